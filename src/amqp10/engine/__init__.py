@@ -1,0 +1,67 @@
+"""The contract between protocol and world: engines, events, dialects. `_api` is the page to read first."""
+
+from ._api import Engine as Engine
+from ._api import Link as Link
+from ._api import ReceiverLink as ReceiverLink
+from ._api import SenderLink as SenderLink
+from ._api import Session as Session
+from ._delivery import IncomingDelivery as IncomingDelivery
+from ._delivery import OutgoingDelivery as OutgoingDelivery
+from ._dialect import Dialect as Dialect
+from ._dialect import dialect as dialect
+from ._dialect import dialects as dialects
+from ._events import Authenticated as Authenticated
+from ._events import ConnectionEnded as ConnectionEnded
+from ._events import ConnectionOpened as ConnectionOpened
+from ._events import CreditChanged as CreditChanged
+from ._events import DeliveriesReceived as DeliveriesReceived
+from ._events import Event as Event
+from ._events import FlowReceived as FlowReceived
+from ._events import LinkAttached as LinkAttached
+from ._events import LinkEnded as LinkEnded
+from ._events import OutcomesReceived as OutcomesReceived
+from ._events import SessionBegun as SessionBegun
+from ._events import SessionUnmapped as SessionUnmapped
+from ._events import SettlementsReceived as SettlementsReceived
+from ._events import WindowOpened as WindowOpened
+from ._negotiate import Negotiation as Negotiation
+from ._terms import ConnectionTerms as ConnectionTerms
+from ._terms import LinkTerms as LinkTerms
+from ._terms import ReceiverSettleMode as ReceiverSettleMode
+from ._terms import Role as Role
+from ._terms import SenderSettleMode as SenderSettleMode
+from ._terms import SessionTerms as SessionTerms
+
+__all__ = (
+    "Authenticated",
+    "ConnectionEnded",
+    "ConnectionOpened",
+    "ConnectionTerms",
+    "CreditChanged",
+    "DeliveriesReceived",
+    "Dialect",
+    "Engine",
+    "Event",
+    "FlowReceived",
+    "IncomingDelivery",
+    "Link",
+    "LinkAttached",
+    "LinkEnded",
+    "LinkTerms",
+    "Negotiation",
+    "OutcomesReceived",
+    "OutgoingDelivery",
+    "ReceiverLink",
+    "ReceiverSettleMode",
+    "Role",
+    "SenderLink",
+    "SenderSettleMode",
+    "Session",
+    "SessionBegun",
+    "SessionTerms",
+    "SessionUnmapped",
+    "SettlementsReceived",
+    "WindowOpened",
+    "dialect",
+    "dialects",
+)

@@ -1,0 +1,277 @@
+"""The contract between protocol and world. Read this first.
+
+An engine is one end of one connection without any I/O: bytes go in, events come out, bytes go out. It owns no socket,
+clock or task. Whoever drives it keeps this order, and nothing else is needed:
+
+    engine.start()                                  once; a client engine queues its protocol header
+    engine.receive_data(data)  or  receive_eof()    whatever the transport gave
+    for event in engine.events(): ...               act: call methods of the engine, its sessions, its links
+    write(engine.data_to_send())                    after every batch of the above; never two writers at once
+    deadline = engine.tick(now)                     at start and at each deadline it returned, on one monotonic clock
+
+The words are AMQP 1.0's: session, link, credit, delivery, outcome. A dialect maps its own on them and says in
+`capabilities` what it cannot do; asking for that raises `Unsupported` before a byte is written. All methods return at
+once. What the *peer* does wrong never raises here: it ends the smallest endpoint concerned and arrives as an event.
+What *we* do wrong raises `LocalProtocolError` and has no effect.
+
+`context` on each object belongs to the owner (client or broker); the engine never reads it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ._delivery import IncomingDelivery, OutgoingDelivery
+
+if TYPE_CHECKING:
+    from ..messaging import DeliveryState, Error
+    from ._events import Event
+    from ._terms import ConnectionTerms, LinkTerms, Role, SessionTerms
+
+
+class Engine(ABC):
+    """One end of one connection.
+
+    Attributes:
+        role: client or server: who speaks first, nothing else.
+        capabilities: what the dialect can do (see `Dialect.capabilities`).
+        terms: what this side said or will say in its open.
+        remote: what the peer said in its open; None until then.
+        identity: server side: who authenticated; None without SASL or for ANONYMOUS.
+        opened: both opens are exchanged and neither side has closed.
+        output_size: bytes that `data_to_send` would return now. Who produces looks at it, and waits.
+    """
+
+    role: Role
+    capabilities: frozenset[str]
+    terms: ConnectionTerms
+    remote: ConnectionTerms | None
+    identity: str | None
+    opened: bool
+    output_size: int
+    context: Any
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin: a client queues its header (and all it may send before an answer); a server waits for one."""
+
+    @abstractmethod
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes from the transport, in any portions. Never raises for what the peer did."""
+
+    @abstractmethod
+    def receive_eof(self) -> None:
+        """The transport ended. Unless both sides had closed, this is `ConnectionEnded(ConnectionLost(...))`."""
+
+    @abstractmethod
+    def events(self) -> list[Event]:
+        """What happened since the last call, in order."""
+
+    @abstractmethod
+    def data_to_send(self) -> bytes:
+        """Everything that is to be written now, dispositions merged; b"" when there is nothing."""
+
+    @abstractmethod
+    def tick(self, now: float) -> float | None:
+        """Do what time demands (heartbeat, idle timeout); return when to call again at the latest, None for never.
+
+        `now` and the deadline are seconds on one monotonic clock of the caller's choice.
+        """
+
+    @abstractmethod
+    def open(self, terms: ConnectionTerms | None = None) -> None:
+        """Open the connection, or (server) answer the peer's open; `terms` replaces those given at creation."""
+
+    @abstractmethod
+    def begin(self, terms: SessionTerms | None = None) -> Session:
+        """Begin a session; usable at once, for everything before the peer's answer is pipelined.
+
+        Raises:
+            LocalProtocolError: the peer's channel-max is reached, or the connection is not open.
+        """
+
+    @abstractmethod
+    def close(self, error: Error | None = None) -> None:
+        """Close the connection; with an error, what still comes in is discarded (§2.4.6 DISCARDING)."""
+
+
+class Session(ABC):
+    """One session (§2.5).
+
+    Attributes:
+        terms, remote: this side's word and the peer's, None while not said.
+        begun: both begins are exchanged and neither side has ended.
+        sendable: the peer's incoming window is open and no transfer of ours is held back.
+    """
+
+    engine: Engine
+    terms: SessionTerms | None
+    remote: SessionTerms | None
+    begun: bool
+    context: Any
+
+    @property
+    @abstractmethod
+    def sendable(self) -> bool: ...
+
+    @abstractmethod
+    def begin(self, terms: SessionTerms | None = None) -> None:
+        """Answer a session that the peer began."""
+
+    @abstractmethod
+    def attach_sender(self, terms: LinkTerms) -> SenderLink:
+        """Attach as sender; the link may be used when `LinkAttached` came and credit is there.
+
+        Raises:
+            LocalProtocolError: the peer's handle-max is reached, the name is in use, or the session is not there.
+        """
+
+    @abstractmethod
+    def attach_receiver(self, terms: LinkTerms) -> ReceiverLink:
+        """Attach as receiver; `flow` may be called at once.
+
+        Raises:
+            LocalProtocolError: as for `attach_sender`.
+        """
+
+    @abstractmethod
+    def end(self, error: Error | None = None) -> None:
+        """End the session and with it its links."""
+
+
+class Link(ABC):
+    """What both ends of a link share (§2.6).
+
+    Attributes:
+        terms, remote: this side's word and the peer's; None while not said. After the peer's attach, `remote.source`
+            and `remote.target` are what the peer really has.
+        attached: both attaches are exchanged, no terminus is null, and neither side has detached.
+        settled_by_sender: the negotiated settle mode says that every delivery is sent settled.
+        properties: properties of the last flow that came for this link (§2.7.4).
+    """
+
+    session: Session
+    terms: LinkTerms | None
+    remote: LinkTerms | None
+    attached: bool
+    is_sender: bool
+    context: Any
+
+    @property
+    @abstractmethod
+    def name(self) -> str: ...
+
+    @abstractmethod
+    def attach(self, terms: LinkTerms) -> None:
+        """Answer a link that the peer attached. `terms.name` must be the link's."""
+
+    @abstractmethod
+    def refuse(self, error: Error) -> None:
+        """Refuse a link that the peer attached: attach with a null terminus, then a closing detach (§2.6.3)."""
+
+    @abstractmethod
+    def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
+        """Detach; `closed` ends the terminus too. Deliveries half on the wire are aborted first (§2.6.4)."""
+
+
+class SenderLink(Link):
+    """The sending end (§2.6.7).
+
+    Attributes:
+        credit: deliveries that may be sent now.
+        drain: the receiver asks to use the credit now or give it back.
+        unsettled: tag -> delivery, for all that this side has not settled, in order of sending.
+        auto_settle: settle (and tell) as soon as the receiver names an outcome (default True).
+    """
+
+    credit: int
+    drain: bool
+    unsettled: dict[bytes, OutgoingDelivery]
+    auto_settle: bool
+    delivery_type: type[OutgoingDelivery] = OutgoingDelivery
+    is_sender = True
+
+    @abstractmethod
+    def send(
+        self,
+        payload: bytes,
+        *,
+        settled: bool = False,
+        tag: bytes | None = None,
+        message_format: int = 0,
+        state: DeliveryState | None = None,
+        batchable: bool = False,
+        more: bool = False,
+    ) -> OutgoingDelivery:
+        """Send one message; consumes one credit. Frames beyond the peer's window are held back, in order.
+
+        Args:
+            payload: the encoded message (§3.2), any size up to the peer's max-message-size.
+            tag: at most 32 bytes; made here when None.
+            more: only the first part is given; `send_more` follows, and nothing else on this link in between.
+
+        Raises:
+            LocalProtocolError: no credit, not attached, tag in use, a settle mode that was not negotiated, too large.
+        """
+
+    @abstractmethod
+    def send_more(self, delivery: OutgoingDelivery, payload: bytes, *, more: bool = False) -> None:
+        """The next part of a delivery begun with `more=True`."""
+
+    @abstractmethod
+    def abort(self, delivery: OutgoingDelivery) -> None:
+        """Abort a delivery that is not whole on the wire: the receiver forgets it (§2.7.5); it is settled with that."""
+
+    @abstractmethod
+    def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
+        """Settle on this side, and say so unless the receiver had settled (§2.6.12)."""
+
+    @abstractmethod
+    def drained(self, available: int = 0) -> None:
+        """Nothing more to send: give the remaining credit back if the receiver drains, and say what is available."""
+
+    @abstractmethod
+    def offer(self, available: int) -> None:
+        """Tell the receiver how many deliveries wait for credit (§2.6.7 "available")."""
+
+
+class ReceiverLink(Link):
+    """The receiving end (§2.6.7).
+
+    Attributes:
+        credit: deliveries that the sender may still send, by this side's count.
+        available: what the sender said to have waiting.
+        incoming: whole deliveries, oldest first; the owner takes them (`popleft`), in any pace.
+        unsettled: tag -> delivery, for all that this side has not settled, in order of arrival.
+        delivery_type: what `incoming` holds; the owner may set a subclass before `flow`.
+    """
+
+    credit: int
+    available: int
+    incoming: deque[IncomingDelivery]
+    unsettled: dict[bytes, IncomingDelivery]
+    delivery_type: type[IncomingDelivery] = IncomingDelivery
+    is_sender = False
+
+    @abstractmethod
+    def flow(
+        self, credit: int, *, drain: bool = False, echo: bool = False, properties: Mapping[Any, Any] | None = None
+    ) -> None:
+        """Set the credit to `credit` deliveries from now (not added to what is there); 0 stops the sender.
+
+        `drain`: the sender shall use it now or give it back; `FlowReceived(drained=True)` says when.
+        """
+
+    @abstractmethod
+    def settle(self, delivery: IncomingDelivery, state: DeliveryState, *, settled: bool | None = None) -> None:
+        """Tell the outcome; dispositions of neighbors go out as one range.
+
+        `settled` None: as the link's receiver-settle-mode says: "first" settles at once, "second" when the sender has
+        (`SettlementsReceived`). Settling what is settled already does nothing.
+
+        Raises:
+            LocalProtocolError: the link is gone (the delivery is then the sender's to resend).
+        """

@@ -1,0 +1,102 @@
+"""One delivery as the engine sees it, from either end; the client and the broker subclass these.
+
+They are slotted and mutable: one is made per message, and every attribute is on the message path.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..messaging import DeliveryState
+    from ._api import ReceiverLink, SenderLink
+
+
+class OutgoingDelivery:
+    """A message on its way out (§2.6.12).
+
+    Attributes:
+        link: the sender link it belongs to.
+        tag: the delivery-tag, at most 32 bytes, unique among the link's unsettled deliveries.
+        delivery_id: the session-scoped number (RFC 1982), None until the first frame is formed.
+        payload: the encoded message; kept until settled, for link resume.
+        message_format: 0 for a standard AMQP message (§3.2).
+        settled: this side has settled it (at once, if sent settled).
+        state: what this side said last (a transactional state, for instance).
+        remote_state: the receiver's last word; an outcome once `remote_settled`, or before, in mode "second".
+        remote_settled: the receiver has settled it.
+        on_wire: every frame has been handed to the output.
+        waiter: whatever wants to know; the engine never touches it.
+    """
+
+    __slots__ = (
+        "delivery_id",
+        "link",
+        "message_format",
+        "on_wire",
+        "payload",
+        "remote_settled",
+        "remote_state",
+        "settled",
+        "state",
+        "tag",
+        "waiter",
+    )
+
+    def __init__(self, link: SenderLink, tag: bytes, payload: bytes, settled: bool, message_format: int = 0) -> None:
+        self.link = link
+        self.tag = tag
+        self.payload = payload
+        self.settled = settled
+        self.message_format = message_format
+        self.delivery_id: int | None = None
+        self.state: DeliveryState | None = None
+        self.remote_state: DeliveryState | None = None
+        self.remote_settled = False
+        self.on_wire = False
+        self.waiter: Any = None
+
+
+class IncomingDelivery:
+    """A message that came in whole (§2.6.12).
+
+    Attributes:
+        link: the receiver link it came on.
+        delivery_id: the session-scoped number (RFC 1982) of the delivery.
+        tag: the delivery-tag, at most 32 bytes.
+        payload: the encoded message; decoding is the holder's business.
+        message_format: 0 for a standard AMQP message (§3.2).
+        settled: this side has settled it (at once, if it was sent settled).
+        state: the outcome this side gave, None while it gave none.
+        remote_state: the state the sender attached, if any.
+        remote_settled: the sender has settled it.
+        resumed: it is the continuation of a delivery of an earlier attachment (§2.6.13).
+        waiter: whatever wants to know; the engine never touches it.
+    """
+
+    __slots__ = (
+        "delivery_id",
+        "link",
+        "message_format",
+        "payload",
+        "remote_settled",
+        "remote_state",
+        "resumed",
+        "settled",
+        "state",
+        "tag",
+        "waiter",
+    )
+
+    def __init__(self, link: ReceiverLink, delivery_id: int, tag: bytes, payload: bytes, settled: bool) -> None:
+        self.link = link
+        self.delivery_id = delivery_id
+        self.tag = tag
+        self.payload = payload
+        self.settled = settled
+        self.remote_settled = settled
+        self.message_format = 0
+        self.state: DeliveryState | None = None
+        self.remote_state: DeliveryState | None = None
+        self.resumed = False
+        self.waiter: Any = None

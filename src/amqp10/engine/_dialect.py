@@ -1,0 +1,58 @@
+"""A dialect: one protocol's engine under a name, found by that name or by the eight bytes that open a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ..errors import Unsupported
+
+if TYPE_CHECKING:
+    from ..sasl import Authenticator, Mechanism
+    from ._api import Engine
+    from ._terms import ConnectionTerms
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What a dialect's package exports as `DIALECT`.
+
+    Attributes:
+        name: what users write in `Connection(dialect=...)`.
+        headers: the protocol headers (8 bytes each) with which a peer may begin this dialect; the first is preferred.
+        capabilities: what its engine can do beyond sending and receiving: "drain", "released", "modified",
+            "settle-second", "dynamic", "anonymous-terminus", "filters", "transactions", "resume", ...
+        client: makes a client engine from (terms, mechanisms that the credentials allow, or None for no SASL layer).
+        server: makes a server engine from (terms, authenticator).
+    """
+
+    name: str
+    headers: tuple[bytes, ...]
+    capabilities: frozenset[str]
+    client: Callable[[ConnectionTerms, tuple[Mechanism, ...] | None], Engine]
+    server: Callable[[ConnectionTerms, Authenticator], Engine]
+
+
+# Imported on first use only: a program that speaks one dialect loads one.
+_MODULES = {"1.0": "amqp10.dialects.v1_0"}
+
+
+def dialect(name: str) -> Dialect:
+    """The dialect of that name.
+
+    Raises:
+        Unsupported: there is none.
+    """
+    try:
+        module = _MODULES[name]
+    except KeyError:
+        raise Unsupported(f"no dialect {name!r}; there is {', '.join(map(repr, _MODULES))}") from None
+    found: Dialect = import_module(module).DIALECT
+    return found
+
+
+def dialects() -> list[Dialect]:
+    """All of them, the preferred one first."""
+    return [dialect(name) for name in _MODULES]

@@ -1,0 +1,93 @@
+"""What each side says of an endpoint when it opens it, in AMQP 1.0's words; values only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from ..messaging import Coordinator, DeliveryState, Source, Target
+
+SenderSettleMode = Literal["unsettled", "settled", "mixed"]
+ReceiverSettleMode = Literal["first", "second"]
+
+
+class Role(Enum):
+    """Which end of a connection an engine plays."""
+
+    CLIENT = "client"
+    SERVER = "server"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionTerms:
+    """One side's word on the connection (§2.7.1).
+
+    Attributes:
+        container_id: the name of the container.
+        hostname: the virtual host asked for; None from a server.
+        max_frame_size: the largest frame this side takes, bytes, 512 at least.
+        channel_max: the highest channel number this side takes, 0..65535.
+        idle_timeout: seconds of silence after which this side gives the connection up; None for never.
+            Ours is what we enforce (half of it is advertised); the peer's is what it advertised.
+    """
+
+    container_id: str
+    hostname: str | None = None
+    max_frame_size: int = 131_072
+    channel_max: int = 1023
+    idle_timeout: float | None = 60.0
+    offered_capabilities: tuple[str, ...] = ()
+    desired_capabilities: tuple[str, ...] = ()
+    properties: Mapping[Any, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTerms:
+    """One side's word on a session (§2.7.2).
+
+    Attributes:
+        incoming_window: how many transfer frames this side takes before it refreshes the window.
+        outgoing_window: how many transfer frames this side may hold back, as told to the peer.
+        handle_max: the highest link handle this side takes.
+        next_outgoing_id: the first transfer-id that this side will use.
+    """
+
+    incoming_window: int = 2048
+    outgoing_window: int = 0x7FFF_FFFF
+    handle_max: int = 1023
+    next_outgoing_id: int = 0
+    offered_capabilities: tuple[str, ...] = ()
+    desired_capabilities: tuple[str, ...] = ()
+    properties: Mapping[Any, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkTerms:
+    """One side's word on a link (§2.7.3).
+
+    Attributes:
+        name: names the link between the two containers, with its direction.
+        source, target: the termini; None for a null terminus.
+        settle_mode: how the sender settles.
+        receiver_settle_mode: how the receiver settles.
+        unsettled: delivery-tag -> state of what this side still holds unsettled (§2.6.13); None for none.
+        incomplete_unsettled: the map was too large to be said whole.
+        initial_delivery_count: the sender's first delivery-count.
+        max_message_size: the largest message this side takes, bytes; None or 0 for any.
+    """
+
+    name: str
+    source: Source | None = None
+    target: Target | Coordinator | None = None
+    settle_mode: SenderSettleMode = "mixed"
+    receiver_settle_mode: ReceiverSettleMode = "first"
+    unsettled: Mapping[bytes, DeliveryState | None] | None = None
+    incomplete_unsettled: bool = False
+    initial_delivery_count: int = 0
+    max_message_size: int | None = None
+    offered_capabilities: tuple[str, ...] = ()
+    desired_capabilities: tuple[str, ...] = ()
+    properties: Mapping[Any, Any] = field(default_factory=dict)

@@ -1,0 +1,190 @@
+"""Every error that amqp10 raises.
+
+    AmqpError
+    ├── LocalProtocolError        this side asked for something that the protocol forbids now
+    ├── RemoteProtocolError       the peer broke the protocol; carries the condition we told it
+    ├── EncodeError               a value has no AMQP encoding (also a ValueError)
+    ├── DecodeError               bytes are not what they should be (also a ValueError)
+    ├── Unsupported               the dialect or the peer cannot do that; nothing was written
+    ├── AuthenticationFailed      SASL ended without success
+    ├── InsecureTransport         a secret would have crossed the network in the clear
+    ├── ConnectionLost            the transport broke, or the peer fell silent
+    ├── EndpointError             the peer (or we) ended an endpoint; carries the peer's error
+    │   ├── ConnectionClosed
+    │   ├── SessionEnded
+    │   └── LinkDetached
+    └── MessageNotAccepted        a delivery ended in an outcome other than accepted
+        ├── MessageRejected
+        ├── MessageReleased
+        └── MessageModified
+
+What *you* closed raises `anyio.ClosedResourceError`, and two tasks in one `receive()` raise
+`anyio.BusyResourceError`: these two are the errors of the structured-concurrency world and stay so.
+This module imports nothing of the package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = (
+    "AmqpError",
+    "AuthenticationFailed",
+    "ConnectionClosed",
+    "ConnectionLost",
+    "DecodeError",
+    "EncodeError",
+    "EndpointError",
+    "InsecureTransport",
+    "LinkDetached",
+    "LocalProtocolError",
+    "MessageModified",
+    "MessageNotAccepted",
+    "MessageRejected",
+    "MessageReleased",
+    "RemoteProtocolError",
+    "SessionEnded",
+    "Unsupported",
+)
+
+
+class AmqpError(Exception):
+    """The root of every error of this package."""
+
+
+class LocalProtocolError(AmqpError):
+    """This side asked for something that the protocol forbids in the present state; nothing was written."""
+
+
+class RemoteProtocolError(AmqpError):
+    """The peer broke the protocol.
+
+    `condition` is the error condition that we closed, ended or detached with (§2.8.15 ff.).
+    """
+
+    def __init__(self, message: str, condition: str = "amqp:connection:framing-error") -> None:
+        super().__init__(message)
+        self.condition = condition
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.condition)
+
+
+class EncodeError(AmqpError, ValueError):
+    """The value has no AMQP encoding as it stands: wrong type, out of range, too long."""
+
+
+class DecodeError(AmqpError, ValueError):
+    """The bytes are not a valid encoding, or exceed a limit (`amqp:decode-error`)."""
+
+    condition = "amqp:decode-error"
+
+
+class Unsupported(AmqpError):
+    """The dialect, or the peer as it presented itself, cannot do what was asked; nothing was written."""
+
+
+class AuthenticationFailed(AmqpError):
+    """SASL ended without success (§5.3.3.6).
+
+    `code` is the outcome's code: 1 credentials refused, 2 system error, 3 permanent, 4 temporary;
+    None when no mechanism fitted or the server could not prove itself.
+    """
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.code)
+
+
+class InsecureTransport(AmqpError):
+    """A secret would have crossed an unencrypted transport beyond loopback; nothing was sent."""
+
+
+class ConnectionLost(AmqpError):
+    """The transport broke, ended early, or the peer was silent for longer than the idle timeout."""
+
+
+class _ConditionError(AmqpError):
+    """An error with the fields of the AMQP `error` type (§2.8.14)."""
+
+    def __init__(
+        self, condition: str | None = None, description: str | None = None, info: Mapping[Any, Any] | None = None
+    ) -> None:
+        super().__init__(condition, description)
+        self.condition = condition
+        self.description = description
+        self.info: Mapping[Any, Any] = info or {}
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.condition, self.description) if part) or self._no_reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.condition, self.description, dict(self.info))
+
+    _no_reason = "no reason given"
+
+
+class EndpointError(_ConditionError):
+    """An endpoint was ended: `condition`, `description` and `info` are the peer's, None or empty when it gave none."""
+
+
+class ConnectionClosed(EndpointError):
+    """The peer closed the connection (§2.7.9)."""
+
+    _no_reason = "the peer closed the connection without an error"
+
+
+class SessionEnded(EndpointError):
+    """The peer ended the session (§2.7.8)."""
+
+    _no_reason = "the peer ended the session without an error"
+
+
+class LinkDetached(EndpointError):
+    """The peer detached or refused the link (§2.7.7, §2.6.3)."""
+
+    _no_reason = "the peer detached the link without an error"
+
+
+class MessageNotAccepted(_ConditionError):
+    """A message that was sent ended in an outcome other than accepted (§3.4).
+
+    `outcome` is the outcome itself.
+    """
+
+    _no_reason = "the message was not accepted"
+
+    def __init__(
+        self,
+        condition: str | None = None,
+        description: str | None = None,
+        info: Mapping[Any, Any] | None = None,
+        outcome: object = None,
+    ) -> None:
+        super().__init__(condition, description, info)
+        self.outcome = outcome
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.condition, self.description, dict(self.info), self.outcome)
+
+
+class MessageRejected(MessageNotAccepted):
+    """The receiver rejected the message as invalid (§3.4.3)."""
+
+    _no_reason = "the receiver rejected the message without an error"
+
+
+class MessageReleased(MessageNotAccepted):
+    """The receiver did not and will not process the message (§3.4.4); RabbitMQ says so when it cannot route."""
+
+    _no_reason = "the receiver released the message"
+
+
+class MessageModified(MessageNotAccepted):
+    """The receiver did not process the message, and changed it (§3.4.5); `outcome` has how."""
+
+    _no_reason = "the receiver released the message as modified"
