@@ -24,14 +24,15 @@ class Dialect:
         headers: the protocol headers (8 bytes each) with which a peer may begin this dialect; the first is preferred.
         capabilities: what its engine can do beyond sending and receiving: "drain", "released", "modified",
             "settle-second", "dynamic", "anonymous-terminus", "filters", "transactions", "resume", ...
-        client: makes a client engine from (terms, mechanisms that the credentials allow, or None for no SASL layer).
+        client: makes a client engine from (terms, mechanisms that the credentials allow, or None for no SASL layer,
+            whether a secret may cross the transport as it is: TLS, loopback or a Unix socket).
         server: makes a server engine from (terms, authenticator).
     """
 
     name: str
     headers: tuple[bytes, ...]
     capabilities: frozenset[str]
-    client: Callable[[ConnectionTerms, tuple[Mechanism, ...] | None], Engine]
+    client: Callable[[ConnectionTerms, tuple[Mechanism, ...] | None, bool], Engine]
     server: Callable[[ConnectionTerms, Authenticator], Engine]
 
 

@@ -1,0 +1,236 @@
+"""The connection endpoint: open, close, channels, and which session a frame belongs to (§2.4, §2.7.1, §2.7.9)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...engine import ConnectionOpened, ConnectionTerms, SessionBegun, SessionTerms
+from ...errors import AmqpError, ConnectionClosed, LocalProtocolError, RemoteProtocolError
+from ._performatives import Begin, Close, Open
+from ._session import SessionEndpoint
+from ._states import CONNECTION, ConnectionState
+
+if TYPE_CHECKING:
+    from ...messaging import Error
+    from ...types import Composite
+    from ._engine import V1Engine
+
+# States in which our open is out and our close is not: frames, heartbeats among them, may be sent.
+_SENDING = frozenset(
+    {ConnectionState.OPEN_PIPE, ConnectionState.OPEN_SENT, ConnectionState.OPENED, ConnectionState.CLOSE_RCVD}
+)
+_CLOSE_SENT = frozenset(
+    {
+        ConnectionState.OC_PIPE,
+        ConnectionState.CLOSE_PIPE,
+        ConnectionState.CLOSE_SENT,
+        ConnectionState.DISCARDING,
+        ConnectionState.END,
+    }
+)
+
+
+class ConnectionEndpoint:
+    """State, channels and sessions of one connection; it writes frames and emits events through its engine."""
+
+    def __init__(self, engine: V1Engine) -> None:
+        self.engine = engine
+        self.state = ConnectionState.START
+        self._by_local_channel: dict[int, SessionEndpoint] = {}
+        self._by_remote_channel: dict[int, SessionEndpoint] = {}
+
+    @property
+    def close_sent(self) -> bool:
+        return self.state in _CLOSE_SENT
+
+    @property
+    def heartbeats(self) -> bool:
+        """An empty frame may be sent now (§2.4.5)."""
+        return self.state in _SENDING
+
+    def advance(self, step: str) -> None:
+        """Take one step of the state table (§2.4.6)."""
+        state = CONNECTION.get((self.state, step))
+        if state is None:
+            if step.startswith("R:"):
+                raise RemoteProtocolError(
+                    f"the peer sent {step[2:].lower()} in connection state {self.state.name}", "amqp:illegal-state"
+                )
+            raise LocalProtocolError(f"{step[2:].lower()} is not possible in connection state {self.state.name}")
+        self.state = state
+
+    # Opening
+
+    def send_open(self, terms: ConnectionTerms) -> None:
+        self.advance("S:OPEN")
+        idle = terms.idle_timeout
+        self.engine.write_frame(
+            0,
+            Open(
+                container_id=terms.container_id,
+                hostname=terms.hostname,
+                max_frame_size=terms.max_frame_size,
+                channel_max=terms.channel_max,
+                # "advertise half of what we enforce": the peer may be a whole interval late (§2.4.5).
+                idle_time_out=max(1, int(idle * 500)) if idle else None,
+                offered_capabilities=terms.offered_capabilities,
+                desired_capabilities=terms.desired_capabilities,
+                properties=dict(terms.properties) or None,
+            ),
+        )
+        self._note_opened()
+
+    def _receive_open(self, frame: Open) -> None:
+        self.advance("R:OPEN")
+        if frame.max_frame_size < 512:
+            raise RemoteProtocolError(
+                f"max-frame-size {frame.max_frame_size} is below 512", "amqp:invalid-field"
+            )
+        idle = frame.idle_time_out
+        self.engine.remote = ConnectionTerms(
+            container_id=frame.container_id,
+            hostname=frame.hostname,
+            max_frame_size=frame.max_frame_size,
+            channel_max=frame.channel_max,
+            idle_timeout=idle / 1000 if idle else None,
+            offered_capabilities=frame.offered_capabilities,
+            desired_capabilities=frame.desired_capabilities,
+            properties=frame.properties or {},
+        )
+        self.engine.emit(ConnectionOpened())
+        self._note_opened()
+
+    def _note_opened(self) -> None:
+        self.engine.opened = self.state is ConnectionState.OPENED
+
+    # Sessions
+
+    def begin(self, terms: SessionTerms | None = None) -> SessionEndpoint:
+        if self.state not in _SENDING or self.state is ConnectionState.CLOSE_RCVD:
+            raise LocalProtocolError(f"no session can begin in connection state {self.state.name}")
+        session = SessionEndpoint(self, self._free_channel())
+        session.begin(terms)
+        return session
+
+    def answer_channel(self, session: SessionEndpoint) -> None:
+        """Give a session that the peer began its channel on our side."""
+        session.channel = self._free_channel()
+
+    def map_local(self, session: SessionEndpoint) -> None:
+        self._by_local_channel[session.channel] = session
+
+    def _free_channel(self) -> int:
+        # Before the peer's open is here only channel 0 is surely allowed (§2.4.1).
+        limit = self.engine.remote.channel_max if self.engine.remote is not None else 0
+        for channel in range(limit + 1):
+            if channel not in self._by_local_channel:
+                return channel
+        raise LocalProtocolError(f"the peer takes {limit + 1} sessions on a connection, and all are in use")
+
+    def sessions(self) -> list[SessionEndpoint]:
+        """Every session that either side has begun and not both have ended."""
+        return list({id(s): s for table in (self._by_local_channel, self._by_remote_channel) for s in table.values()}.values())
+
+    def unmap(self, session: SessionEndpoint) -> None:
+        """Both ends are exchanged: the channels are free again."""
+        if self._by_local_channel.get(session.channel) is session:
+            del self._by_local_channel[session.channel]
+        for channel, other in list(self._by_remote_channel.items()):
+            if other is session:
+                del self._by_remote_channel[channel]
+
+    def _receive_begin(self, channel: int, frame: Begin) -> None:
+        if channel > self.engine.terms.channel_max:
+            raise RemoteProtocolError(f"channel {channel} is above our channel-max {self.engine.terms.channel_max}")
+        if channel in self._by_remote_channel:
+            raise RemoteProtocolError(f"a second begin on channel {channel}", "amqp:illegal-state")
+        if frame.remote_channel is None:
+            session = SessionEndpoint(self, -1)
+        else:
+            found = self._by_local_channel.get(frame.remote_channel)
+            if found is None or found.remote is not None:
+                raise RemoteProtocolError(
+                    f"the peer answers a begin on channel {frame.remote_channel} that was not sent", "amqp:invalid-field"
+                )
+            session = found
+        self._by_remote_channel[channel] = session
+        session.remote_channel = channel
+        session.receive_begin(frame)
+        self.engine.emit(SessionBegun(session))
+
+    # Frames in
+
+    def receive(self, channel: int, frame: Composite, payload: bytes) -> None:
+        """One frame of the peer, by the table of §2.4: open and close here, the rest to its session."""
+        session = self._by_remote_channel.get(channel)
+        if session is not None and self.state is ConnectionState.OPENED:
+            session.receive(frame, payload)
+        elif self.state is ConnectionState.DISCARDING and type(frame) is not Close:
+            pass  # §2.4.6: after a close with an error, everything up to the peer's close is dropped
+        else:
+            self._receive_rare(channel, session, frame, payload)
+
+    def _receive_rare(self, channel: int, session: SessionEndpoint | None, frame: Composite, payload: bytes) -> None:
+        if type(frame) is Open:
+            self._receive_open(frame)
+        elif type(frame) is Close:
+            self._receive_close(frame)
+        elif self.engine.remote is None or self.state is ConnectionState.CLOSE_RCVD:
+            raise RemoteProtocolError(
+                f"the peer sent {type(frame).__name__.lower()} in connection state {self.state.name}",
+                "amqp:illegal-state",
+            )
+        elif type(frame) is Begin and self.state is not ConnectionState.CLOSE_SENT:
+            self._receive_begin(channel, frame)
+        elif session is not None:
+            session.receive(frame, payload)
+        elif self.state is not ConnectionState.CLOSE_SENT:
+            raise RemoteProtocolError(
+                f"the peer sent {type(frame).__name__.lower()} on channel {channel}, which has no session",
+                "amqp:not-allowed",
+            )
+
+    # Closing
+
+    def send_close(self, error: Error | None) -> None:
+        for session in self.sessions():
+            session.flush_dispositions()
+        step = "S:CLOSE(error)" if error is not None and self.state is ConnectionState.OPENED else "S:CLOSE"
+        self.advance(step)
+        self.engine.opened = False
+        self.engine.write_frame(0, Close(error=error))
+
+    def _receive_close(self, frame: Close) -> None:
+        self.advance("R:CLOSE")
+        error = frame.error
+        cause: AmqpError | None = None
+        if error is not None:
+            cause = ConnectionClosed(error.condition, error.description, error.info)
+        elif self.state is ConnectionState.CLOSE_RCVD:
+            cause = ConnectionClosed()
+        if self.state is ConnectionState.CLOSE_RCVD:
+            self.send_close(None)
+        self.engine.finish(cause)
+
+    def close_after_fault(self, error: Error) -> None:
+        """Tell the peer why, if the state allows a close; open first where it must come first (§2.4.3)."""
+        if self.close_sent or self.state is ConnectionState.START:
+            return
+        try:
+            if self.state in (ConnectionState.HDR_RCVD, ConnectionState.HDR_SENT, ConnectionState.HDR_EXCH) or (
+                self.state is ConnectionState.OPEN_RCVD
+            ):
+                self.send_open(self.engine.terms)
+            self.send_close(error)
+        except LocalProtocolError:
+            pass  # the state has no close left; the end of the transport says the rest
+
+    def drop_all(self, error: AmqpError | None) -> None:
+        """The connection is over: its sessions and links end with the same cause."""
+        for session in self.sessions():
+            session.over(error)
+        self._by_local_channel.clear()
+        self._by_remote_channel.clear()
+        self.state = ConnectionState.END
+
+

@@ -1,0 +1,369 @@
+"""The facade: bytes in, events out, bytes out; protocol headers, the SASL layer, and time (§2.2, §2.3, §2.4.5, §5.3).
+
+    receive_data ──> FrameReader ──> header? ──> SASL frame? ──> _sasl_layer
+                                             └─> AMQP frame  ──> _connection ──> _session ──> _sender | _receiver
+    data_to_send <── the list of frames that any of these wrote
+
+The peer's faults are caught here, in one place: whatever the layers below raise ends the connection with its condition.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from ...engine import Authenticated, ConnectionEnded, ConnectionTerms, Engine, Event, Role, SessionTerms
+from ...errors import (
+    AmqpError,
+    AuthenticationFailed,
+    ConnectionLost,
+    DecodeError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    Unsupported,
+)
+from ...messaging import Error
+from ._connection import ConnectionEndpoint
+from ._frames import AMQP_HEADER, FRAME_AMQP, FRAME_SASL, HEARTBEAT, SASL_HEADER, FrameReader, encode_frame
+from ._sasl_layer import ClientSasl, ServerSasl
+
+if TYPE_CHECKING:
+    from ...sasl import Authenticator, Mechanism
+    from ...types import Composite
+    from ._session import SessionEndpoint
+
+CAPABILITIES = frozenset(
+    {
+        "abort",
+        "anonymous-terminus",
+        "drain",
+        "dynamic",
+        "filters",
+        "modified",
+        "multi-frame",
+        "released",
+        "settle-second",
+    }
+)
+
+# How large a SASL frame may be: §5.3.1 says 512, but OAuth tokens are larger and real servers take them.
+MAX_SASL_FRAME = 65_536
+
+
+class Phase(Enum):
+    """What the next bytes from the peer are."""
+
+    IDLE = "nothing yet: start() was not called"
+    SASL_HEADER = "the peer's SASL header"
+    SASL = "SASL frames"
+    HEADER = "the peer's AMQP header"
+    FRAMES = "AMQP frames"
+    OVER = "nothing more is read"
+
+
+class V1Engine(Engine):
+    """One end of an AMQP 1.0 connection (see `Engine` for the contract).
+
+    Args:
+        role: client or server.
+        terms: what this side says in its open.
+        sasl: the SASL layer; None for a client without one.
+        bare_allowed: server: a peer may skip SASL and begin with the bare AMQP header.
+    """
+
+    def __init__(
+        self,
+        role: Role,
+        terms: ConnectionTerms,
+        sasl: ClientSasl | ServerSasl | None,
+        *,
+        bare_allowed: bool = True,
+    ) -> None:
+        self.role = role
+        self.terms = terms
+        self.remote: ConnectionTerms | None = None
+        self.identity: str | None = None
+        self.capabilities = CAPABILITIES
+        self.opened = False
+        self.output_size = 0
+        self.context: Any = None
+        self.connection = ConnectionEndpoint(self)
+        self._sasl = sasl
+        self._bare_allowed = bare_allowed
+        self._phase = Phase.IDLE
+        self._reader = FrameReader()
+        self._output: list[bytes] = []
+        self._events: list[Event] = []
+        self._dirty: list[SessionEndpoint] = []
+        self._open_asked = False
+        self._header_sent = False
+        # Time: flags that `tick` turns into times, so that no clock is read on the message path.
+        self._received = False
+        self._sent = False
+        self._last_received: float | None = None
+        self._next_heartbeat = 0.0
+
+    # Opening
+
+    def start(self) -> None:
+        if self._phase is not Phase.IDLE:
+            raise LocalProtocolError("the engine was started already")
+        if self.role is Role.SERVER:
+            self._phase = Phase.SASL_HEADER
+        elif self._sasl is not None:
+            self._phase = Phase.SASL_HEADER
+            self.write(SASL_HEADER)
+        else:
+            self._send_header()
+            self._phase = Phase.HEADER
+            self._open_if_asked()
+
+    def open(self, terms: ConnectionTerms | None = None) -> None:
+        if self._open_asked:
+            raise LocalProtocolError("the connection was opened already")
+        if self._phase is Phase.OVER:
+            raise LocalProtocolError("the connection is over")
+        if terms is not None:
+            self.terms = terms
+        self._open_asked = True
+        self._open_if_asked()
+
+    def _open_if_asked(self) -> None:
+        """Send our open as soon as the header went out, without waiting for the peer's (§2.4.1, pipelined open)."""
+        if self._open_asked and self._header_sent:
+            self.connection.send_open(self.terms)
+
+    def _send_header(self) -> None:
+        self._header_sent = True
+        self.connection.advance("S:HDR")
+        self.write(AMQP_HEADER)
+
+    def begin(self, terms: SessionTerms | None = None) -> SessionEndpoint:
+        return self.connection.begin(terms)
+
+    # Bytes in
+
+    def receive_data(self, data: bytes) -> None:
+        if self._phase is Phase.OVER:
+            return
+        self._received = True
+        self._reader.feed(data)
+        try:
+            self._read()
+        except RemoteProtocolError as error:
+            self.fail(error)
+        except DecodeError as error:
+            self.fail(RemoteProtocolError(str(error), error.condition))
+        except AmqpError as error:
+            self.fail(error)
+
+    def _read(self) -> None:
+        reader, connection = self._reader, self.connection
+        while self._phase is not Phase.FRAMES:
+            if self._phase is Phase.SASL:
+                frame = reader.next()
+                if frame is None:
+                    return
+                if frame.frame_type != FRAME_SASL:
+                    raise RemoteProtocolError("an AMQP frame before SASL was done")
+                self._receive_sasl(frame.performative)
+            else:
+                header = None if self._phase in (Phase.IDLE, Phase.OVER) else reader.header()
+                if header is None:
+                    return
+                self._receive_header(bytes(header))
+        while (frame := reader.next()) is not None:
+            if frame.frame_type != FRAME_AMQP:
+                raise RemoteProtocolError(f"a frame of type {frame.frame_type} among AMQP frames")
+            if frame.performative is not None:
+                connection.receive(frame.channel, frame.performative, frame.payload)
+                if self._phase is Phase.OVER:
+                    return
+
+    def _receive_header(self, header: bytes) -> None:
+        if self._phase is Phase.SASL_HEADER and header == SASL_HEADER:
+            if self._sasl is None:
+                self._refuse_header(header)
+                return
+            if self.role is Role.SERVER:
+                self.write(SASL_HEADER)
+            self._reader.max_frame_size = MAX_SASL_FRAME
+            self._phase = Phase.SASL
+            self.write(self._sasl.frames())
+        elif header == AMQP_HEADER and (
+            self._phase is Phase.HEADER or (self.role is Role.SERVER and self._bare_allowed)
+        ):
+            self.connection.advance("R:HDR")
+            if not self._header_sent:
+                self._send_header()
+            self._reader.max_frame_size = self.terms.max_frame_size
+            self._phase = Phase.FRAMES
+            self._open_if_asked()
+        else:
+            self._refuse_header(header)
+
+    def _refuse_header(self, header: bytes) -> None:
+        """Answer a header that we do not take with the one that we do, and end (§2.2)."""
+        if self.role is Role.SERVER and not self._header_sent:
+            self.write(SASL_HEADER if self._sasl is not None else AMQP_HEADER)
+        error: AmqpError
+        if header == SASL_HEADER:
+            error = AuthenticationFailed("the peer asks for SASL, which this side does not do")
+        elif header[:4] == b"AMQP":
+            error = Unsupported(f"the peer speaks another protocol: its header is {header.hex(' ')}")
+        else:
+            error = RemoteProtocolError(f"the peer does not speak AMQP: it began with {header!r}")
+        self._end(error)
+
+    def _receive_sasl(self, performative: Composite | None) -> None:
+        layer = self._sasl
+        assert layer is not None
+        if performative is None:
+            raise RemoteProtocolError("an empty frame among SASL frames")
+        layer.receive(performative)
+        self.write(layer.frames())
+        if layer.error is not None:
+            self._end(layer.error)
+        elif layer.done:
+            self.identity = layer.identity if self.role is Role.SERVER else None
+            self._events.append(Authenticated(layer.mechanism or "", self.identity))
+            self._reader.max_frame_size = 512
+            self._phase = Phase.HEADER
+            if self.role is Role.CLIENT:
+                self._send_header()
+                self._open_if_asked()
+
+    def receive_eof(self) -> None:
+        if self._phase is Phase.OVER:
+            return
+        if self.connection.close_sent:
+            self._end(None)
+        elif self._phase is Phase.FRAMES:
+            self._end(ConnectionLost("the peer ended the transport without closing the connection"))
+        else:
+            self._end(ConnectionLost(f"the peer ended the transport while this side waited for {self._phase.value}"))
+
+    # Events out, bytes out
+
+    def emit(self, event: Event) -> None:
+        self._events.append(event)
+
+    def events(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes; frames are whole, so any point between two writes is a frame boundary."""
+        if data:
+            self._output.append(data)
+            self.output_size += len(data)
+
+    def write_frame(self, channel: int, performative: Composite, payload: bytes = b"") -> None:
+        """Queue a frame.
+
+        Raises:
+            LocalProtocolError: it is larger than the peer takes, so nothing was queued.
+        """
+        frame = encode_frame(channel, performative, payload)
+        limit = self.remote.max_frame_size if self.remote is not None else 0xFFFF_FFFF
+        if len(frame) > limit:
+            raise LocalProtocolError(
+                f"a {type(performative).__name__.lower()} frame of {len(frame)} bytes; the peer takes {limit}"
+            )
+        self.write(frame)
+
+    def owe(self, session: SessionEndpoint) -> None:
+        """The session has dispositions to be merged and written with the next output."""
+        self._dirty.append(session)
+        self.output_size += 1
+
+    def data_to_send(self) -> bytes:
+        if self._dirty:
+            dirty, self._dirty = self._dirty, []
+            for session in dirty:
+                session.flush_dispositions()
+        output = self._output
+        if not output:
+            self.output_size = 0
+            return b""
+        self._output = []
+        self.output_size = 0
+        self._sent = True
+        return output[0] if len(output) == 1 else b"".join(output)
+
+    # Time
+
+    def tick(self, now: float) -> float | None:
+        """See `Engine.tick`. Traffic is sampled: a quarter of each interval is the error, on the patient side for what
+        we enforce, on the early side for what we owe (§2.4.5)."""
+        if self._phase is Phase.OVER:
+            return None
+        limit = self.terms.idle_timeout
+        deadlines = []
+        if limit:
+            if self._received or self._last_received is None:
+                self._received = False
+                self._last_received = now
+            if now - self._last_received >= limit:
+                self.fail(
+                    ConnectionLost(f"the peer was silent for {limit:g} s"),
+                    Error("amqp:resource-limit-exceeded", f"idle timeout: nothing was received for {limit:g} s"),
+                )
+                return None
+            deadlines.append(min(self._last_received + limit, now + limit / 4))
+        if self.remote is None:
+            deadlines.append(now + 1.0)  # its idle timeout is not known yet
+        elif self.remote.idle_timeout:
+            if now >= self._next_heartbeat:
+                if not self._sent and self.connection.heartbeats:
+                    self.write(HEARTBEAT)
+                self._sent = False
+                self._next_heartbeat = now + self.remote.idle_timeout / 4
+            deadlines.append(self._next_heartbeat)
+        return min(deadlines) if deadlines else None
+
+    # Closing
+
+    def close(self, error: Error | None = None) -> None:
+        if self._phase is Phase.OVER or self.connection.close_sent:
+            return
+        if not self._header_sent or not self._open_asked:
+            # Nothing was opened, so there is nothing to close: the transport's end says all (§2.4.3).
+            self._end(None)
+            return
+        self.connection.send_close(error)
+
+    def fail(self, error: AmqpError, tell: Error | None = None) -> None:
+        """The peer broke the protocol, or is gone: say why if it may be said, and end."""
+        if self._phase is Phase.OVER:
+            return
+        if tell is None:
+            tell = Error(getattr(error, "condition", None) or "amqp:internal-error", str(error))
+        self.connection.close_after_fault(tell)
+        self._end(error)
+
+    def finish(self, error: AmqpError | None) -> None:
+        """Both sides have closed, or the peer has and its answer is written."""
+        self._end(error)
+
+    def _end(self, error: AmqpError | None) -> None:
+        if self._phase is Phase.OVER:
+            return
+        self._phase = Phase.OVER
+        self.opened = False
+        self._dirty.clear()
+        self.connection.drop_all(error)
+        self._events.append(ConnectionEnded(error))
+
+
+def client(terms: ConnectionTerms, mechanisms: tuple[Mechanism, ...] | None, secure: bool) -> V1Engine:
+    """A client engine; `mechanisms` None leaves the SASL layer out. `secure`: secrets may cross in the clear."""
+    sasl = None if mechanisms is None else ClientSasl(mechanisms, terms.hostname, secure)
+    return V1Engine(Role.CLIENT, terms, sasl)
+
+
+def server(terms: ConnectionTerms, authenticator: Authenticator) -> V1Engine:
+    """A server engine; who may connect, and how, is the authenticator's."""
+    return V1Engine(
+        Role.SERVER, terms, ServerSasl(authenticator), bare_allowed=authenticator.anonymous_allowed
+    )

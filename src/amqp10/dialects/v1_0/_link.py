@@ -1,0 +1,216 @@
+"""What both link endpoints share: attach, refusal, detach, and how they end (§2.6.3 to §2.6.6, §2.7.3, §2.7.7)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...engine import Link, LinkEnded, LinkTerms
+from ...errors import AmqpError, LocalProtocolError, RemoteProtocolError
+from ...messaging import Error
+from ._performatives import Attach, Detach, Flow, Transfer
+from ._states import LINK, LinkState
+
+if TYPE_CHECKING:
+    from ...messaging import DeliveryState
+    from ._session import SessionEndpoint
+
+SENDER_MODES = ("unsettled", "settled", "mixed")
+RECEIVER_MODES = ("first", "second")
+
+
+class SessionFault(Exception):
+    """The peer broke a rule whose price is the session (§2.5.4); the session ends itself with this condition."""
+
+    def __init__(self, condition: str, description: str) -> None:
+        super().__init__(description)
+        self.condition = condition
+        self.description = description
+
+
+def attach_terms(frame: Attach) -> LinkTerms:
+    """What an attach says, in the engine's words."""
+    if frame.snd_settle_mode > 2 or frame.rcv_settle_mode > 1:
+        raise SessionFault("amqp:invalid-field", "a settle mode that does not exist")
+    return LinkTerms(
+        name=frame.name,
+        source=frame.source,
+        target=frame.target,
+        settle_mode=SENDER_MODES[frame.snd_settle_mode],  # type: ignore[arg-type]
+        receiver_settle_mode=RECEIVER_MODES[frame.rcv_settle_mode],  # type: ignore[arg-type]
+        unsettled=frame.unsettled,
+        incomplete_unsettled=frame.incomplete_unsettled,
+        initial_delivery_count=frame.initial_delivery_count or 0,
+        max_message_size=frame.max_message_size or None,
+        offered_capabilities=frame.offered_capabilities,
+        desired_capabilities=frame.desired_capabilities,
+        properties=frame.properties or {},
+    )
+
+
+class LinkEndpoint(Link):
+    """One end of a link. Handles are -1 until they are known.
+
+    Attributes:
+        detach_sent: our detach is out; what still comes for the link is dropped.
+        errant: that detach told of a fault of the peer's: any further input but its detach ends the session (§2.6.5).
+    """
+
+    session: SessionEndpoint
+
+    def __init__(self, session: SessionEndpoint, name: str) -> None:
+        self.session = session
+        self._name = name
+        self.handle = -1
+        self.remote_handle = -1
+        self.terms: LinkTerms | None = None
+        self.remote: LinkTerms | None = None
+        self.attached = False
+        self.context: Any = None
+        self.properties: Any = {}
+        self.state = LinkState.DETACHED
+        self.detach_sent = False
+        self.errant = False
+        self._ended = False
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    # Attaching
+
+    def attach(self, terms: LinkTerms) -> None:
+        if self.terms is not None or self.remote is None:
+            raise LocalProtocolError(f"the link {self._name!r} does not wait for an answer")
+        if terms.name != self._name:
+            raise LocalProtocolError(f"the answer to link {self._name!r} must have its name, not {terms.name!r}")
+        self.session.give_handle(self)
+        self.send_attach(terms)
+        self.attached = True
+
+    def refuse(self, error: Error) -> None:
+        if self.remote is None:
+            raise LocalProtocolError(f"the link {self._name!r} does not wait for an answer")
+        # The terminus that would be ours is null: that is how the peer knows before the detach comes (§2.6.3).
+        ours = "source" if self.is_sender else "target"
+        self.attach(replace(self.remote, initial_delivery_count=0, unsettled=None, **{ours: None}))  # type: ignore[arg-type]
+        self.detach(closed=True, error=error)
+
+    def send_attach(self, terms: LinkTerms) -> None:
+        """Write our attach; the state it sets up is the subclass's."""
+        self._advance("S:ATTACH")
+        self.session.engine.write_frame(
+            self.session.channel,
+            Attach(
+                name=self._name,
+                handle=self.handle,
+                role=not self.is_sender,
+                snd_settle_mode=SENDER_MODES.index(terms.settle_mode),
+                rcv_settle_mode=RECEIVER_MODES.index(terms.receiver_settle_mode),
+                source=terms.source,
+                target=terms.target,
+                unsettled=dict(terms.unsettled) if terms.unsettled is not None else None,
+                incomplete_unsettled=terms.incomplete_unsettled,
+                initial_delivery_count=terms.initial_delivery_count if self.is_sender else None,
+                max_message_size=terms.max_message_size,
+                offered_capabilities=terms.offered_capabilities,
+                desired_capabilities=terms.desired_capabilities,
+                properties=dict(terms.properties) or None,
+            ),
+        )
+        self.terms = terms
+        self.begin_counting()
+
+    def receive_attach(self, remote: LinkTerms) -> bool:
+        """Take the peer's attach; False when it refuses ours, with a null terminus and a detach to follow."""
+        self._advance("R:ATTACH")
+        self.remote = remote
+        self.begin_counting()
+        if self.terms is None:
+            return True
+        if self.is_sender:
+            refused = remote.target is None and self.terms.target is not None
+        else:
+            refused = remote.source is None and self.terms.source is not None
+        self.attached = not refused and not self.detach_sent
+        return self.attached
+
+    def _advance(self, step: str) -> None:
+        state = LINK.get((self.state, step))
+        if state is None:
+            what = f"{step[2:].lower()} in link state {self.state.name}"
+            if step.startswith("R:"):
+                raise SessionFault("amqp:illegal-state", f"the peer sent {what}")
+            raise LocalProtocolError(f"{what} is not possible")
+        self.state = state
+
+    @abstractmethod
+    def begin_counting(self) -> None:
+        """Either attach is known now: set up what depends on it."""
+
+    # Frames in
+
+    @abstractmethod
+    def fill_flow(self, frame: Flow) -> None:
+        """Add the link's state to a flow of ours (§2.7.4)."""
+
+    @abstractmethod
+    def receive_flow(self, frame: Flow) -> None: ...
+
+    @abstractmethod
+    def receive_transfer(self, frame: Transfer, payload: bytes) -> None: ...
+
+    @abstractmethod
+    def receive_states(self, deliveries: Sequence[Any], state: DeliveryState | None, settled: bool) -> Sequence[Any]:
+        """The peer's disposition of these; returns those whose owner should know."""
+
+    def check_errant(self, what: str) -> None:
+        if self.errant:
+            raise SessionFault("amqp:session:errant-link", f"a {what} for a link that was detached with an error")
+
+    # Detaching
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Before a detach: abort what is half on the wire, drop what is half received."""
+
+    def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
+        if self.detach_sent or self._ended:
+            return
+        if self.terms is None:
+            raise LocalProtocolError(f"the link {self._name!r} was not attached")
+        self.abandon()
+        self.session.flush_dispositions()
+        self._advance("S:DETACH")
+        self.detach_sent = True
+        self.attached = False
+        self.session.engine.write_frame(self.session.channel, Detach(handle=self.handle, closed=closed, error=error))
+
+    def receive_detach(self, closed: bool, cause: AmqpError | None) -> None:
+        self._advance("R:DETACH")
+        if not self.detach_sent:
+            if self.terms is None and self.remote is not None:
+                self.attach(replace(self.remote, source=None, target=None, initial_delivery_count=0, unsettled=None))
+            self.detach(closed=closed)
+        self.session.forget(self)
+        self._end(closed, cause)
+
+    def fail(self, condition: str, description: str) -> None:
+        """The peer broke a rule whose price is the link: detach it with the error, and end it here (§2.6.5)."""
+        if self.terms is None and self.remote is not None:
+            self.attach(replace(self.remote, source=None, target=None, initial_delivery_count=0, unsettled=None))
+        self.detach(closed=True, error=Error(condition, description))
+        self.errant = True
+        self._end(True, RemoteProtocolError(description, condition))
+
+    def over(self, cause: AmqpError | None) -> None:
+        """The session or the connection is over, and this link with it."""
+        self._end(False, cause)
+
+    def _end(self, closed: bool, cause: AmqpError | None) -> None:
+        self.attached = False
+        if not self._ended:
+            self._ended = True
+            self.session.engine.emit(LinkEnded(self, closed, cause))

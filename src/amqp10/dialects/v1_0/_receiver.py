@@ -1,0 +1,225 @@
+"""The receiving end of a link: credit granted, frames put together into deliveries, outcomes told (§2.6.7, §2.6.12)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...engine import DeliveriesReceived, FlowReceived, IncomingDelivery, ReceiverLink
+from ...errors import LocalProtocolError
+from ._credit import ReceiverCredit
+from ._link import LinkEndpoint
+from ._performatives import Flow, Transfer
+
+if TYPE_CHECKING:
+    from ...messaging import DeliveryState
+    from ._session import SessionEndpoint
+
+
+class PartialDelivery:
+    """The frames so far of a delivery whose last frame is to come."""
+
+    __slots__ = ("first", "parts", "settled", "size", "state")
+
+    def __init__(self, first: Transfer) -> None:
+        self.first = first
+        self.parts: list[bytes] = []
+        self.size = 0
+        self.settled = False
+        self.state: DeliveryState | None = None
+
+
+class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
+    """See `ReceiverLink` for the contract."""
+
+    is_sender = False
+
+    def __init__(self, session: SessionEndpoint, name: str) -> None:
+        super().__init__(session, name)
+        self.flow_state = ReceiverCredit(None)
+        self.incoming: deque[IncomingDelivery] = deque()
+        self.unsettled: dict[bytes, IncomingDelivery] = {}
+        self.delivery_type = IncomingDelivery
+        self._partial: PartialDelivery | None = None
+        self._limit: int | None = None
+        self._second = False
+        self._settle_first: set[int] = set()  # deliveries whose own rcv-settle-mode is "first" on a "second" link
+        self._draining = False
+
+    @property
+    def credit(self) -> int:  # type: ignore[override]
+        return self.flow_state.credit
+
+    @property
+    def available(self) -> int:  # type: ignore[override]
+        return self.flow_state.available
+
+    @property
+    def settled_by_sender(self) -> bool:
+        return self.remote is not None and self.remote.settle_mode == "settled"
+
+    def begin_counting(self) -> None:
+        if self.remote is not None and self.flow_state.delivery_count is None:
+            self.flow_state.attached(self.remote.initial_delivery_count)
+        if self.terms is not None:
+            self._limit = self.terms.max_message_size or None
+            if self.remote is not None:
+                # A peer that answers "first" will not send the settlement that "second" waits for.
+                self._second = self.terms.receiver_settle_mode == self.remote.receiver_settle_mode == "second"
+
+    # Credit
+
+    def flow(
+        self, credit: int, *, drain: bool = False, echo: bool = False, properties: Mapping[Any, Any] | None = None
+    ) -> None:
+        if self.terms is None or self.detach_sent or self._ended:
+            raise LocalProtocolError(f"the link {self._name!r} is not attached")
+        if not 0 <= credit <= 0xFFFF_FFFF:
+            raise LocalProtocolError(f"a credit of {credit}")
+        self.flow_state.grant(credit, drain)
+        self._draining = drain
+        self.session.send_flow(self, echo=echo, properties=properties)
+
+    def fill_flow(self, frame: Flow) -> None:
+        flow = self.flow_state
+        frame.handle = self.handle
+        frame.delivery_count = flow.delivery_count
+        frame.link_credit = flow.credit
+        frame.drain = flow.drain
+
+    def receive_flow(self, frame: Flow) -> None:
+        self.check_errant("flow")
+        if self.detach_sent:
+            return
+        self.flow_state.flow_received(frame.delivery_count, frame.available)
+        self.properties = frame.properties or {}
+        self._tell_flow()
+        if frame.echo and self.terms is not None:
+            self.session.send_flow(self)
+
+    def _tell_flow(self) -> None:
+        drained = self._draining and self.flow_state.credit <= 0
+        if drained:
+            self._draining = False
+            self.flow_state.drain = False
+        self.session.engine.emit(FlowReceived(self, drained))
+
+    # Transfers
+
+    def receive_transfer(self, frame: Transfer, payload: bytes) -> None:
+        if self.detach_sent:
+            self.check_errant("transfer")
+            return
+        if self._partial is not None or frame.more or frame.aborted or frame.rcv_settle_mode is not None:
+            self._receive_part(frame, payload)
+            return
+        flow = self.flow_state
+        if flow.credit <= 0:
+            self._overrun()
+            return
+        flow.received()
+        self._complete(frame, payload, bool(frame.settled), frame.state)
+
+    def _overrun(self) -> None:
+        self.fail("amqp:link:transfer-limit-exceeded", "a delivery came without credit")
+
+    def _receive_part(self, frame: Transfer, payload: bytes) -> None:
+        partial = self._partial
+        if partial is None:
+            if self.flow_state.credit <= 0:
+                self._overrun()
+                return
+            self.flow_state.received()
+            partial = PartialDelivery(frame)
+            if frame.rcv_settle_mode == 1 and not self._second:
+                self.fail("amqp:invalid-field", "rcv-settle-mode second in a transfer on a link that settles first")
+                return
+        elif (frame.delivery_id is not None and frame.delivery_id != partial.first.delivery_id) or (
+            frame.delivery_tag is not None and frame.delivery_tag != partial.first.delivery_tag
+        ):
+            self.fail("amqp:invalid-field", "a new delivery began before the last frame of the one before it")
+            return
+        self._partial = partial
+        if frame.aborted:  # the payload is thrown away, and the delivery is settled with that (§2.7.5)
+            self._partial = None
+            return
+        partial.parts.append(payload)
+        partial.size += len(payload)
+        partial.settled = partial.settled or bool(frame.settled)
+        if frame.state is not None:
+            partial.state = frame.state
+        if self._limit is not None and partial.size > self._limit:
+            self._partial = None
+            self._too_large()
+        elif not frame.more:
+            self._partial = None
+            first = partial.first
+            if first.rcv_settle_mode == 0 and self._second and first.delivery_id is not None:
+                self._settle_first.add(first.delivery_id)
+            parts = partial.parts
+            self._complete(first, b"".join(parts) if len(parts) > 1 else parts[0], partial.settled, partial.state)
+
+    def _too_large(self) -> None:
+        self.fail("amqp:link:message-size-exceeded", f"a message larger than our max-message-size {self._limit}")
+
+    def _complete(self, first: Transfer, payload: bytes, settled: bool, state: DeliveryState | None) -> None:
+        """A whole delivery. benchmarks/run.py, "receive"."""
+        number, tag = first.delivery_id, first.delivery_tag
+        if number is None or tag is None:
+            self.fail("amqp:invalid-field", "the first transfer of a delivery without delivery-id or delivery-tag")
+            return
+        if self._limit is not None and len(payload) > self._limit:
+            self._too_large()
+            return
+        delivery = self.delivery_type(self, number, tag, payload, settled)
+        if first.message_format:
+            delivery.message_format = first.message_format
+        if state is not None:
+            delivery.remote_state = state
+        if first.resume:
+            delivery.resumed = True
+        if not settled:
+            if tag in self.unsettled and not first.resume:
+                self.fail("amqp:invalid-field", f"the delivery-tag {tag!r} is in use by an unsettled delivery")
+                return
+            self.unsettled[tag] = delivery
+            self.session.incoming[number] = delivery
+        incoming = self.incoming
+        incoming.append(delivery)
+        if len(incoming) == 1:
+            self.session.engine.emit(DeliveriesReceived(self))
+        if self._draining and self.flow_state.credit <= 0:
+            self._tell_flow()
+
+    # Settling
+
+    def settle(self, delivery: IncomingDelivery, state: DeliveryState, *, settled: bool | None = None) -> None:
+        if delivery.settled:
+            return
+        if self.detach_sent or self._ended or self.terms is None:
+            raise LocalProtocolError(f"the link {self._name!r} is gone: the delivery is the sender's to send again")
+        number = delivery.delivery_id
+        if settled is None:
+            settled = not self._second or number in self._settle_first
+        delivery.state = state
+        if settled:
+            delivery.settled = True
+            self.unsettled.pop(delivery.tag, None)
+            self.session.incoming.pop(number, None)
+            self._settle_first.discard(number)
+        self.session.dispose(True, number, settled, state)
+
+    def receive_states(self, deliveries: Sequence[Any], state: DeliveryState | None, settled: bool) -> Sequence[Any]:
+        for delivery in deliveries:
+            if state is not None:
+                delivery.remote_state = state
+            if settled:
+                delivery.remote_settled = delivery.settled = True
+                self.unsettled.pop(delivery.tag, None)
+                self.session.incoming.pop(delivery.delivery_id, None)
+                self._settle_first.discard(delivery.delivery_id)
+        return deliveries if settled else ()
+
+    def abandon(self) -> None:
+        self._partial = None

@@ -1,0 +1,303 @@
+"""The sending end of a link: credit, and messages cut into transfer frames (§2.6.7, §2.6.12, §2.6.14, §2.7.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...engine import CreditChanged, OutgoingDelivery, SenderLink
+from ...errors import LocalProtocolError
+from ...messaging import Accepted, Modified, Rejected, Released
+from ._credit import SenderCredit
+from ._frames import TransferTemplate, encode_frame
+from ._link import LinkEndpoint, SessionFault
+from ._performatives import Flow, Transfer
+
+if TYPE_CHECKING:
+    from ...messaging import DeliveryState
+    from ._session import SessionEndpoint
+
+OUTCOMES = (Accepted, Rejected, Released, Modified)
+
+
+class OutgoingPart:
+    """Payload of one delivery that is to be cut into frames: the whole of it, or a portion of a streamed one."""
+
+    __slots__ = ("abort", "batchable", "delivery", "done", "first", "link", "more", "offset", "payload")
+
+    def __init__(
+        self, link: SenderEndpoint, delivery: OutgoingDelivery, payload: bytes, first: bool, more: bool, batchable: bool
+    ) -> None:
+        self.link = link
+        self.delivery = delivery
+        self.payload = payload
+        self.offset = 0
+        self.first = first
+        self.more = more
+        self.batchable = batchable
+        self.abort = False
+        self.done = False
+
+
+class SenderEndpoint(LinkEndpoint, SenderLink):
+    """See `SenderLink` for the contract."""
+
+    is_sender = True
+
+    def __init__(self, session: SessionEndpoint, name: str) -> None:
+        super().__init__(session, name)
+        self.flow_state = SenderCredit(0)
+        self.unsettled: dict[bytes, OutgoingDelivery] = {}
+        self.auto_settle = True
+        self.delivery_type = OutgoingDelivery
+        self._next_tag = 0
+        self._streaming: OutgoingDelivery | None = None
+        self._template = TransferTemplate(0, 0)
+        self._chunk = 0  # payload bytes that fit one frame
+        self._may_settle = self._must_settle = False
+
+    @property
+    def credit(self) -> int:  # type: ignore[override]
+        return self.flow_state.credit
+
+    @property
+    def drain(self) -> bool:  # type: ignore[override]
+        return self.flow_state.drain
+
+    @property
+    def settled_by_sender(self) -> bool:
+        return self._must_settle
+
+    def begin_counting(self) -> None:
+        if self.terms is None:
+            return
+        if self.remote is None or self.state.name == "ATTACHED":
+            self._template = TransferTemplate(self.session.channel, self.handle)
+        if self.flow_state.delivery_count == 0 and not self.unsettled:
+            self.flow_state = SenderCredit(self.terms.initial_delivery_count)
+        # The sender's own word on settling is the one in force (§2.7.3).
+        self._must_settle = self.terms.settle_mode == "settled"
+        self._may_settle = self.terms.settle_mode != "unsettled"
+        remote = self.session.engine.remote
+        if remote is not None:
+            self._chunk = remote.max_frame_size - self._template.overhead
+
+    # Sending
+
+    def send(
+        self,
+        payload: bytes,
+        *,
+        settled: bool = False,
+        tag: bytes | None = None,
+        message_format: int = 0,
+        state: DeliveryState | None = None,
+        batchable: bool = False,
+        more: bool = False,
+    ) -> OutgoingDelivery:
+        flow, session = self.flow_state, self.session
+        if flow.credit <= 0 or not self.attached or settled != self._must_settle or self._streaming is not None:
+            self._check_sendable(settled)
+        limit = self.remote.max_message_size  # type: ignore[union-attr]
+        if limit is not None and len(payload) > limit:
+            raise LocalProtocolError(f"a message of {len(payload)} bytes; the peer takes {limit} (max-message-size)")
+        unsettled = self.unsettled
+        if tag is None:
+            number = self._next_tag
+            self._next_tag = number + 1
+            tag = number.to_bytes(4 if number < 0x1_0000_0000 else 8, "big")
+        elif len(tag) > 32:
+            raise LocalProtocolError(f"a delivery-tag of {len(tag)} bytes; 32 at most")
+        if tag in unsettled:
+            raise LocalProtocolError(f"the delivery-tag {tag!r} is in use by an unsettled delivery")
+        delivery = self.delivery_type(self, tag, payload, settled, message_format)
+        flow.sent()
+        if not settled:
+            unsettled[tag] = delivery
+        window = session.window
+        if (
+            window.remote_incoming_window > 0
+            and len(payload) <= self._chunk
+            and state is None
+            and not (more or batchable or session.held)
+        ):
+            # The path of nearly every message: one frame, from the template. benchmarks/run.py, "send".
+            head = self._template.head(
+                session.new_delivery_id(delivery), tag, settled, len(payload), False, message_format
+            )
+            window.sent()
+            engine = session.engine
+            engine._output.append(head)
+            engine._output.append(payload)
+            engine.output_size += len(head) + len(payload)
+            delivery.on_wire = True
+            return delivery
+        delivery.state = state
+        if more:
+            self._streaming = delivery
+        session.transmit(OutgoingPart(self, delivery, payload, True, more, batchable))
+        return delivery
+
+    def send_more(self, delivery: OutgoingDelivery, payload: bytes, *, more: bool = False) -> None:
+        if self._streaming is not delivery:
+            raise LocalProtocolError("send_more is for the delivery begun last with more=True")
+        if not more:
+            self._streaming = None
+        if not self.attached:
+            raise LocalProtocolError(f"the link {self._name!r} is not attached")
+        self.session.transmit(OutgoingPart(self, delivery, payload, False, more, False))
+
+    def _check_sendable(self, settled: bool) -> None:
+        if not self.attached:
+            raise LocalProtocolError(f"the link {self._name!r} is not attached")
+        if self._streaming is not None:
+            raise LocalProtocolError("the delivery before is not complete: send_more or abort it first")
+        if self.flow_state.credit <= 0:
+            raise LocalProtocolError(f"no credit on the link {self._name!r}")
+        if settled and not self._may_settle:
+            raise LocalProtocolError("a settled delivery on a link whose settle mode is 'unsettled'")
+        if not settled and self._must_settle:
+            raise LocalProtocolError("an unsettled delivery on a link whose settle mode is 'settled'")
+
+    def write_frame_of(self, part: OutgoingPart) -> None:
+        """Write the next frame of a part; the session has made sure of the window."""
+        delivery, session, offset = part.delivery, self.session, part.offset
+        if part.abort:
+            part.done = True
+            self._write(Transfer(handle=self.handle, delivery_id=delivery.delivery_id, aborted=True), b"")
+            return
+        first = part.first and offset == 0
+        # A state in the transfer is repeated in no later frame, but leaves less room in this one.
+        chunk = self._chunk - (len(delivery.state.encode()) if first and delivery.state is not None else 0)
+        left = len(part.payload) - offset
+        size = min(left, chunk)
+        part.done = size == left
+        more = part.more or not part.done
+        payload = part.payload if size == len(part.payload) else part.payload[offset : offset + size]
+        part.offset = offset + size
+        if not first:
+            session.engine.write(self._template.continuation(size, more))
+            session.engine.write(payload)
+        else:
+            number = session.new_delivery_id(delivery)
+            if delivery.state is None and not part.batchable:
+                session.engine.write(
+                    self._template.head(number, delivery.tag, delivery.settled, size, more, delivery.message_format)
+                )
+                session.engine.write(payload)
+            else:
+                self._write(
+                    Transfer(
+                        handle=self.handle,
+                        delivery_id=number,
+                        delivery_tag=delivery.tag,
+                        message_format=delivery.message_format,
+                        settled=delivery.settled,
+                        more=more,
+                        state=delivery.state,
+                        batchable=part.batchable,
+                    ),
+                    payload,
+                )
+        delivery.on_wire = not more
+
+    def _write(self, frame: Transfer, payload: bytes) -> None:
+        self.session.engine.write(encode_frame(self.session.channel, frame, payload))
+
+    # Aborting (§2.6.14: "aborted deliveries are implicitly settled")
+
+    def abort(self, delivery: OutgoingDelivery) -> None:
+        if delivery.on_wire or delivery.link is not self or not self.attached:
+            raise LocalProtocolError("only a delivery that is not whole on the wire can be aborted")
+        session = self.session
+        if self._streaming is delivery:
+            self._streaming = None
+        held = [part for part in session.held if part.delivery is delivery]
+        for part in held:
+            session.held.remove(part)
+        self._forget(delivery)
+        if delivery.delivery_id is None:
+            self.flow_state.unsent()
+            return
+        part = OutgoingPart(self, delivery, b"", False, False, False)
+        part.abort = True
+        session.transmit(part)
+
+    def abandon(self) -> None:
+        held = {id(part.delivery): part.delivery for part in self.session.held if part.link is self}
+        if self._streaming is not None:
+            held[id(self._streaming)] = self._streaming
+        for delivery in held.values():
+            if delivery.delivery_id is not None and self.attached:
+                self.abort(delivery)
+
+    # Settling
+
+    def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
+        if delivery.settled:
+            return
+        number = delivery.delivery_id
+        if not delivery.remote_settled and number is not None and not self.detach_sent and not self._ended:
+            self.session.dispose(False, number, True, state)
+        if state is not None:
+            delivery.state = state
+        self._forget(delivery)
+
+    def _forget(self, delivery: OutgoingDelivery) -> None:
+        delivery.settled = True
+        self.unsettled.pop(delivery.tag, None)
+        if delivery.delivery_id is not None:
+            self.session.outgoing.pop(delivery.delivery_id, None)
+
+    def receive_states(self, deliveries: Sequence[Any], state: DeliveryState | None, settled: bool) -> Sequence[Any]:
+        if settled:
+            unsettled, outgoing = self.unsettled, self.session.outgoing
+            for delivery in deliveries:
+                if state is not None:
+                    delivery.remote_state = state
+                delivery.remote_settled = delivery.settled = True
+                unsettled.pop(delivery.tag, None)
+                outgoing.pop(delivery.delivery_id, None)
+        else:
+            settle = self.auto_settle and isinstance(state, OUTCOMES)
+            for delivery in deliveries:
+                delivery.remote_state = state
+                if settle:
+                    self.settle(delivery, state)
+        return deliveries
+
+    # Flow
+
+    def receive_flow(self, frame: Flow) -> None:
+        self.check_errant("flow")
+        if self.detach_sent:
+            return
+        if frame.link_credit is not None:
+            self.flow_state.flow_received(frame.delivery_count, frame.link_credit, frame.drain)
+        self.properties = frame.properties or {}
+        self.session.engine.emit(CreditChanged(self))
+        if frame.echo and self.terms is not None:
+            self.session.send_flow(self)
+
+    def fill_flow(self, frame: Flow) -> None:
+        flow = self.flow_state
+        frame.handle = self.handle
+        frame.delivery_count = flow.delivery_count
+        frame.link_credit = flow.credit
+        frame.available = flow.available
+        frame.drain = flow.drain
+
+    def drained(self, available: int = 0) -> None:
+        self.flow_state.available = available
+        if self.flow_state.drain and self.attached:
+            self.flow_state.drained()
+            self.session.send_flow(self)
+            self.flow_state.drain = False
+
+    def offer(self, available: int) -> None:
+        if self.attached and self.flow_state.available != available:
+            self.flow_state.available = available
+            self.session.send_flow(self)
+
+    def receive_transfer(self, frame: Transfer, payload: bytes) -> None:
+        raise SessionFault("amqp:not-allowed", f"a transfer on the link {self._name!r}, whose sender is this side")

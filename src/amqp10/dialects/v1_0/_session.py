@@ -1,0 +1,462 @@
+"""The session endpoint: windows, handles, delivery ids, and dispositions in ranges (§2.5, §2.7.2, §2.7.4, §2.7.6, §2.7.8).
+
+Two counters that clients confuse are apart here: a *transfer-id* counts transfer frames and is the windows'
+(`_window`); a *delivery-id* counts deliveries and is what dispositions name.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ...engine import LinkAttached, LinkTerms, OutcomesReceived, Session, SessionTerms, SessionUnmapped
+from ...engine import SettlementsReceived, WindowOpened
+from ...errors import AmqpError, LinkDetached, LocalProtocolError, RemoteProtocolError, SessionEnded
+from ...messaging import Error
+from ._frames import encode_disposition
+from ._link import LinkEndpoint, SessionFault, attach_terms
+from ._performatives import Attach, Begin, Detach, Disposition, End, Flow, Transfer
+from ._receiver import ReceiverEndpoint
+from ._sender import OutgoingPart, SenderEndpoint
+from ._states import SESSION, SessionState
+from ._window import SessionWindow
+
+if TYPE_CHECKING:
+    from ...engine import IncomingDelivery, OutgoingDelivery
+    from ...messaging import DeliveryState
+    from ...types import Composite
+    from ._connection import ConnectionEndpoint
+
+MASK = 0xFFFF_FFFF
+
+
+class SessionEndpoint(Session):
+    """One session. `channel` is ours, `remote_channel` the peer's; each -1 until it is known."""
+
+    def __init__(self, connection: ConnectionEndpoint, channel: int) -> None:
+        self.connection = connection
+        self.engine = connection.engine
+        self.channel = channel
+        self.remote_channel = -1
+        self.terms: SessionTerms | None = None
+        self.remote: SessionTerms | None = None
+        self.begun = False
+        self.context: Any = None
+        self.state = SessionState.UNMAPPED
+        self.window = SessionWindow(0, 0)
+        self.held: deque[OutgoingPart] = deque()
+        self.outgoing: dict[int, OutgoingDelivery] = {}
+        self.incoming: dict[int, IncomingDelivery] = {}
+        self.next_delivery_id = 0
+        self._by_handle: dict[int, LinkEndpoint] = {}
+        self._by_remote_handle: dict[int, LinkEndpoint] = {}
+        self._dispositions: dict[tuple[bool, bool, Any], list[int]] = {}
+        self._last_state: object = self  # the state and list of the disposition said last: mostly the next one too
+        self._last_ids: list[int] = []
+
+    @property
+    def sendable(self) -> bool:
+        return not self.held and self.window.remote_incoming_window > 0 and self.state is not SessionState.DISCARDING
+
+    # Beginning
+
+    def begin(self, terms: SessionTerms | None = None) -> None:
+        terms = terms if terms is not None else SessionTerms()
+        if self.terms is not None:
+            raise LocalProtocolError("the session was begun already")
+        if self.channel < 0:
+            self.connection.answer_channel(self)
+        self._advance("S:BEGIN")
+        self.terms = terms
+        self.window.begin(terms.incoming_window, terms.outgoing_window, terms.next_outgoing_id)
+        self.connection.map_local(self)
+        self._write(
+            Begin(
+                remote_channel=self.remote_channel if self.remote is not None else None,
+                next_outgoing_id=terms.next_outgoing_id,
+                incoming_window=terms.incoming_window,
+                outgoing_window=terms.outgoing_window,
+                handle_max=terms.handle_max,
+                offered_capabilities=terms.offered_capabilities,
+                desired_capabilities=terms.desired_capabilities,
+                properties=dict(terms.properties) or None,
+            )
+        )
+        self.begun = self.state is SessionState.MAPPED
+
+    def receive_begin(self, frame: Begin) -> None:
+        self._advance("R:BEGIN")
+        self.remote = SessionTerms(
+            incoming_window=frame.incoming_window,
+            outgoing_window=frame.outgoing_window,
+            handle_max=frame.handle_max,
+            next_outgoing_id=frame.next_outgoing_id,
+            offered_capabilities=frame.offered_capabilities,
+            desired_capabilities=frame.desired_capabilities,
+            properties=frame.properties or {},
+        )
+        self.window.begin_received(frame.next_outgoing_id, frame.incoming_window, frame.outgoing_window)
+        self.begun = self.state is SessionState.MAPPED
+
+    def _advance(self, step: str) -> None:
+        state = SESSION.get((self.state, step))
+        if state is None:
+            if step.startswith("R:"):
+                raise RemoteProtocolError(
+                    f"the peer sent {step[2:].lower()} in session state {self.state.name}", "amqp:illegal-state"
+                )
+            raise LocalProtocolError(f"{step[2:].lower()} is not possible in session state {self.state.name}")
+        self.state = state
+
+    def _write(self, frame: Composite, payload: bytes = b"") -> None:
+        self.engine.write_frame(self.channel, frame, payload)
+
+    # Frames in
+
+    def receive(self, frame: Composite, payload: bytes) -> None:
+        """One frame of the peer on this session, by the table of §2.5 and §2.6."""
+        kind = type(frame)
+        if self.state is SessionState.DISCARDING and kind is not End:
+            return
+        try:
+            if kind is Transfer:
+                self._receive_transfer(frame, payload)  # type: ignore[arg-type]
+            elif kind is Disposition:
+                self._receive_disposition(frame)  # type: ignore[arg-type]
+            elif kind is Flow:
+                self._receive_flow(frame)  # type: ignore[arg-type]
+            elif kind is Attach:
+                self._receive_attach(frame)  # type: ignore[arg-type]
+            elif kind is Detach:
+                self._receive_detach(frame)  # type: ignore[arg-type]
+            elif kind is End:
+                self._receive_end(frame)  # type: ignore[arg-type]
+            else:
+                raise RemoteProtocolError(
+                    f"the peer sent {kind.__name__.lower()} on a session that is begun", "amqp:illegal-state"
+                )
+        except SessionFault as fault:
+            self._fail(fault)
+
+    def _fail(self, fault: SessionFault) -> None:
+        """The peer broke a rule of sessions: end this one, and nothing else (§2.5.4)."""
+        cause = RemoteProtocolError(fault.description, fault.condition)
+        if self.terms is None:
+            self.begin()
+        self._end(Error(fault.condition, fault.description))
+        self._drop(cause)
+        self.engine.emit(SessionUnmapped(self, cause))
+
+    # Transfers out (§2.5.6: each frame takes a transfer-id and a place in the peer's window)
+
+    def transmit(self, part: OutgoingPart) -> None:
+        """Send what the window allows now; hold the rest back, in order."""
+        if self.held or not self._send_frames(part):
+            self.held.append(part)
+
+    def _send_frames(self, part: OutgoingPart) -> bool:
+        window = self.window
+        while window.remote_incoming_window > 0:
+            part.link.write_frame_of(part)
+            window.sent()
+            if part.done:
+                return True
+        return False
+
+    def send_held(self) -> None:
+        held = self.held
+        while held and self._send_frames(held[0]):
+            held.popleft()
+
+    def new_delivery_id(self, delivery: OutgoingDelivery) -> int:
+        number = self.next_delivery_id
+        self.next_delivery_id = (number + 1) & MASK
+        delivery.delivery_id = number
+        if not delivery.settled:
+            self.outgoing[number] = delivery
+        return number
+
+    # Transfers in
+
+    def _receive_transfer(self, frame: Transfer, payload: bytes) -> None:
+        window = self.window
+        if not window.received():
+            raise SessionFault(
+                "amqp:session:window-violation", "a transfer came although our incoming window is used up"
+            )
+        link = self._by_remote_handle.get(frame.handle)
+        if link is None:
+            raise self._unattached(frame.handle, "transfer")
+        link.receive_transfer(frame, payload)
+        if window.needs_refresh and self.state is SessionState.MAPPED:
+            # Here, and not with any link: a session whose links grant no credit at the moment still has a window.
+            self.send_flow()
+
+    def _unattached(self, handle: int, what: str) -> SessionFault:
+        return SessionFault("amqp:session:unattached-handle", f"a {what} for handle {handle}, which has no link")
+
+    # Flow
+
+    def send_flow(self, link: LinkEndpoint | None = None, *, echo: bool = False, properties: Any = None) -> None:
+        """Say our session state, and the link's with it; the incoming window is whole again with that (§2.7.4)."""
+        window = self.window
+        window.refresh()
+        frame = Flow(
+            next_incoming_id=window.next_incoming_id if self.remote is not None else None,
+            incoming_window=window.incoming_window,
+            next_outgoing_id=window.next_outgoing_id,
+            outgoing_window=window.outgoing_window,
+            echo=echo,
+        )
+        if link is not None:
+            link.fill_flow(frame)
+            frame.properties = dict(properties) if properties else None
+        self._write(frame)
+
+    def _receive_flow(self, frame: Flow) -> None:
+        was_sendable = self.sendable
+        link = None
+        if frame.handle is not None:
+            link = self._by_remote_handle.get(frame.handle)
+            if link is None:
+                raise self._unattached(frame.handle, "flow")
+        if not self.window.flow_received(
+            frame.next_incoming_id, frame.incoming_window, frame.next_outgoing_id, frame.outgoing_window
+        ):
+            raise SessionFault(
+                "amqp:session:window-violation", "a flow names a next-incoming-id that was not sent yet"
+            )
+        self.send_held()
+        if self.sendable and not was_sendable:
+            self.engine.emit(WindowOpened(self))
+        if link is not None:
+            link.receive_flow(frame)
+        elif frame.echo and self.state is SessionState.MAPPED:
+            self.send_flow()
+
+    # Dispositions out: ids are collected by what is said of them, and become ranges when the output is taken.
+
+    def dispose(self, as_receiver: bool, number: int, settled: bool, state: DeliveryState | None) -> None:
+        if state is self._last_state:
+            key_ids = self._last_ids
+            if key_ids and self._last_key == (as_receiver, settled):
+                key_ids.append(number)
+                return
+        if not self._dispositions:
+            self.engine.owe(self)
+        try:
+            ids = self._dispositions.setdefault((as_receiver, settled, state), [])
+        except TypeError:  # a state that cannot be hashed, a Modified with annotations: a range of its own
+            self.flush_dispositions()
+            self._write_ranges(as_receiver, settled, state, [number])
+            return
+        ids.append(number)
+        self._last_state, self._last_ids, self._last_key = state, ids, (as_receiver, settled)
+
+    def flush_dispositions(self) -> None:
+        if not self._dispositions:
+            return
+        pending, self._dispositions = self._dispositions, {}
+        self._last_state = self
+        for (as_receiver, settled, state), ids in pending.items():
+            self._write_ranges(as_receiver, settled, state, ids)
+
+    def _write_ranges(self, as_receiver: bool, settled: bool, state: Any, ids: list[int]) -> None:
+        for first, last in ranges(ids):
+            self.engine.write(encode_disposition(self.channel, as_receiver, first, last, settled, state))
+
+    # Dispositions in
+
+    def _receive_disposition(self, frame: Disposition) -> None:
+        first = frame.first
+        count = ((frame.last if frame.last is not None else first) - first & MASK) + 1
+        if count > 0x8000_0000:
+            raise SessionFault("amqp:invalid-field", f"a disposition from {first} to {frame.last}: last is before first")
+        # The role in the frame is its sender's: a receiver speaks of what we sent (§2.7.6).
+        table: dict[int, Any] = self.outgoing if frame.role else self.incoming
+        numbers: Iterable[int]
+        if count == 1:
+            numbers = (first,)
+        elif count > len(table):
+            # A range may span four thousand million ids; only those that are unsettled cost anything.
+            numbers = [number for number in table if (number - first & MASK) < count]
+        else:
+            numbers = [number & MASK for number in range(first, first + count)]
+        changed = [delivery for number in numbers if (delivery := table.get(number)) is not None]
+        if not changed:
+            return
+        groups: dict[LinkEndpoint, list[Any]] = {}
+        for delivery in changed:
+            groups.setdefault(delivery.link, []).append(delivery)
+        for link, deliveries in groups.items():
+            if link.errant:
+                raise self._errant("disposition")
+            told = link.receive_states(deliveries, frame.state, frame.settled)
+            if told:
+                event = OutcomesReceived(link, told) if link.is_sender else SettlementsReceived(link, told)  # type: ignore[arg-type]
+                self.engine.emit(event)
+
+    # Links
+
+    def attach_sender(self, terms: LinkTerms) -> SenderEndpoint:
+        link = SenderEndpoint(self, terms.name)
+        self._attach(link, terms)
+        return link
+
+    def attach_receiver(self, terms: LinkTerms) -> ReceiverEndpoint:
+        link = ReceiverEndpoint(self, terms.name)
+        self._attach(link, terms)
+        return link
+
+    def _attach(self, link: LinkEndpoint, terms: LinkTerms) -> None:
+        if self.state not in (SessionState.BEGIN_SENT, SessionState.MAPPED):
+            raise LocalProtocolError(f"no link can attach in session state {self.state.name}")
+        if any(other.name == terms.name and other.is_sender is link.is_sender for other in self._by_handle.values()):
+            raise LocalProtocolError(f"the session has a link {terms.name!r} of this direction already")
+        self.give_handle(link)
+        try:
+            link.send_attach(terms)
+        except LocalProtocolError:
+            self.release_handle(link)
+            raise
+
+    def give_handle(self, link: LinkEndpoint) -> None:
+        limit = self.remote.handle_max if self.remote is not None else MASK
+        for handle in range(len(self._by_handle) + 1):
+            if handle not in self._by_handle:
+                if handle > limit:
+                    raise LocalProtocolError(f"the peer takes {limit + 1} links on a session, and all are in use")
+                link.handle = handle
+                self._by_handle[handle] = link
+                return
+
+    def release_handle(self, link: LinkEndpoint) -> None:
+        if self._by_handle.get(link.handle) is link:
+            del self._by_handle[link.handle]
+
+    def _receive_attach(self, frame: Attach) -> None:
+        limit = self.terms.handle_max if self.terms is not None else MASK
+        if frame.handle > limit:
+            raise RemoteProtocolError(f"handle {frame.handle} is above our handle-max {limit}")
+        if frame.handle in self._by_remote_handle:
+            raise SessionFault("amqp:session:handle-in-use", f"handle {frame.handle} has a link already")
+        if not frame.role and frame.initial_delivery_count is None:
+            raise SessionFault("amqp:invalid-field", "a sender's attach without initial-delivery-count")
+        we_send = frame.role  # the peer's role is receiver
+        link = self._waiting(frame.name, we_send)
+        if link is None:
+            self._steal(frame.name, we_send)
+            link = (SenderEndpoint if we_send else ReceiverEndpoint)(self, frame.name)
+        self._by_remote_handle[frame.handle] = link
+        link.remote_handle = frame.handle
+        if link.receive_attach(attach_terms(frame)):
+            self.engine.emit(LinkAttached(link))
+
+    def _waiting(self, name: str, we_send: bool) -> LinkEndpoint | None:
+        """Our link of that name that waits for the peer's attach."""
+        for link in self._by_handle.values():
+            if link.name == name and link.is_sender is we_send and link.remote is None:
+                return link
+        return None
+
+    def _steal(self, name: str, we_send: bool) -> None:
+        """§2.6.1: a link attached again elsewhere on this connection is stolen from where it was."""
+        for session in self.connection.sessions():
+            for link in list(session._by_remote_handle.values()):
+                if link.name == name and link.is_sender is we_send and not link.detach_sent:
+                    link.fail("amqp:link:stolen", f"the link {name!r} was attached again")
+
+    def _receive_detach(self, frame: Detach) -> None:
+        link = self._by_remote_handle.pop(frame.handle, None)
+        if link is None:
+            raise self._unattached(frame.handle, "detach")
+        error = frame.error
+        cause: AmqpError | None = None
+        if error is not None:
+            cause = LinkDetached(error.condition, error.description, error.info)
+        elif not link.detach_sent:
+            cause = LinkDetached()
+        link.receive_detach(frame.closed, cause)
+
+    def _errant(self, what: str) -> SessionFault:
+        return SessionFault("amqp:session:errant-link", f"a {what} for a link that was detached with an error")
+
+    def forget(self, link: LinkEndpoint) -> None:
+        """The link is over: nothing of it is held back or waits for a disposition here any more."""
+        self.release_handle(link)
+        if self._by_remote_handle.get(link.remote_handle) is link:
+            del self._by_remote_handle[link.remote_handle]
+        self.held = deque(part for part in self.held if part.link is not link)
+        table: dict[int, Any]
+        for table in (self.outgoing, self.incoming):
+            for number in [number for number, delivery in table.items() if delivery.link is link]:
+                del table[number]
+
+    # Ending
+
+    def end(self, error: Error | None = None) -> None:
+        if self.state not in (SessionState.BEGIN_SENT, SessionState.MAPPED, SessionState.END_RCVD):
+            return
+        self._end(error)
+
+    def _end(self, error: Error | None) -> None:
+        self.flush_dispositions()
+        self._advance("S:END(error)" if error is not None and self.state is SessionState.MAPPED else "S:END")
+        self.begun = False
+        self._write(End(error=error))
+
+    def _receive_end(self, frame: End) -> None:
+        was = self.state
+        self._advance("R:END")
+        error = frame.error
+        cause: AmqpError | None = None
+        if error is not None:
+            cause = SessionEnded(error.condition, error.description, error.info)
+        elif was is SessionState.MAPPED:
+            cause = SessionEnded()
+        if self.state is SessionState.END_RCVD:
+            self._end(None)
+        self.connection.unmap(self)
+        if was is SessionState.DISCARDING and not self._live:
+            return  # we ended it after a fault of the peer's, and said so then
+        self.over(cause)
+
+    @property
+    def _live(self) -> bool:
+        return not self._dropped
+
+    _dropped = False
+
+    def over(self, cause: AmqpError | None) -> None:
+        """The session is over, for its own reason or its connection's."""
+        if self._dropped:
+            return
+        self._drop(cause)
+        self.engine.emit(SessionUnmapped(self, cause))
+
+    def _drop(self, cause: AmqpError | None) -> None:
+        self._dropped = True
+        self.begun = False
+        for link in list({id(x): x for t in (self._by_handle, self._by_remote_handle) for x in t.values()}.values()):
+            link.over(cause)
+        self.held.clear()
+        self.outgoing.clear()
+        self.incoming.clear()
+        self._dispositions.clear()
+        self._last_state = self
+
+
+def ranges(ids: list[int]) -> list[tuple[int, int]]:
+    """The runs of consecutive serial numbers in `ids`, which lie within 2**31 of each other (RFC 1982)."""
+    base = ids[0] - 0x8000_0000
+    offsets = sorted(number - base & MASK for number in ids)
+    runs = []
+    first = last = offsets[0]
+    for offset in offsets[1:]:
+        if offset > last + 1:
+            runs.append((first + base & MASK, last + base & MASK))
+            first = offset
+        last = offset
+    runs.append((first + base & MASK, last + base & MASK))
+    return runs
