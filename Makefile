@@ -1,0 +1,60 @@
+# Two commands do all the set-up: `make demo` and `make test`. Everything is installed into .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+.PHONY: help demo test check format unit coverage fuzz docs bench clean
+
+help:  ## this list
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	$(PIP) -e '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(PIP) -e '.[dev,demo,docs]'
+	@touch $@
+
+# The independent peer is built from source: where no C compiler is, its tests say so and are skipped (never in CI).
+$(VENV)/.interop: $(VENV)/.dev
+	$(PIP) -e '.[interop]' || echo 'python-qpid-proton could not be built here: its tests will be skipped'
+	@touch $@
+
+$(VENV)/.bench: pyproject.toml | $(BIN)/python
+	$(PIP) -e '.[bench]'
+	@touch $@
+
+demo: $(VENV)/.demo  ## publish a real data set to the embedded broker and take it with two receivers
+	$(BIN)/amqp10 demo
+
+test: $(VENV)/.interop  ## every test: unit, conformance, fuzz, examples, docs, real brokers
+	$(BIN)/python -bb -m pytest
+
+check: $(VENV)/.dev  ## format, lint, types, imports, unit tests: under two minutes
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -bb -m pytest -q -m 'not interop and not slow'
+
+format: $(VENV)/.dev  ## put the code in its format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+coverage: $(VENV)/.interop  ## line and branch coverage of the package
+	$(BIN)/python -m pytest --cov=amqp10 --cov-branch --cov-report=term-missing:skip-covered
+
+docs: $(VENV)/.dev  ## build the site into site/, warnings are errors
+	$(BIN)/mkdocs build --strict --quiet
+
+bench: $(VENV)/.bench  ## CPU per message of this client beside others, in one run
+	$(BIN)/python benchmarks/run.py
+
+clean:  ## remove what the commands above made
+	rm -rf $(VENV) site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
