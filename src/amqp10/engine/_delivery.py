@@ -21,7 +21,7 @@ class OutgoingDelivery:
         delivery_id: the session-scoped number (RFC 1982), None until the first frame is formed.
         payload: the encoded message; kept until settled, for link resume.
         message_format: 0 for a standard AMQP message (§3.2).
-        settled: this side has settled it (at once, if sent settled).
+        local_settled: this side has settled it (at once, if sent settled).
         state: what this side said last (a transactional state, for instance).
         remote_state: the receiver's last word; an outcome once `remote_settled`, or before, in mode "second".
         remote_settled: the receiver has settled it.
@@ -32,12 +32,12 @@ class OutgoingDelivery:
     __slots__ = (
         "delivery_id",
         "link",
+        "local_settled",
         "message_format",
         "on_wire",
         "payload",
         "remote_settled",
         "remote_state",
-        "settled",
         "state",
         "tag",
         "waiter",
@@ -47,7 +47,7 @@ class OutgoingDelivery:
         self.link = link
         self.tag = tag
         self.payload = payload
-        self.settled = settled
+        self.local_settled = settled
         self.message_format = message_format
         self.delivery_id: int | None = None
         self.state: DeliveryState | None = None
@@ -66,7 +66,7 @@ class IncomingDelivery:
         tag: the delivery-tag, at most 32 bytes.
         payload: the encoded message; decoding is the holder's business.
         message_format: 0 for a standard AMQP message (§3.2).
-        settled: this side has settled it (at once, if it was sent settled).
+        local_settled: this side has settled it (at once, if it was sent settled).
         state: the outcome this side gave, None while it gave none.
         remote_state: the state the sender attached, if any.
         remote_settled: the sender has settled it.
@@ -77,12 +77,12 @@ class IncomingDelivery:
     __slots__ = (
         "delivery_id",
         "link",
+        "local_settled",
         "message_format",
         "payload",
         "remote_settled",
         "remote_state",
         "resumed",
-        "settled",
         "state",
         "tag",
         "waiter",
@@ -93,7 +93,7 @@ class IncomingDelivery:
         self.delivery_id = delivery_id
         self.tag = tag
         self.payload = payload
-        self.settled = settled
+        self.local_settled = settled
         self.remote_settled = settled
         self.message_format = 0
         self.state: DeliveryState | None = None

@@ -195,7 +195,7 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
     # Settling
 
     def settle(self, delivery: IncomingDelivery, state: DeliveryState, *, settled: bool | None = None) -> None:
-        if delivery.settled:
+        if delivery.local_settled:
             return
         if self.detach_sent or self._ended or self.terms is None:
             raise LocalProtocolError(f"the link {self._name!r} is gone: the delivery is the sender's to send again")
@@ -204,7 +204,7 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
             settled = not self._second or number in self._settle_first
         delivery.state = state
         if settled:
-            delivery.settled = True
+            delivery.local_settled = True
             self.unsettled.pop(delivery.tag, None)
             self.session.incoming.pop(number, None)
             self._settle_first.discard(number)
@@ -215,7 +215,7 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
             if state is not None:
                 delivery.remote_state = state
             if settled:
-                delivery.remote_settled = delivery.settled = True
+                delivery.remote_settled = delivery.local_settled = True
                 self.unsettled.pop(delivery.tag, None)
                 self.session.incoming.pop(delivery.delivery_id, None)
                 self._settle_first.discard(delivery.delivery_id)

@@ -182,7 +182,7 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
             number = session.new_delivery_id(delivery)
             if delivery.state is None and not part.batchable:
                 session.engine.write(
-                    self._template.head(number, delivery.tag, delivery.settled, size, more, delivery.message_format)
+                    self._template.head(number, delivery.tag, delivery.local_settled, size, more, delivery.message_format)
                 )
                 session.engine.write(payload)
             else:
@@ -192,7 +192,7 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
                         delivery_id=number,
                         delivery_tag=delivery.tag,
                         message_format=delivery.message_format,
-                        settled=delivery.settled,
+                        settled=delivery.local_settled,
                         more=more,
                         state=delivery.state,
                         batchable=part.batchable,
@@ -234,7 +234,7 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
     # Settling
 
     def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
-        if delivery.settled:
+        if delivery.local_settled:
             return
         number = delivery.delivery_id
         if not delivery.remote_settled and number is not None and not self.detach_sent and not self._ended:
@@ -244,7 +244,7 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
         self._forget(delivery)
 
     def _forget(self, delivery: OutgoingDelivery) -> None:
-        delivery.settled = True
+        delivery.local_settled = True
         self.unsettled.pop(delivery.tag, None)
         if delivery.delivery_id is not None:
             self.session.outgoing.pop(delivery.delivery_id, None)
@@ -255,7 +255,7 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
             for delivery in deliveries:
                 if state is not None:
                     delivery.remote_state = state
-                delivery.remote_settled = delivery.settled = True
+                delivery.remote_settled = delivery.local_settled = True
                 unsettled.pop(delivery.tag, None)
                 outgoing.pop(delivery.delivery_id, None)
         else:

@@ -173,7 +173,7 @@ class SessionEndpoint(Session):
         number = self.next_delivery_id
         self.next_delivery_id = (number + 1) & MASK
         delivery.delivery_id = number
-        if not delivery.settled:
+        if not delivery.local_settled:
             self.outgoing[number] = delivery
         return number
 
