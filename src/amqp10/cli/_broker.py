@@ -1,0 +1,86 @@
+"""`amqp10 broker`: the embedded broker as a process of its own."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+import anyio
+import click
+
+from ..broker import Broker
+from ..net import TLS
+from ._main import start
+
+
+def users_of(pairs: tuple[str, ...]) -> dict[str, str]:
+    """`NAME:PASSWORD` pairs; a colon may stand in the password, not in the name."""
+    users = {}
+    for pair in pairs:
+        name, colon, password = pair.partition(":")
+        if not colon or not name:
+            raise click.BadParameter("a user is NAME:PASSWORD", param_hint="--user")
+        users[name] = password
+    return users
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="the address to listen on")
+@click.option("--port", type=click.IntRange(0, 65535), default=5672, show_default=True, help="0 for any that is free")
+@click.option("--user", "users", multiple=True, metavar="NAME:PASSWORD", help="a user who may connect; repeatable")
+@click.option("--anonymous", is_flag=True, help="allow ANONYMOUS beside the users, and the bare AMQP header")
+@click.option("--queue", "queues", multiple=True, metavar="NAME", help="a queue to begin with; repeatable")
+@click.option("--topic", "topics", multiple=True, metavar="NAME", help="a topic to begin with; repeatable")
+@click.option("--no-auto-create", is_flag=True, help="refuse addresses that were not declared")
+@click.option("--tls-certificate", type=click.Path(exists=True, dir_okay=False), help="our certificate (PEM): TLS only")
+@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="its key (PEM)")
+@click.option(
+    "--client-ca",
+    type=click.Path(exists=True, dir_okay=False),
+    help="certificates that sign the clients': they must show one",
+)
+def broker(
+    host: str,
+    port: int,
+    users: tuple[str, ...],
+    anonymous: bool,
+    queues: tuple[str, ...],
+    topics: tuple[str, ...],
+    no_auto_create: bool,
+    tls_certificate: str | None,
+    tls_key: str | None,
+    client_ca: str | None,
+) -> None:
+    """Run the embedded broker until it is stopped. It keeps messages in memory: for development and tests.
+
+    Without --user and --anonymous it listens on loopback only, and lets everyone in.
+    """
+    if not users and not anonymous and not client_ca and not is_loopback(host):
+        raise click.UsageError(f"beyond loopback ({host}) say who may connect: --user NAME:PASSWORD, or --anonymous")
+    if (tls_key or client_ca) and not tls_certificate:
+        raise click.UsageError("--tls-key and --client-ca go with --tls-certificate")
+    tls = TLS(certificate=tls_certificate, key=tls_key, ca=client_ca) if tls_certificate else None
+    options: dict[str, Any] = {"anonymous": True} if anonymous else {}
+
+    async def run() -> None:
+        async with Broker(
+            host=host,
+            port=port,
+            users=users_of(users) or None,
+            tls=tls,
+            queues=queues,
+            topics=topics,
+            auto_create=not no_auto_create,
+            **options,
+        ) as running:
+            click.echo(f"amqp10 broker on {running.url} (in memory; Ctrl-C stops it)")
+            await anyio.sleep_forever()
+
+    start(run)

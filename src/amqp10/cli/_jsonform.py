@@ -1,0 +1,163 @@
+"""A message as one JSON object and back: the fields by their names in the specification, typed where JSON is not.
+
+`{"body": ..., "subject": "s", "message_id": 7, "application_properties": {"n": 1}, "ttl": 1.5}`; what JSON has no word for
+is an object with one key that begins with a dollar sign: `{"$binary": "<base64>"}`, `{"$uuid": "…"}`, `{"$timestamp": "<ISO 8601>"}`,
+`{"$symbol": "…"}`, `{"$decimal": "…"}`, `{"$map": [[key, value], …]}`, `{"$described": [descriptor, value]}`, `{"$array": […]}`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from ..errors import EncodeError
+from ..messaging import AmqpSequence, AmqpValue, Data, Message
+from ..types import Array, Described, Symbol
+
+FIELDS = (
+    "durable",
+    "priority",
+    "ttl",
+    "first_acquirer",
+    "delivery_count",
+    "delivery_annotations",
+    "message_annotations",
+    "message_id",
+    "user_id",
+    "to",
+    "subject",
+    "reply_to",
+    "correlation_id",
+    "content_type",
+    "content_encoding",
+    "absolute_expiry_time",
+    "creation_time",
+    "group_id",
+    "group_sequence",
+    "reply_to_group_id",
+    "application_properties",
+    "footer",
+)
+_DEFAULTS = {"durable": False, "priority": 4, "first_acquirer": False, "delivery_count": 0}
+
+
+def to_json(message: Message) -> str:
+    """The message in one line of JSON; fields with their default value are left out."""
+    form: dict[str, Any] = {}
+    for name in FIELDS:
+        value = getattr(message, name)
+        if value is None or value == {} or value == _DEFAULTS.get(name):
+            continue
+        form[name] = plain(value)
+    form["body"] = plain(message.body)
+    return json.dumps(form, ensure_ascii=False, allow_nan=False)
+
+
+def from_json(line: str) -> Message:
+    """The message that a line of JSON describes.
+
+    Raises:
+        EncodeError: it is not JSON, not an object, or has a field that no message has.
+    """
+    try:
+        form = json.loads(line)
+    except ValueError as error:
+        raise EncodeError(f"not JSON: {error}") from None
+    if not isinstance(form, dict):
+        raise EncodeError("a message is a JSON object with the fields of a message, 'body' among them")
+    fields = {name: rich(value) for name, value in form.items()}
+    body = fields.pop("body", None)
+    unknown = sorted(set(fields) - set(FIELDS))
+    if unknown:
+        raise EncodeError(f"a message has no field {unknown[0]!r}")
+    if isinstance(fields.get("ttl"), int | float):
+        fields["ttl"] = timedelta(seconds=fields["ttl"])
+    for name in ("content_type", "content_encoding"):
+        if isinstance(fields.get(name), str):
+            fields[name] = Symbol(fields[name])
+    return Message(body, **fields)
+
+
+def plain(value: Any) -> Any:
+    """An AMQP value in JSON's words."""
+    match value:
+        case None | bool():
+            return value
+        case Symbol():
+            return {"$symbol": str(value)}
+        case str():
+            return str(value)
+        case int():
+            return int(value)
+        case float():
+            return float(value) if math.isfinite(value) else {"$double": repr(float(value))}
+        case bytes():
+            return {"$binary": base64.b64encode(value).decode()}
+        case UUID():
+            return {"$uuid": str(value)}
+        case datetime():
+            return {"$timestamp": value.isoformat()}
+        case timedelta():
+            return value.total_seconds()
+        case Decimal():
+            return {"$decimal": str(value)}
+        case Array():
+            return {"$array": [plain(item) for item in value]}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case dict():
+            if all(isinstance(key, str) and not key.startswith("$") for key in value):
+                return {str(key): plain(item) for key, item in value.items()}
+            return {"$map": [[plain(key), plain(item)] for key, item in value.items()]}
+        case Described():
+            return {"$described": [plain(value.descriptor), plain(value.value)]}
+        case AmqpValue():
+            return {"$value": plain(value.value)}
+        case Data():
+            return {"$data": [base64.b64encode(part).decode() for part in value]}
+        case AmqpSequence():
+            return {"$sequence": [plain(list(part)) for part in value]}
+        case _:
+            return repr(value)
+
+
+def rich(value: Any) -> Any:
+    """JSON's words back into AMQP values."""
+    if isinstance(value, list):
+        return [rich(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        ((key, inner),) = value.items()
+        try:
+            match key:
+                case "$symbol":
+                    return Symbol(inner)
+                case "$binary":
+                    return base64.b64decode(inner, validate=True)
+                case "$uuid":
+                    return UUID(inner)
+                case "$timestamp":
+                    return datetime.fromisoformat(inner)
+                case "$decimal":
+                    return Decimal(inner)
+                case "$double":
+                    return float(inner)
+                case "$map":
+                    return {rich(k): rich(v) for k, v in inner}
+                case "$described":
+                    return Described(rich(inner[0]), rich(inner[1]))
+                case "$value":
+                    return AmqpValue(rich(inner))
+                case "$data":
+                    return Data(*(base64.b64decode(part, validate=True) for part in inner))
+                case "$sequence":
+                    return AmqpSequence(*(rich(part) for part in inner))
+        except (ValueError, TypeError, ArithmeticError, IndexError) as error:
+            raise EncodeError(f"{key}: {error}") from None
+    return {key: rich(item) for key, item in value.items()}

@@ -1,0 +1,170 @@
+"""The group of commands, and how each way to fail becomes one clear line and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import anyio
+import click
+
+from ..errors import (
+    AmqpError,
+    AuthenticationFailed,
+    ConnectionLost,
+    DecodeError,
+    EncodeError,
+    EndpointError,
+    InsecureTransport,
+    MessageNotAccepted,
+)
+
+T = TypeVar("T")
+
+# Looked up in order: the first class that fits names the exit code.
+EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (ConnectionLost, 3),
+    (AuthenticationFailed, 4),
+    (InsecureTransport, 4),
+    (EndpointError, 5),
+    (MessageNotAccepted, 6),
+    (EncodeError, 7),
+    (DecodeError, 7),
+    (AmqpError, 1),
+    (OSError, 1),
+)
+
+COMMANDS = {
+    "broker": "_broker",
+    "send": "_send",
+    "receive": "_receive",
+    "browse": "_receive",
+    "probe": "_probe",
+    "demo": "_demo",
+}
+
+
+class Failure(Exception):
+    """A command failed for a reason of its own; `code` is the exit code."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Interrupted(BaseException):
+    """SIGINT or SIGTERM ended the command, after it had cleaned up."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class LazyGroup(click.Group):
+    """Loads the module of a command when the command is asked for."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"amqp10.cli.{COMMANDS[name]}"), name)
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="amqp10")
+def cli() -> None:
+    """AMQP from the command line: run a broker, send, receive, browse, look at a server.
+
+    \b
+    Exit codes:
+      0 done                         4 authentication failed, or refused as insecure
+      1 another failure              5 the peer closed the connection or refused the link
+      2 wrong usage                  6 a message was not accepted
+      3 no connection, or lost       7 a value or message that cannot be encoded or decoded
+      128+N ended by signal N
+    """
+
+
+def run(arguments: list[str] | None) -> int:
+    try:
+        cli.main(arguments, prog_name="amqp10", standalone_mode=False)
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (Interrupted, KeyboardInterrupt) as error:
+        return 128 + (error.number if isinstance(error, Interrupted) else signal.SIGINT)
+    except click.Abort:
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone: nothing to say, and no one to say it to
+        return 128 + signal.SIGPIPE
+    except Failure as error:
+        return complain(str(error), error.code)
+    except Exception as error:
+        for kind, code in EXIT_CODES:
+            if isinstance(error, kind):
+                return complain(f"{words(error)}", code)
+        raise
+    return 0
+
+
+def words(error: BaseException) -> str:
+    """What went wrong in one line: the error's own words, behind its kind where they would not say it."""
+    text = " ".join(str(error).split())
+    if isinstance(error, AmqpError | OSError) and text:
+        return f"{spaced(type(error).__name__)}: {text}"
+    return text or spaced(type(error).__name__)
+
+
+def spaced(name: str) -> str:
+    """`ConnectionLost` as people say it: connection lost."""
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
+
+
+def complain(message: str, code: int) -> int:
+    click.echo(f"amqp10: {message}", err=True)
+    return code
+
+
+def start(function: Callable[[], Awaitable[T]]) -> T:
+    """Run a command's coroutine on trio; the first SIGINT or SIGTERM cancels it, so that it can clean up."""
+    ended: list[int] = []
+
+    async def supervised() -> T | None:
+        result: Any = None
+        async with anyio.create_task_group() as tasks:
+
+            async def watch() -> None:
+                with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                    async for number in signals:
+                        ended.append(number)
+                        tasks.cancel_scope.cancel()
+                        return
+
+            tasks.start_soon(watch)
+            result = await function()
+            tasks.cancel_scope.cancel()
+        return result  # type: ignore[no-any-return]
+
+    try:
+        result = anyio.run(supervised, backend="trio")
+    except BaseExceptionGroup as group:
+        raise single(group) from None
+    if ended:
+        raise Interrupted(ended[0])
+    return result  # type: ignore[return-value]
+
+
+def single(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one cause in a group of one."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

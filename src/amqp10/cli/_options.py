@@ -1,0 +1,83 @@
+"""Options that several commands share, and the connection they describe."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from ..client import Connection
+from ..net import TLS, parse_url
+from ..sasl import Mechanism, Plain
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Where to connect, and how: what the shared options say."""
+
+    url: str
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    verify: bool = True
+    allow_insecure: bool = False
+    container_id: str | None = None
+
+    def tls(self) -> TLS | None:
+        if self.ca is None and self.certificate is None and self.verify:
+            return None
+        return TLS(ca=self.ca, certificate=self.certificate, key=self.key, verify=self.verify)
+
+    def sasl(self) -> Mechanism | None:
+        endpoint = parse_url(self.url)
+        if self.allow_insecure and endpoint.user is not None:
+            return Plain(endpoint.user, endpoint.password or "", allow_insecure=True)
+        return None
+
+    def connect(self) -> Connection:
+        return Connection(self.url, tls=self.tls(), sasl=self.sasl(), container_id=self.container_id)
+
+
+def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add the shared options to a command; it gets them as one `peer` (None when there is no URL)."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapper(
+            url: str | None,
+            tls_ca: str | None,
+            tls_certificate: str | None,
+            tls_key: str | None,
+            tls_no_verify: bool,
+            allow_insecure: bool,
+            container_id: str | None,
+            **rest: Any,
+        ) -> Any:
+            peer = None
+            if url is not None:
+                try:
+                    parse_url(url)
+                except ValueError as error:
+                    raise click.BadParameter(str(error), param_hint="URL") from None
+                peer = Peer(url, tls_ca, tls_certificate, tls_key, not tls_no_verify, allow_insecure, container_id)
+            return function(peer=peer, **rest)
+
+        file = click.Path(exists=True, dir_okay=False)
+        options = [
+            click.argument("url") if argument else click.option("--url", help="the broker, amqp://user:password@host"),
+            click.option("--tls-ca", type=file, help="certificates (PEM) that sign the server's"),
+            click.option("--tls-certificate", type=file, help="our own certificate (PEM)"),
+            click.option("--tls-key", type=file, help="its key (PEM)"),
+            click.option("--tls-no-verify", is_flag=True, help="do not check the server's certificate"),
+            click.option("--allow-insecure", is_flag=True, help="send the password without TLS beyond loopback"),
+            click.option("--container-id", help="our container-id; made up when not given"),
+        ]
+        decorated: Callable[..., Any] = wrapper
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate

@@ -1,0 +1,176 @@
+"""`amqp10 probe`: what a server answers, before and after a login."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import anyio
+import click
+from cryptography import x509
+from rich.console import Console
+from rich.table import Table
+
+from ..dialects.v1_0._frames import SASL_HEADER, FrameReader
+from ..dialects.v1_0._performatives import SaslMechanisms
+from ..errors import AmqpError
+from ..net import Endpoint, connect, parse_url
+from ._main import Failure, start, words
+from ._options import Peer, with_peer
+
+HEADERS = {
+    "AMQP 1.0": b"AMQP\x00\x01\x00\x00",
+    "AMQP 1.0 with SASL": SASL_HEADER,
+    "AMQP 1.0 with TLS inside": b"AMQP\x02\x01\x00\x00",
+    "AMQP 0-9-1": b"AMQP\x00\x00\x09\x01",
+    "AMQP 0-9": b"AMQP\x01\x01\x00\x09",
+    "AMQP 0-8": b"AMQP\x01\x01\x08\x00",
+    "AMQP 0-10": b"AMQP\x01\x01\x00\x0a",
+}
+ANSWER_WAIT = 2.0  # seconds a server may think about a header
+
+
+@dataclass
+class Report:
+    """What was found; every part may be missing, `error` says why the last ones are."""
+
+    url: str
+    headers: dict[str, str] = field(default_factory=dict)
+    sasl_mechanisms: list[str] = field(default_factory=list)
+    tls: dict[str, str] = field(default_factory=dict)
+    open: dict[str, Any] = field(default_factory=dict)
+    error: str | None = None
+
+
+def meaning(sent: bytes, answer: bytes) -> str:
+    """What the first bytes that came back say of the header that was sent."""
+    if not answer:
+        return "closed without an answer"
+    if answer[:8] == sent:
+        return "spoken"
+    if answer[:4] == b"AMQP":
+        names = [name for name, header in HEADERS.items() if header == answer[:8]]
+        return f"no; the server offers {names[0] if names else answer[:8].hex(' ')}"
+    if answer[0] == 1 and sent[4:] != b"\x00\x01\x00\x00":
+        return "spoken"  # a method frame at once: connection.start
+    return f"not AMQP: {answer[:16]!r}"
+
+
+async def ask(endpoint: Endpoint, peer: Peer, header: bytes, size: int) -> tuple[bytes, Any]:
+    """Send a header and collect what comes, up to `size` bytes or until the server falls silent."""
+    answer = b""
+    stream = await connect(endpoint, peer.tls())
+    try:
+        await stream.send(header)
+        with anyio.move_on_after(ANSWER_WAIT):
+            while len(answer) < size:
+                answer += await stream.receive()
+    except (AmqpError, anyio.EndOfStream, anyio.BrokenResourceError, OSError):
+        pass  # an end is an answer too
+    facts = tls_facts(stream)
+    with anyio.move_on_after(1, shield=True):
+        await stream.aclose()
+    return answer, facts
+
+
+def tls_facts(stream: Any) -> dict[str, str]:
+    from anyio.streams.tls import TLSAttribute
+
+    connection: ssl.SSLObject | None = stream.extra(TLSAttribute.ssl_object, None)
+    if connection is None:
+        return {}
+    cipher = connection.cipher()
+    facts = {"version": connection.version() or "?", "cipher": cipher[0] if cipher else "?"}
+    der = connection.getpeercert(binary_form=True)
+    if der:
+        certificate = x509.load_der_x509_certificate(der)
+        facts["subject"] = certificate.subject.rfc4514_string()
+        facts["issuer"] = certificate.issuer.rfc4514_string()
+        facts["valid until"] = certificate.not_valid_after_utc.isoformat()
+    return facts
+
+
+def mechanisms_in(answer: bytes) -> list[str]:
+    reader = FrameReader(65_536)
+    reader.feed(answer[8:])
+    try:
+        frame = reader.next()
+    except AmqpError:
+        return []
+    if frame is None or not isinstance(frame.performative, SaslMechanisms):
+        return []
+    return [str(name) for name in frame.performative.sasl_server_mechanisms]
+
+
+async def examine(peer: Peer) -> Report:
+    endpoint = parse_url(peer.url)
+    report = Report(url=peer.url.replace(f":{endpoint.password}@", ":***@") if endpoint.password else peer.url)
+    for name, header in HEADERS.items():
+        answer, facts = await ask(endpoint, peer, header, 8)
+        report.headers[name] = meaning(header, answer)
+        report.tls = facts
+    if report.headers["AMQP 1.0 with SASL"] == "spoken":
+        answer, _ = await ask(endpoint, peer, SASL_HEADER, 4096)
+        report.sasl_mechanisms = mechanisms_in(answer)
+    try:
+        with anyio.fail_after(10):
+            async with peer.connect() as connection:
+                report.open = {
+                    name: value for name, value in open_facts(connection).items() if value not in (None, [], {})
+                }
+    except TimeoutError:
+        report.error = "the server did not open the connection within 10 s"
+    except AmqpError as error:
+        report.error = words(error)
+    return report
+
+
+def open_facts(connection: Any) -> dict[str, Any]:
+    remote = connection.remote
+    return {
+        "container-id": remote.container_id,
+        "max-frame-size": remote.max_frame_size,
+        "channel-max": remote.channel_max,
+        "idle-time-out": f"{remote.idle_timeout:g} s" if remote.idle_timeout else None,
+        "offered-capabilities": [str(one) for one in remote.offered_capabilities],
+        "desired-capabilities": [str(one) for one in remote.desired_capabilities],
+        "properties": {str(key): str(value) for key, value in remote.properties.items()},
+    }
+
+
+def table_of(report: Report) -> Table:
+    table = Table(title=f"What {report.url} answers", show_header=False)
+    table.add_column(style="bold")
+    table.add_column()
+    for name, answer in report.headers.items():
+        table.add_row(name, answer)
+    table.add_section()
+    table.add_row("SASL mechanisms", ", ".join(report.sasl_mechanisms) or "none seen")
+    for name, value in report.tls.items():
+        table.add_row(f"TLS {name}", value)
+    table.add_section()
+    for name, value in report.open.items():
+        if isinstance(value, dict):
+            value = "\n".join(f"{key}: {item}" for key, item in value.items())
+        elif isinstance(value, list):
+            value = ", ".join(value)
+        table.add_row(name, str(value))
+    if report.error:
+        table.add_row("open", f"[red]{report.error}")
+    return table
+
+
+@click.command()
+@with_peer()
+@click.option("--json", "as_json", is_flag=True, help="one JSON object in place of the table")
+def probe(peer: Peer, as_json: bool) -> None:
+    """Show which protocols the server at URL speaks, its SASL mechanisms, its certificate, and what its open says."""
+    report = start(lambda: examine(peer))
+    if as_json:
+        click.echo(json.dumps(asdict(report), indent=2))
+    else:
+        Console().print(table_of(report))
+    if report.error:
+        raise Failure(report.error, 5)

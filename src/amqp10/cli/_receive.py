@@ -1,0 +1,188 @@
+"""`amqp10 receive` takes messages and accepts them; `amqp10 browse` looks at them and leaves them there."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from ..client import Delivery, Receiver
+from ..messaging import Message, Source
+from ._jsonform import to_json
+from ._main import start
+from ._options import Peer, with_peer
+
+FORMATS = click.Choice(["text", "json", "body"])
+
+
+def text_of(message: Message) -> str:
+    """The body as text, behind the subject where there is one."""
+    body = message.body
+    text = body.decode(errors="backslashreplace") if isinstance(body, bytes) else str(body)
+    return f"{message.subject}: {text}" if message.subject else text
+
+
+class Printer:
+    """Writes messages to standard output, and a progress line to whichever terminal there is.
+
+    On a pipe nothing but messages goes to standard output.
+    """
+
+    def __init__(self, form: str, total: int | None) -> None:
+        self.form = form
+        self.count = 0
+        self._terminal = sys.stdout.isatty()
+        console = Console() if self._terminal else Console(stderr=True)
+        self._console = console
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            *((BarColumn(),) if total else ()),
+            MofNCompleteColumn() if total else TextColumn("{task.completed}"),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("received", total=total, rate="")
+        self._begun = time.monotonic()
+
+    @contextmanager
+    def running(self) -> Iterator[Printer]:
+        with self._progress:
+            yield self
+        if self._console.is_terminal:
+            self._console.print(f"{self.count} received in {time.monotonic() - self._begun:.1f} s", highlight=False)
+
+    def show(self, messages: list[Message]) -> None:
+        if self.form == "body":
+            out = sys.stdout.buffer
+            for message in messages:
+                body = message.body
+                out.write(body if isinstance(body, bytes) else str(body).encode())
+            out.flush()
+        else:
+            render = to_json if self.form == "json" else text_of
+            text = "\n".join(render(message) for message in messages)
+            if self._terminal:
+                self._console.print(text, markup=False, highlight=False, soft_wrap=True, emoji=False)
+            else:
+                sys.stdout.write(text + "\n")
+                sys.stdout.flush()
+        self.count += len(messages)
+        rate = self.count / max(time.monotonic() - self._begun, 1e-3)
+        self._progress.update(self._task, completed=self.count, rate=f"{rate:,.0f}/s")
+
+
+def take(printer: Printer, batch: list[Delivery], settle: bool) -> None:
+    """Show a batch, then accept it: what was not written out is not lost."""
+    try:
+        printer.show([delivery.message for delivery in batch])
+    except BaseException:
+        if settle:
+            for delivery in batch:
+                delivery.release()
+        raise
+    if settle:
+        for delivery in batch:
+            delivery.accept()
+
+
+async def receive_all(
+    receiver: Receiver, printer: Printer, count: int | None, wait: float | None, settle: bool = True
+) -> None:
+    """Until `count` are there, or none came for `wait` seconds."""
+    while count is None or printer.count < count:
+        most = 500 if count is None else min(500, count - printer.count)
+        batch: list[Delivery] = []
+        if wait is None:
+            batch = await receiver.receive_batch(most, max_wait=3600)
+        else:
+            batch = await receiver.receive_batch(1, max_wait=wait)
+            if batch and most > 1:
+                batch += await receiver.receive_batch(most - 1, max_wait=0)
+            if not batch:
+                return
+        if batch:
+            take(printer, batch, settle)
+
+
+@click.command()
+@with_peer()
+@click.argument("address")
+@click.option("-n", "--count", type=click.IntRange(1), help="how many; for ever when not given")
+@click.option("--wait", type=float, metavar="SECONDS", help="end when no message came for so long")
+@click.option(
+    "--format",
+    "form",
+    type=FORMATS,
+    default="text",
+    show_default=True,
+    help="text lines, JSON lines, or bodies only, back to back",
+)
+@click.option(
+    "--credit", type=click.IntRange(1), default=100, show_default=True, help="how many the broker may send ahead"
+)
+def receive(peer: Peer, address: str, count: int | None, wait: float | None, form: str, credit: int) -> None:
+    """Receive messages from ADDRESS on the broker at URL; each is accepted once it is written out."""
+
+    async def run() -> int:
+        printer = Printer(form, count)
+        most = min(credit, count) if count else credit
+        async with peer.connect() as connection, connection.receiver(address, credit=most) as receiver:
+            with printer.running():
+                await receive_all(receiver, printer, count, wait)
+        return printer.count
+
+    got = start(run)
+    if count is not None and got < count:
+        click.echo(f"amqp10: {got} of {count} messages came", err=True)
+        raise click.exceptions.Exit(1)
+
+
+@click.command()
+@with_peer()
+@click.argument("address")
+@click.option("-n", "--count", type=click.IntRange(1), default=1000, show_default=True, help="how many at most")
+@click.option(
+    "--format",
+    "form",
+    type=FORMATS,
+    default="text",
+    show_default=True,
+    help="text lines, JSON lines, or bodies only, back to back",
+)
+@click.option(
+    "--wait", type=float, default=10.0, show_default=True, metavar="SECONDS", help="how long the broker may take"
+)
+def browse(peer: Peer, address: str, count: int, form: str, wait: float) -> None:
+    """Show the messages at ADDRESS on the broker at URL, and leave them there (distribution-mode "copy").
+
+    Some brokers take messages although they were asked to copy them: RabbitMQ's queues do. Their answer to the link
+    tells, and then nothing is read.
+    """
+
+    async def run() -> None:
+        printer = Printer(form, None)
+        source: Any = Source(address, distribution_mode="copy")
+        async with peer.connect() as connection, connection.receiver(source, credit=0) as receiver:
+            granted = getattr(receiver.source, "distribution_mode", None)
+            if granted != "copy":
+                raise click.ClickException(
+                    f"the broker does not browse {address!r}: it answered {granted or 'nothing'}"
+                )
+            with printer.running(), anyio.move_on_after(wait):
+                receiver.add_credit(count)
+                await receiver.drain()
+                while batch := await receiver.receive_batch(500, max_wait=0):
+                    take(printer, batch, settle=True)
+
+    start(run)

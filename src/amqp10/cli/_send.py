@@ -1,0 +1,133 @@
+"""`amqp10 send`: messages from arguments, files, lines, or JSON lines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TextIO
+
+import click
+
+from ..messaging import Message
+from ..types import Symbol
+from ._jsonform import from_json
+from ._main import start
+from ._options import Peer, with_peer
+
+
+def properties_of(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """`NAME=VALUE` pairs; a value that reads as JSON is that value, any other is text."""
+    import json
+
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint="--property")
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = text
+        found[name] = text if isinstance(value, dict | list) else value
+    return found
+
+
+def messages_of(
+    texts: tuple[str, ...], files: tuple[str, ...], lines: TextIO | None, json_lines: bool, fields: dict[str, Any]
+) -> Iterator[Message]:
+    for text in texts:
+        yield Message(text, **fields)
+    for path in files:
+        yield Message(Path(path).read_bytes(), **fields)
+    if lines is not None:
+        for line in lines:
+            line = line.rstrip("\r\n")
+            if json_lines:
+                if line.strip():
+                    message = from_json(line)
+                    yield message.replace(**fields) if fields else message
+            else:
+                yield Message(line, **fields)
+
+
+@click.command()
+@with_peer()
+@click.argument("address")
+@click.argument("texts", nargs=-1, metavar="[MESSAGE]...")
+@click.option(
+    "--file",
+    "files",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="a file's bytes as one message; repeatable",
+)
+@click.option(
+    "--lines", is_flag=True, help="each line of standard input is a message (the default without MESSAGE and --file)"
+)
+@click.option(
+    "--json-lines",
+    is_flag=True,
+    help='each line is a JSON object: {"body": …, "subject": …, "application_properties": {…}}',
+)
+@click.option("--subject", help="the messages' subject")
+@click.option("--to", help="the messages' to; what the anonymous terminus routes by")
+@click.option("--content-type", help="the messages' content-type")
+@click.option(
+    "--property", "properties", multiple=True, metavar="NAME=VALUE", help="an application property; repeatable"
+)
+@click.option("--ttl", type=float, metavar="SECONDS", help="how long the messages live")
+@click.option("--durable", is_flag=True, help="ask the broker to keep them through a restart")
+@click.option("--settled", is_flag=True, help="send settled: at most once, no outcome")
+@click.option(
+    "--anonymous", "to_null", is_flag=True, help="send to the anonymous terminus; ADDRESS becomes the messages' to"
+)
+@click.option("--window", type=click.IntRange(1), default=1000, show_default=True, help="deliveries in flight")
+@click.option("--quiet", is_flag=True, help="no closing line")
+def send(
+    peer: Peer,
+    address: str,
+    texts: tuple[str, ...],
+    files: tuple[str, ...],
+    lines: bool,
+    json_lines: bool,
+    subject: str | None,
+    to: str | None,
+    content_type: str | None,
+    properties: tuple[str, ...],
+    ttl: float | None,
+    durable: bool,
+    settled: bool,
+    to_null: bool,
+    window: int,
+    quiet: bool,
+) -> None:
+    """Send messages to ADDRESS on the broker at URL, and wait until each is accepted."""
+    fields: dict[str, Any] = {
+        name: value
+        for name, value in {
+            "subject": subject,
+            "to": address if to_null and to is None else to,
+            "content_type": Symbol(content_type) if content_type else None,
+            "application_properties": properties_of(properties) or None,
+            "ttl": timedelta(seconds=ttl) if ttl is not None else None,
+            "durable": durable or None,
+        }.items()
+        if value is not None
+    }
+    stdin = sys.stdin if lines or json_lines or not (texts or files) else None
+    messages = messages_of(texts, files, stdin, json_lines, fields)
+
+    async def run() -> int:
+        async with (
+            peer.connect() as connection,
+            connection.sender(
+                None if to_null else address, settle_mode="settled" if settled else "unsettled"
+            ) as sender,
+        ):
+            return await sender.send_many(messages, window=window)
+
+    count = start(run)
+    if not quiet:
+        click.echo(f"{count} sent{'' if settled else ', each accepted'}", err=True)
