@@ -83,9 +83,7 @@ class ConnectionEndpoint:
     def _receive_open(self, frame: Open) -> None:
         self.advance("R:OPEN")
         if frame.max_frame_size < 512:
-            raise RemoteProtocolError(
-                f"max-frame-size {frame.max_frame_size} is below 512", "amqp:invalid-field"
-            )
+            raise RemoteProtocolError(f"max-frame-size {frame.max_frame_size} is below 512", "amqp:invalid-field")
         idle = frame.idle_time_out
         self.engine.remote = ConnectionTerms(
             container_id=frame.container_id,
@@ -129,7 +127,9 @@ class ConnectionEndpoint:
 
     def sessions(self) -> list[SessionEndpoint]:
         """Every session that either side has begun and not both have ended."""
-        return list({id(s): s for table in (self._by_local_channel, self._by_remote_channel) for s in table.values()}.values())
+        return list(
+            {id(s): s for table in (self._by_local_channel, self._by_remote_channel) for s in table.values()}.values()
+        )
 
     def unmap(self, session: SessionEndpoint) -> None:
         """Both ends are exchanged: the channels are free again."""
@@ -150,7 +150,8 @@ class ConnectionEndpoint:
             found = self._by_local_channel.get(frame.remote_channel)
             if found is None or found.remote is not None:
                 raise RemoteProtocolError(
-                    f"the peer answers a begin on channel {frame.remote_channel} that was not sent", "amqp:invalid-field"
+                    f"the peer answers a begin on channel {frame.remote_channel} that was not sent",
+                    "amqp:invalid-field",
                 )
             session = found
         self._by_remote_channel[channel] = session
@@ -232,5 +233,3 @@ class ConnectionEndpoint:
         self._by_local_channel.clear()
         self._by_remote_channel.clear()
         self.state = ConnectionState.END
-
-

@@ -364,6 +364,4 @@ def client(terms: ConnectionTerms, mechanisms: tuple[Mechanism, ...] | None, sec
 
 def server(terms: ConnectionTerms, authenticator: Authenticator) -> V1Engine:
     """A server engine; who may connect, and how, is the authenticator's."""
-    return V1Engine(
-        Role.SERVER, terms, ServerSasl(authenticator), bare_allowed=authenticator.anonymous_allowed
-    )
+    return V1Engine(Role.SERVER, terms, ServerSasl(authenticator), bare_allowed=authenticator.anonymous_allowed)

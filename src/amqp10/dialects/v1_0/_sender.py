@@ -182,7 +182,9 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
             number = session.new_delivery_id(delivery)
             if delivery.state is None and not part.batchable:
                 session.engine.write(
-                    self._template.head(number, delivery.tag, delivery.local_settled, size, more, delivery.message_format)
+                    self._template.head(
+                        number, delivery.tag, delivery.local_settled, size, more, delivery.message_format
+                    )
                 )
                 session.engine.write(payload)
             else:

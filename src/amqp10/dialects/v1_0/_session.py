@@ -224,9 +224,7 @@ class SessionEndpoint(Session):
         if not self.window.flow_received(
             frame.next_incoming_id, frame.incoming_window, frame.next_outgoing_id, frame.outgoing_window
         ):
-            raise SessionFault(
-                "amqp:session:window-violation", "a flow names a next-incoming-id that was not sent yet"
-            )
+            raise SessionFault("amqp:session:window-violation", "a flow names a next-incoming-id that was not sent yet")
         self.send_held()
         if self.sendable and not was_sendable:
             self.engine.emit(WindowOpened(self))
@@ -272,7 +270,9 @@ class SessionEndpoint(Session):
         first = frame.first
         count = ((frame.last if frame.last is not None else first) - first & MASK) + 1
         if count > 0x8000_0000:
-            raise SessionFault("amqp:invalid-field", f"a disposition from {first} to {frame.last}: last is before first")
+            raise SessionFault(
+                "amqp:invalid-field", f"a disposition from {first} to {frame.last}: last is before first"
+            )
         # The role in the frame is its sender's: a receiver speaks of what we sent (§2.7.6).
         table: dict[int, Any] = self.outgoing if frame.role else self.incoming
         numbers: Iterable[int]
