@@ -196,12 +196,18 @@ class ConnectionEndpoint:
     def send_close(self, error: Error | None) -> None:
         for session in self.sessions():
             session.flush_dispositions()
+            session.mute()
         step = "S:CLOSE(error)" if error is not None and self.state is ConnectionState.OPENED else "S:CLOSE"
         self.advance(step)
         self.engine.opened = False
         self.engine.write_frame(0, Close(error=error))
 
     def _receive_close(self, frame: Close) -> None:
+        if frame.error is not None and self.engine.remote is None:
+            # Out of order, yet the reason in it is worth more than that it is.
+            error = frame.error
+            self.engine.finish(ConnectionClosed(error.condition, error.description, error.info))
+            return
         self.advance("R:CLOSE")
         error = frame.error
         cause: AmqpError | None = None

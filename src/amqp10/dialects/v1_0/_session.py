@@ -52,6 +52,10 @@ class SessionEndpoint(Session):
         self._by_handle: dict[int, LinkEndpoint] = {}
         self._by_remote_handle: dict[int, LinkEndpoint] = {}
         self._dispositions: dict[tuple[bool, bool, Any], list[int]] = {}
+        self._last_key = (False, False)
+        self._end_asked = False
+        self._dropped = False
+        self._end_error: Error | None = None
         self._last_state: object = self  # the state and list of the disposition said last: mostly the next one too
         self._last_ids: list[int] = []
 
@@ -98,6 +102,8 @@ class SessionEndpoint(Session):
         )
         self.window.begin_received(frame.next_outgoing_id, frame.incoming_window, frame.outgoing_window)
         self.begun = self.state is SessionState.MAPPED
+        if self._end_asked:
+            self.end(self._end_error)
 
     def _advance(self, step: str) -> None:
         state = SESSION.get((self.state, step))
@@ -396,14 +402,15 @@ class SessionEndpoint(Session):
     # Ending
 
     def end(self, error: Error | None = None) -> None:
-        if self.state not in (SessionState.BEGIN_SENT, SessionState.MAPPED, SessionState.END_RCVD):
-            return
-        self._end(error)
+        if self.state is SessionState.BEGIN_SENT:  # the table has no end here: it follows the peer's begin (§2.5.5)
+            self._end_asked, self._end_error = True, error
+        elif self.state in (SessionState.MAPPED, SessionState.END_RCVD):
+            self._end(error)
 
     def _end(self, error: Error | None) -> None:
         self.flush_dispositions()
         self._advance("S:END(error)" if error is not None and self.state is SessionState.MAPPED else "S:END")
-        self.begun = False
+        self.mute()
         self._write(End(error=error))
 
     def _receive_end(self, frame: End) -> None:
@@ -418,15 +425,13 @@ class SessionEndpoint(Session):
         if self.state is SessionState.END_RCVD:
             self._end(None)
         self.connection.unmap(self)
-        if was is SessionState.DISCARDING and not self._live:
-            return  # we ended it after a fault of the peer's, and said so then
-        self.over(cause)
+        self.over(cause)  # nothing new if we ended it after a fault of the peer's: that was said then
 
-    @property
-    def _live(self) -> bool:
-        return not self._dropped
-
-    _dropped = False
+    def mute(self) -> None:
+        """Our end or close is going out: nothing may be written on this session's links after it."""
+        self.begun = False
+        for link in self._by_handle.values():
+            link.attached = False
 
     def over(self, cause: AmqpError | None) -> None:
         """The session is over, for its own reason or its connection's."""
