@@ -104,7 +104,7 @@ async def receive_all(
         most = 500 if count is None else min(500, count - printer.count)
         batch: list[Delivery] = []
         if wait is None:
-            batch = await receiver.receive_batch(most, max_wait=3600)
+            batch = await receiver.receive_batch(most)
         else:
             batch = await receiver.receive_batch(1, max_wait=wait)
             if batch and most > 1:
