@@ -1,0 +1,55 @@
+"""Who may come in: users, anonymous, client certificates; and where the broker may listen for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+
+from ..sasl import Authenticator
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The rules of one broker.
+
+    Attributes:
+        users: name -> password, for PLAIN and SCRAM; None for no users.
+        anonymous: ANONYMOUS is offered, and the bare AMQP header without SASL is answered. None: where there are neither
+            users nor client certificates, and then on loopback only.
+        external: client certificates that TLS has verified name their users (EXTERNAL).
+    """
+
+    users: Mapping[str, str] | None = field(default=None, repr=False)
+    anonymous: bool | None = None
+    external: bool = False
+
+    def authenticator(self) -> Authenticator:
+        """The server side of SASL by these rules."""
+        return Authenticator(self.users, anonymous=self.anonymous_allowed, external=self.external)
+
+    @property
+    def anonymous_allowed(self) -> bool:
+        """Whether peers without a name may come in."""
+        return self.anonymous if self.anonymous is not None else not (self.users or self.external)
+
+    def check_host(self, host: str) -> None:
+        """Refuse to open a door to everyone that nobody asked for.
+
+        Raises:
+            ValueError: ANONYMOUS would be allowed beyond loopback only because nothing else was said.
+        """
+        if self.anonymous is None and self.anonymous_allowed and not is_loopback(host):
+            raise ValueError(
+                f"refusing to listen on {host!r} without users: give users={{...}}, or anonymous=True to let everyone in"
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody beyond this machine can reach that address; names other than localhost are not looked up."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

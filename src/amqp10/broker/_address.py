@@ -1,0 +1,41 @@
+"""What an address says: a name, and whether it wants a queue or a topic.
+
+One rule, close to what Artemis, ActiveMQ and Broker-J do:
+
+1. `queue://NAME` and `topic://NAME` say the kind outright; the prefix is not part of the name.
+2. Else the terminus may, by the capability "queue" or "topic" (or "temporary-queue", "temporary-topic"; JMS mapping).
+3. Else a node that exists under that name is what it is.
+4. Else a name that starts with `topic.` is a topic, and any other is a queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+Kind = Literal["queue", "topic"]
+
+_PREFIXES: tuple[tuple[str, Kind], ...] = (("queue://", "queue"), ("topic://", "topic"))
+_CAPABILITIES: dict[str, Kind] = {
+    "queue": "queue",
+    "temporary-queue": "queue",
+    "topic": "topic",
+    "temporary-topic": "topic",
+}
+_TOPIC_NAMES = "topic."
+
+
+def split_address(address: str, capabilities: Iterable[str] = ()) -> tuple[str, Kind | None]:
+    """The name in an address, and the kind that address or capabilities ask for; None when they do not say."""
+    for prefix, kind in _PREFIXES:
+        if address.startswith(prefix):
+            return address[len(prefix) :], kind
+    for capability in capabilities:
+        if capability in _CAPABILITIES:
+            return address, _CAPABILITIES[capability]
+    return address, None
+
+
+def usual_kind(name: str) -> Kind:
+    """What a name becomes when nothing else decides."""
+    return "topic" if name.startswith(_TOPIC_NAMES) else "queue"

@@ -1,0 +1,274 @@
+"""One peer of the broker: what its engine tells becomes links to nodes. No I/O here, and no queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ..engine import (
+    ConnectionEnded,
+    ConnectionOpened,
+    ConnectionTerms,
+    CreditChanged,
+    DeliveriesReceived,
+    Engine,
+    Event,
+    Link,
+    LinkAttached,
+    LinkEnded,
+    LinkTerms,
+    OutcomesReceived,
+    ReceiverLink,
+    SenderLink,
+    SessionBegun,
+    SessionTerms,
+    WindowOpened,
+)
+from ..errors import LocalProtocolError
+from ..messaging import Error, Source, Target
+from ..types import Symbol
+from ._consumer import ConsumerLink
+from ._node import Node
+from ._producer import AnonymousProducerLink, ProducerLink
+from ._queue import Queue
+from ._router import AddressError, Router
+from ._terminus import (
+    address_of,
+    answer_source,
+    answer_target,
+    copies,
+    default_outcome,
+    may_reject,
+)
+from ._topic import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class PeerTerms:
+    """What the broker says to every peer: limits of connections, sessions and links."""
+
+    connection: ConnectionTerms
+    session: SessionTerms
+    max_message_size: int | None
+
+
+class Peer:
+    """One connection, as the broker sees it.
+
+    Whoever drives the engine gives every batch of events to `handle`, and calls `resume` when output that was held up
+    (`full`) has gone.
+
+    Args:
+        wake: asks that the engine's output be written, soon; called whenever another peer's doings made some.
+        blocked: the output is full just now; called often, for it is asked before each message. Who
+            answers True sees to it that `resume` is called.
+        opened: called at the peer's open; False when the broker takes no more connections.
+        ended: called when the connection is over.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        router: Router,
+        terms: PeerTerms,
+        *,
+        wake: Callable[[], None],
+        blocked: Callable[[], bool],
+        opened: Callable[[Peer], bool],
+        ended: Callable[[Peer], None],
+    ) -> None:
+        self.engine = engine
+        self.wake = wake
+        self._router = router
+        self._terms = terms
+        self._blocked = blocked
+        self._opened = opened
+        self._ended = ended
+        self._consumers: dict[SenderLink, ConsumerLink] = {}
+        self._producers: dict[ReceiverLink, ProducerLink] = {}
+        self._owned: dict[Link, Node] = {}  # dynamic nodes, by the link that they live with
+        engine.context = self
+
+    @property
+    def full(self) -> bool:
+        """The peer does not read as fast as there would be messages for it."""
+        return self._blocked()
+
+    def handle(self, events: Iterable[Event]) -> None:
+        """Act on what happened; at the end of it all nodes concerned have had their pass."""
+        for event in events:
+            action = _ACTIONS.get(type(event))
+            if action is not None:
+                action(self, event)
+        self._router.flush()
+
+    def resume(self) -> None:
+        """The output has room again."""
+        for consumer in self._consumers.values():
+            consumer.credit_changed()
+        self._router.flush()
+
+    def lost(self) -> None:
+        """The connection is over, told or not: links end, what they held goes back. Does nothing the second time."""
+        for link in [*self._consumers, *self._producers]:
+            self._end_link(link)
+        self._router.flush()
+        self._ended(self)
+
+    # Connection and sessions
+
+    def _on_opened(self, event: ConnectionOpened) -> None:
+        admitted = self._opened(self)
+        self.engine.open(self._terms.connection)
+        if not admitted:
+            self.engine.close(_error("amqp:resource-limit-exceeded", "the broker takes no more connections"))
+
+    def _on_session(self, event: SessionBegun) -> None:
+        if event.session.terms is None:
+            event.session.begin(self._terms.session)
+
+    def _on_window(self, event: WindowOpened) -> None:
+        for link, consumer in self._consumers.items():
+            if link.session is event.session:
+                consumer.credit_changed()
+
+    def _on_ended(self, event: ConnectionEnded) -> None:
+        self.lost()
+
+    # Links
+
+    def _on_attached(self, event: LinkAttached) -> None:
+        link = event.link
+        if link.terms is not None or link.remote is None:
+            return  # ended again before we came to answer
+        try:
+            if isinstance(link, SenderLink):
+                self._attach_consumer(link, link.remote)
+            elif isinstance(link, ReceiverLink):
+                self._attach_producer(link, link.remote)
+        except AddressError as refusal:
+            link.refuse(refusal.error)
+        except LocalProtocolError as error:
+            # An answer larger than the peer's frames, for one.
+            if link.terms is None:
+                link.refuse(_error("amqp:not-allowed", str(error)))
+
+    def _attach_consumer(self, link: SenderLink, remote: LinkTerms) -> None:
+        source = remote.source
+        if not isinstance(source, Source):
+            raise AddressError("amqp:invalid-field", "to receive, a link needs a source")
+        node = self._node_of(link, source)
+        if node is None:
+            raise AddressError("amqp:invalid-field", "to receive, a source needs an address")
+        try:
+            copying = copies(source, node)
+            outcome = default_outcome(source)
+            settles = remote.settle_mode == "settled"
+            link.attach(
+                LinkTerms(
+                    name=link.name,
+                    source=answer_source(source, node, copying=copying, outcome=outcome, dynamic=link in self._owned),
+                    target=remote.target,
+                    settle_mode="settled" if settles else "unsettled",
+                    receiver_settle_mode=remote.receiver_settle_mode,
+                )
+            )
+        except (AddressError, LocalProtocolError):
+            self._delete_owned(link)
+            raise
+        queue = node.subscribe() if isinstance(node, Topic) else node
+        assert isinstance(queue, Queue)
+        consumer = ConsumerLink(self, link, queue, copies=copying, settles=settles, default_outcome=outcome)
+        self._consumers[link] = consumer
+        link.context = consumer
+        consumer.begin()
+
+    def _attach_producer(self, link: ReceiverLink, remote: LinkTerms) -> None:
+        target = remote.target
+        if target is not None and not isinstance(target, Target):
+            raise AddressError("amqp:not-implemented", "the broker has no transactions")
+        if target is None:
+            raise AddressError("amqp:invalid-field", "to send, a link needs a target")
+        node = self._node_of(link, target)
+        try:
+            link.attach(
+                LinkTerms(
+                    name=link.name,
+                    source=remote.source,
+                    target=answer_target(target, node, dynamic=link in self._owned),
+                    settle_mode=remote.settle_mode,
+                    receiver_settle_mode=remote.receiver_settle_mode,
+                    max_message_size=self._terms.max_message_size,
+                )
+            )
+        except LocalProtocolError:
+            self._delete_owned(link)
+            raise
+        rejects = may_reject(remote.source)
+        if node is None:
+            producer: ProducerLink = AnonymousProducerLink(self, link, self._router, may_reject=rejects)
+        else:
+            producer = ProducerLink(self, link, self._router, node, may_reject=rejects)
+        self._producers[link] = producer
+        link.context = producer
+        producer.begin()
+
+    def _node_of(self, link: Link, terminus: Source | Target) -> Node | None:
+        """The node that a terminus means; made for this link if it is dynamic; None if it has no address."""
+        if terminus.dynamic:
+            node = self._owned[link] = self._router.temporary(terminus.capabilities)
+            return node
+        address = address_of(terminus)
+        return None if address is None else self._router.resolve(address, terminus.capabilities)
+
+    def _on_credit(self, event: CreditChanged) -> None:
+        consumer = self._consumers.get(event.link)
+        if consumer is not None:
+            consumer.credit_changed()
+
+    def _on_deliveries(self, event: DeliveriesReceived) -> None:
+        producer = self._producers.get(event.link)
+        if producer is not None:
+            producer.take()
+
+    def _on_outcomes(self, event: OutcomesReceived) -> None:
+        consumer = self._consumers.get(event.link)
+        if consumer is not None:
+            consumer.outcomes(event.deliveries)
+
+    def _on_link_ended(self, event: LinkEnded) -> None:
+        self._end_link(event.link)
+
+    def _end_link(self, link: Link) -> None:
+        if isinstance(link, SenderLink):
+            consumer = self._consumers.pop(link, None)
+            if consumer is not None:
+                consumer.end()
+        elif isinstance(link, ReceiverLink):
+            producer = self._producers.pop(link, None)
+            if producer is not None:
+                producer.end()
+        self._delete_owned(link)
+
+    def _delete_owned(self, link: Link) -> None:
+        node = self._owned.pop(link, None)
+        if node is not None:
+            self._router.delete(node)
+
+
+def _error(condition: str, description: str) -> Error:
+    return Error(Symbol(condition), description)
+
+
+_ACTIONS: dict[type[Event], Callable[[Peer, Any], None]] = {
+    ConnectionOpened: Peer._on_opened,
+    ConnectionEnded: Peer._on_ended,
+    SessionBegun: Peer._on_session,
+    WindowOpened: Peer._on_window,
+    LinkAttached: Peer._on_attached,
+    LinkEnded: Peer._on_link_ended,
+    CreditChanged: Peer._on_credit,
+    DeliveriesReceived: Peer._on_deliveries,
+    OutcomesReceived: Peer._on_outcomes,
+}

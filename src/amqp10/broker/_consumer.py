@@ -1,0 +1,109 @@
+"""A link on which the broker sends: messages out of a queue, outcomes back into it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ..messaging import RELEASED, Accepted, Modified, Rejected, Released
+from ._node import Consumer
+
+if TYPE_CHECKING:
+    from ..engine import OutgoingDelivery, SenderLink
+    from ..messaging import Error, Outcome
+    from ._entry import Entry
+    from ._connection import Peer
+    from ._queue import Queue
+
+_OUTCOMES = (Accepted, Rejected, Released, Modified)
+_keys = itertools.count(1)
+
+
+class ConsumerLink(Consumer):
+    """See `Consumer`.
+
+    Args:
+        default_outcome: what a delivery ends in that is settled without an outcome, or lost with the link.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        link: SenderLink,
+        queue: Queue,
+        *,
+        copies: bool,
+        settles: bool,
+        default_outcome: Outcome,
+    ) -> None:
+        self.key = next(_keys)
+        self.copies = copies
+        self.settles = settles
+        self._peer = peer
+        self._link = link
+        self._session = link.session
+        self._queue = queue
+        self._default_outcome = default_outcome
+        self._largest = (link.remote.max_message_size if link.remote is not None else None) or None
+
+    def begin(self) -> None:
+        """The link is attached: stand in line."""
+        self._queue.add_consumer(self)
+        self.credit_changed()
+
+    def credit_changed(self) -> None:
+        """Credit came, or the window or the output has room again."""
+        link = self._link
+        if link.credit > 0 or link.drain:
+            self._queue.in_line(self, drain=link.drain)
+
+    # What the queue asks for
+
+    def ready(self) -> bool:
+        # A peer that does not read fills its window or its output, and is then left alone until it does.
+        return self._link.credit > 0 and self._session.sendable and not self._peer.full and self._link.attached
+
+    def deliver(self, entry: Entry, payload: bytes) -> bool:
+        if self._largest is not None and len(payload) > self._largest:
+            return False
+        delivery = self._link.send(payload, settled=self.settles, message_format=entry.message_format)
+        delivery.waiter = entry
+        return True
+
+    def fed(self) -> None:
+        link = self._link
+        if link.drain and link.credit == 0:
+            link.drained()
+        self._peer.wake()
+
+    def exhausted(self) -> None:
+        link = self._link
+        if link.drain and link.attached:
+            link.drained()
+            self._peer.wake()
+
+    def node_deleted(self, error: Error) -> None:
+        if self._link.attached:
+            self._link.detach(closed=True, error=error)
+            self._peer.wake()
+
+    # What the peer says
+
+    def outcomes(self, deliveries: Iterable[OutgoingDelivery]) -> None:
+        """The receiver named outcomes, or settled."""
+        settle = self._queue.settle
+        for delivery in deliveries:
+            state = delivery.remote_state
+            if isinstance(state, _OUTCOMES):
+                settle(delivery.waiter, self, state)
+            elif delivery.remote_settled:
+                settle(delivery.waiter, self, self._default_outcome)
+
+    def end(self) -> None:
+        """The link is over: what it held goes back, the youngest first, so that each finds its place at the front."""
+        for delivery in reversed(list(self._link.unsettled.values())):
+            # What never left was never attempted.
+            outcome = self._default_outcome if delivery.delivery_id is not None else RELEASED
+            self._queue.settle(delivery.waiter, self, outcome)
+        self._queue.remove_consumer(self)

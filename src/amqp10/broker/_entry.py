@@ -1,0 +1,168 @@
+"""A message at rest in a queue: its bytes as they came, and the few facts that a broker has to know of it.
+
+Bytes are passed on untouched wherever the specification allows it (§3.2: the bare message is immutable, the header is
+the intermediary's). A header is rewritten only when it would be wrong: after a failed attempt, when a time-to-live
+has to be reduced, or when it claims a first acquirer that is not the first any more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from ..messaging import Message, patch_header
+
+Clock = Callable[[], float]
+
+# Two bytes begin a section in its usual encoding: a described value, its descriptor a smallulong (§1.2, §3.2).
+_DESCRIBED = b"\x00\x53"
+_HEADER, _PROPERTIES, _APPLICATION_PROPERTIES = 0x70, 0x73, 0x74
+_LIST8 = 0xC0
+# absolute-expiry-time is the ninth field of properties (§3.2.4): a shorter list cannot have it.
+_FIELDS_BEFORE_EXPIRY = 8
+
+
+class Entry:
+    """One message in one queue.
+
+    Attributes:
+        payload: the encoded message.
+        message_format: 0 for a standard AMQP message (§3.2); others are passed on unread.
+        position: its place in the queue, given once; it returns to it whenever it comes back.
+        failures: unsuccessful attempts to deliver it so far, those of earlier intermediaries included (§3.2.1).
+        expires: when it is dead, seconds on the broker's clock; None for never.
+        excluded: keys of consumers that said "undeliverable-here" (§3.4.5); None for none.
+        acquired: some consumer held it once.
+        available: it waits in the queue; False while a consumer holds it.
+        gone: it has left the queue, whatever still refers to it.
+    """
+
+    __slots__ = (
+        "_as_it_came",
+        "_claims_first",
+        "_has_ttl",
+        "acquired",
+        "available",
+        "excluded",
+        "expires",
+        "failures",
+        "gone",
+        "message_format",
+        "payload",
+        "position",
+        "size",
+    )
+
+    def __init__(self, payload: bytes, message_format: int = 0) -> None:
+        self.payload = payload
+        self.message_format = message_format
+        self.size = len(payload)
+        self.position = -1
+        self.failures = 0
+        self.expires: float | None = None
+        self.excluded: set[int] | None = None
+        self.acquired = False
+        self.available = False
+        self.gone = False
+        self._as_it_came = True
+        self._claims_first = False
+        self._has_ttl = False
+
+    @classmethod
+    def read(cls, payload: bytes, message_format: int, now: float, wall: Clock = time.time) -> Entry:
+        """Make an entry of what a sender sent; `now` is the broker's clock, `wall` the time of day.
+
+        Raises:
+            DecodeError: the sections that the broker has to read are malformed.
+        """
+        entry = cls(payload, message_format)
+        if message_format == 0 and _may_matter(payload):
+            entry._read_sections(now, wall)
+        return entry
+
+    def _read_sections(self, now: float, wall: Clock) -> None:
+        message = Message.decode(self.payload)
+        ttl = message.ttl
+        if ttl is not None:
+            # "a message expiration time will be computed based on the time of arrival at an intermediary" (§3.2.1)
+            self.expires = now + ttl.total_seconds()
+            self._has_ttl = True
+            self._as_it_came = False
+        expiry = message.absolute_expiry_time
+        if expiry is not None:
+            moment = expiry / 1000 if isinstance(expiry, int) else expiry.timestamp()
+            absolute = now + (moment - wall())
+            self.expires = absolute if self.expires is None else min(self.expires, absolute)
+        self.failures = message.delivery_count or 0
+        self._claims_first = bool(message.first_acquirer)
+
+    def copy(self) -> Entry:
+        """The same message for another queue; the bytes are shared."""
+        twin = Entry(self.payload, self.message_format)
+        twin.failures = self.failures
+        twin.expires = self.expires
+        twin._as_it_came = self._as_it_came
+        twin._claims_first = self._claims_first
+        twin._has_ttl = self._has_ttl
+        return twin
+
+    def outgoing(self, now: float) -> bytes:
+        """The bytes to send now, the header as it has to be by now."""
+        if self._as_it_came:
+            return self.payload
+        changes: dict[str, Any] = {"delivery_count": self.failures}
+        if self._has_ttl and self.expires is not None:
+            # "the transmitted message's header SHOULD contain a ttl that is computed as the difference" (§3.2.1)
+            changes["ttl"] = timedelta(seconds=max(0.0, self.expires - now))
+        if self._claims_first and self.acquired:
+            changes["first_acquirer"] = False
+        return patch_header(self.payload, **changes)
+
+    def failed(self) -> None:
+        """Count an unsuccessful attempt."""
+        self.failures += 1
+        self._as_it_came = self.message_format != 0
+
+    def seen(self) -> None:
+        """Note that a consumer has held it, so that nobody after is told to be the first (§3.2.1 "first-acquirer")."""
+        self.acquired = True
+        if self._claims_first:
+            self._as_it_came = False
+
+    def annotate(self, annotations: Mapping[Any, Any]) -> None:
+        """Merge message annotations into it; "any existing ... with the same key is replaced" (§3.4.5).
+
+        Raises:
+            DecodeError: the message's own annotations are malformed.
+        """
+        if self.message_format != 0 or not annotations:
+            return
+        message = Message.decode(self.payload)
+        merged = {**(message.message_annotations or {}), **annotations}
+        self.payload = message.replace(message_annotations=merged).encode()
+        self.size = len(self.payload)
+
+    def immortal(self) -> None:
+        """Take its time-to-live away; what is dead already would die again in the next queue."""
+        if self._has_ttl:
+            self.payload = patch_header(self.payload, ttl=None)
+            self._has_ttl = False
+        self.expires = None
+
+    def leave(self) -> None:
+        """It has left the queue: drop the bytes at once, for tombstones may lie about for a while."""
+        self.gone = True
+        self.available = False
+        self.payload = b""
+
+
+def _may_matter(payload: bytes) -> bool:
+    """Whether the header or properties may say something that the broker must heed; cheap, and errs to True."""
+    if payload[:2] != _DESCRIBED or len(payload) < 3:
+        return True
+    section = payload[2]
+    if section == _PROPERTIES and len(payload) > 5 and payload[3] == _LIST8:
+        return payload[5] > _FIELDS_BEFORE_EXPIRY
+    return section < _APPLICATION_PROPERTIES

@@ -1,0 +1,167 @@
+"""What queues and topics share, and what they ask of the two kinds of links: nothing here knows a protocol.
+
+A *producer* puts messages into a node and lives on the credit that the node grants it; a *consumer* takes messages
+out of a queue as long as it is ready for more. Both are links of some connection; tests use plain objects.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ._credit import share_out
+
+if TYPE_CHECKING:
+    from ..messaging import Error
+    from ._entry import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one queue holds, and how much credit one producer gets at most.
+
+    Attributes:
+        messages: messages in a queue, those that consumers hold included; None for any number.
+        bytes: encoded bytes in a queue; None for any number.
+        credit: messages that one producer may send ahead.
+    """
+
+    messages: int | None = None
+    bytes: int | None = None
+    credit: int = 1000
+
+
+class Producer(ABC):
+    """A link that puts messages into a node."""
+
+    @property
+    @abstractmethod
+    def credit(self) -> int:
+        """Messages that it may still send."""
+
+    @abstractmethod
+    def grant(self, node: Node, credit: int) -> None:
+        """Let it send `credit` messages from now, not added to what it has; 0 stops it."""
+
+    def relaxed(self, node: Node) -> None:
+        """Room is not short any more; who was a producer of the node only for that may go."""
+
+    @abstractmethod
+    def node_deleted(self, error: Error) -> None:
+        """The node is gone."""
+
+
+class Consumer(ABC):
+    """A link that takes messages out of a queue.
+
+    Attributes:
+        key: names it among all consumers of the broker, for ever.
+        copies: it only looks (distribution-mode "copy"): messages stay.
+        settles: what it is given is settled at once and leaves the queue with that.
+    """
+
+    key: int
+    copies: bool
+    settles: bool
+    waiting: bool = False  # the queue's own mark: it is in line
+
+    @abstractmethod
+    def ready(self) -> bool:
+        """Whether one more message can be given now."""
+
+    @abstractmethod
+    def deliver(self, entry: Entry, payload: bytes) -> bool:
+        """Take a message; called only when `ready()`. False: this message is not for it, now or ever (too large)."""
+
+    @abstractmethod
+    def fed(self) -> None:
+        """A pass in which it was given something is over."""
+
+    @abstractmethod
+    def exhausted(self) -> None:
+        """It could take more, but there is nothing more for it now."""
+
+    @abstractmethod
+    def node_deleted(self, error: Error) -> None:
+        """The node is gone."""
+
+
+class Node(ABC):
+    """Something with an address.
+
+    Changes are only noted at once (`touch`); the work that follows from them, handing out messages and granting
+    credit, is done once for many of them in `run`, when whoever drives the broker ends its pass.
+    """
+
+    def __init__(self, name: str, *, limits: Limits, touch: Callable[[Node], None], temporary: bool = False) -> None:
+        self.name = name
+        self.limits = limits
+        self.temporary = temporary
+        self.deleted = False
+        self.producers: dict[Producer, None] = {}
+        self.enqueued = 0
+        # More producers than room for a full grant each: credit is dealt out by share until that is over.
+        self.tight = False
+        self._touch_router = touch
+        self._touched = False
+
+    @property
+    @abstractmethod
+    def free(self) -> int:
+        """How many more messages find room now, by a cautious guess where bytes are limited."""
+
+    @property
+    def short(self) -> bool:
+        """Whether there is less room than a full grant for each producer, and one more."""
+        return self.free < self.limits.credit * (len(self.producers) + 1)
+
+    @abstractmethod
+    def put(self, entry: Entry) -> None:
+        """Take a message, whether there is room or not: whoever had credit is never refused."""
+
+    @abstractmethod
+    def run(self) -> None:
+        """Do what the changes since the last pass ask for."""
+
+    @abstractmethod
+    def delete(self, error: Error) -> None:
+        """End the node; consumers and producers are told."""
+
+    def touch(self) -> None:
+        """Ask for a `run` at the end of this pass."""
+        if not self._touched:
+            self._touched = True
+            self._touch_router(self)
+
+    def add_producer(self, producer: Producer) -> None:
+        """A producer came; it is granted credit in the next `run`."""
+        self.producers[producer] = None
+        self.tight = True
+        self.touch()
+
+    def remove_producer(self, producer: Producer) -> None:
+        """A producer went, and its credit with it."""
+        self.producers.pop(producer, None)
+        if self.tight:
+            self.touch()
+
+    def replenish(self, producer: Producer) -> None:
+        """A producer has used up credit: top it up by half windows; while room is short, `run` deals it out."""
+        if self.tight or self.short:
+            self.tight = True
+            self.touch()
+        elif producer.credit <= self.limits.credit // 2:
+            producer.grant(self, self.limits.credit)
+
+    def _regulate(self) -> None:
+        """Deal out credit if room is short, or was short until now."""
+        if self.short:
+            self.tight = True
+            share_out(self, self.free, self.limits.credit)
+        elif self.tight:
+            self.tight = False
+            share_out(self, self.free, self.limits.credit)
+            for producer in list(self.producers):
+                producer.relaxed(self)

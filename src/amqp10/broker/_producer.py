@@ -1,0 +1,165 @@
+"""Links on which the broker receives: messages into a node, or by their own `to` into any node."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ..errors import DecodeError
+from ..messaging import ACCEPTED, Error, Message, Rejected
+from ..types import Symbol
+from ._entry import Entry
+from ._node import Producer
+from ._router import AddressError
+
+if TYPE_CHECKING:
+    from ..engine import IncomingDelivery, ReceiverLink
+    from ..messaging import Outcome
+    from ._node import Node
+    from ._connection import Peer
+    from ._router import Router
+
+
+class ProducerLink(Producer):
+    """A link to one node.
+
+    Args:
+        may_reject: the sender takes the outcome rejected; else the link is what ends.
+    """
+
+    def __init__(self, peer: Peer, link: ReceiverLink, router: Router, node: Node | None, *, may_reject: bool) -> None:
+        self._peer = peer
+        self._link = link
+        self._router = router
+        self._node = node
+        self._may_reject = may_reject
+
+    def begin(self) -> None:
+        """The link is attached: the node grants it credit when the pass ends."""
+        if self._node is not None:
+            self._node.add_producer(self)
+
+    # What the node asks for
+
+    @property
+    def credit(self) -> int:
+        return self._link.credit
+
+    def grant(self, node: Node, credit: int) -> None:
+        if self._link.attached:
+            self._link.flow(credit)
+            self._peer.wake()
+
+    def node_deleted(self, error: Error) -> None:
+        if self._link.attached:
+            self._link.detach(closed=True, error=error)
+            self._peer.wake()
+
+    # What the peer sends
+
+    def take(self) -> None:
+        """Move what came into the node, and say so; once for all messages of a pass."""
+        link, node, now = self._link, self._node, self._router.clock()
+        assert node is not None
+        incoming = link.incoming
+        while incoming:
+            delivery = incoming.popleft()
+            try:
+                entry = Entry.read(delivery.payload, delivery.message_format, now, time.time)
+            except DecodeError as error:
+                self._reject(delivery, "amqp:decode-error", str(error))
+                continue
+            node.put(entry)
+            self._settle(delivery, ACCEPTED)
+        if link.attached:
+            node.replenish(self)
+
+    def _settle(self, delivery: IncomingDelivery, outcome: Outcome) -> None:
+        # A link may be gone by the time its last messages are looked at; its sender then never hears of them.
+        if not delivery.local_settled and self._link.attached:
+            self._link.settle(delivery, outcome)
+
+    def _reject(self, delivery: IncomingDelivery, condition: str, description: str) -> None:
+        error = Error(Symbol(condition), description)
+        if delivery.local_settled:
+            self._router.unroutable += 1
+        elif self._may_reject:
+            self._settle(delivery, Rejected(error))
+        elif self._link.attached:
+            self._link.detach(closed=True, error=error)
+
+    def end(self) -> None:
+        """The link is over."""
+        if self._node is not None:
+            self._node.remove_producer(self)
+
+
+class AnonymousProducerLink(ProducerLink):
+    """A link to the anonymous terminus: each message says in `to` where it goes.
+
+    Its credit is a full window, but for the time that nodes it sent to are short of room: it is then one of their
+    producers, and has the smallest share that any of them grants it.
+    """
+
+    def __init__(self, peer: Peer, link: ReceiverLink, router: Router, *, may_reject: bool) -> None:
+        super().__init__(peer, link, router, None, may_reject=may_reject)
+        self._shares: dict[Node, int] = {}
+
+    def begin(self) -> None:
+        self._link.flow(self._router.limits.credit)
+
+    def grant(self, node: Node, credit: int) -> None:
+        self._shares[node] = credit
+        self._top_up()
+
+    def relaxed(self, node: Node) -> None:
+        self._leave(node)
+        self._top_up()
+
+    def take(self) -> None:
+        link, now = self._link, self._router.clock()
+        incoming = link.incoming
+        while incoming:
+            delivery = incoming.popleft()
+            try:
+                to = Message.decode(delivery.payload).to
+                if not to:
+                    raise AddressError("amqp:not-found", "the message has no `to`, and the link has no address")
+                node = self._router.resolve(to)
+                entry = Entry.read(delivery.payload, delivery.message_format, now, time.time)
+            except AddressError as error:
+                self._reject(delivery, str(error.error.condition), str(error))
+                continue
+            except DecodeError as error:
+                self._reject(delivery, "amqp:decode-error", str(error))
+                continue
+            node.put(entry)
+            self._settle(delivery, ACCEPTED)
+            if node.short and node not in self._shares and link.attached:
+                self._shares[node] = link.credit
+                node.add_producer(self)
+        self._top_up()
+
+    def node_deleted(self, error: Error) -> None:
+        """One of many addresses is gone; the link goes on."""
+        for node in [node for node in self._shares if node.deleted]:
+            del self._shares[node]
+        self._top_up()
+
+    def end(self) -> None:
+        for node in list(self._shares):
+            self._leave(node)
+
+    def _leave(self, node: Node) -> None:
+        self._shares.pop(node, None)
+        node.remove_producer(self)
+
+    def _top_up(self) -> None:
+        link = self._link
+        if not link.attached:
+            return
+        window = self._router.limits.credit
+        share = min(self._shares.values(), default=window)
+        if link.credit > share or link.credit <= share // 2 < share:
+            link.flow(share)
+            self._peer.wake()

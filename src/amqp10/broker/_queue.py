@@ -1,0 +1,396 @@
+"""A queue: messages in order, consumers in turn, and what becomes of a message when its delivery ends (§3.4).
+
+It knows no protocol and does no I/O; time comes from an injected clock. Everything that happens to it is noted at
+once and done in `run`, so that a thousand messages that arrive together are handed out in one pass.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
+
+from ..errors import DecodeError
+from ..messaging import Accepted, Modified, Rejected, Released
+from ._node import Node
+
+if TYPE_CHECKING:
+    from ..messaging import Error
+    from ._entry import Clock, Entry
+    from ._node import Consumer, Limits
+
+# Free room of a queue without limits; larger than any number of producers times their credit.
+UNLIMITED = 1 << 60
+# What a message is taken to weigh before the first one came.
+_FIRST_GUESS = 4096
+
+DeadLetter = Callable[["Queue", "Entry", str, "Error | None"], bool]
+
+
+class Queue(Node):
+    """Messages wait in order of arrival; each goes to one consumer (competing), and to every browser as a copy.
+
+    - Consumers that are ready take turns, one message each.
+    - A message that comes back takes its old place. Only `modified(delivery-failed)` and lost links count as a failed
+      attempt; `released` does not (§3.4.4, §3.4.5).
+    - Rejected messages, those that failed `max_delivery_count` times, and (if asked for) expired ones
+        are given to `dead_letter`, which says whether it took them. Else they end.
+    - `alarm` is told when a message that just came will die, for whoever calls `expire` in time.
+
+    Attributes:
+        depth: messages held, those that consumers hold unsettled included.
+        bytes: their encoded size.
+        unsettled: messages that consumers hold.
+        enqueued, dequeued: messages that came, and that left by being accepted or taken settled.
+        redelivered: messages that came back from a consumer and wait again, or waited.
+        rejected, expired, exhausted, dead_lettered: messages that left in another way; `exhausted` ones had failed
+            `max_delivery_count` times; `dead_lettered` counts those of the three that were given to `dead_letter`.
+        copied: copies handed to browsers.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        clock: Clock,
+        limits: Limits,
+        touch: Callable[[Node], None],
+        alarm: Callable[[float], None] | None = None,
+        dead_letter: DeadLetter | None = None,
+        dead_letter_expired: bool = False,
+        max_delivery_count: int | None = None,
+        temporary: bool = False,
+    ) -> None:
+        super().__init__(name, limits=limits, touch=touch, temporary=temporary)
+        self.consumers: dict[int, Consumer] = {}
+        self.depth = 0
+        self.bytes = 0
+        self.unsettled = 0
+        self.dequeued = 0
+        self.redelivered = 0
+        self.rejected = 0
+        self.expired = 0
+        self.exhausted = 0
+        self.dead_lettered = 0
+        self.copied = 0
+        self._clock = clock
+        self._alarm = alarm
+        self._dead_letter = dead_letter
+        self._dead_letter_expired = dead_letter_expired
+        self._max_delivery_count = max_delivery_count
+        self._bytes_in = 0
+        self._ready: deque[Entry] = deque()  # in order of position
+        self._returned: list[tuple[int, Entry]] = []  # a heap: came back, and go before younger ones
+        self._picky: list[Entry] = []  # came back as "undeliverable here": not for everyone
+        self._mortal: list[tuple[float, int, Entry]] = []  # a heap: die at a known time
+        self._line: deque[Consumer] = deque()  # consumers that may be ready, whose turn is next first
+        self._browsers: deque[Consumer] = deque()  # the same of those that copy
+        self._draining: dict[int, Consumer] = {}
+        self._browsing: dict[int, deque[Entry]] = {}  # what each browser has not seen yet
+
+    # Room
+
+    @property
+    def free(self) -> int:
+        limits = self.limits
+        free = UNLIMITED
+        if limits.messages is not None:
+            free = limits.messages - self.depth
+        if limits.bytes is not None:
+            typical = max(1, self._bytes_in // self.enqueued) if self.enqueued else _FIRST_GUESS
+            left = limits.bytes - self.bytes
+            free = min(free, max(1, left // typical) if left > 0 else 0)
+        return free
+
+    # Coming in
+
+    def put(self, entry: Entry) -> None:
+        self._bytes_in += entry.size
+        self.bytes += entry.size
+        self.depth += 1
+        entry.position = self.enqueued
+        self.enqueued += 1
+        entry.available = True
+        self._ready.append(entry)
+        if entry.expires is not None:
+            heappush(self._mortal, (entry.expires, entry.position, entry))
+            if self._alarm is not None:
+                self._alarm(entry.expires)
+        for unseen in self._browsing.values():
+            unseen.append(entry)
+        if not self._touched:
+            self.touch()
+
+    # Consumers
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        """A consumer came. A browser sees what waits now, then what comes."""
+        self.consumers[consumer.key] = consumer
+        if consumer.copies:
+            waiting = [*self._ready, *(entry for _, entry in self._returned), *self._picky]
+            self._browsing[consumer.key] = deque(
+                sorted((entry for entry in waiting if entry.available), key=lambda entry: entry.position)
+            )
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """A consumer went; what it held is given back by its own hands (`settle`)."""
+        self.consumers.pop(consumer.key, None)
+        self._browsing.pop(consumer.key, None)
+        self._draining.pop(consumer.key, None)
+        if consumer.waiting:
+            consumer.waiting = False
+            self._line_of(consumer).remove(consumer)
+
+    def in_line(self, consumer: Consumer, *, drain: bool = False) -> None:
+        """A consumer is ready for more: it gets its turns from the next `run` on.
+
+        `drain`: it wants to be told (`exhausted`) when there is nothing more for it.
+        """
+        if not consumer.waiting:
+            consumer.waiting = True
+            self._line_of(consumer).append(consumer)
+        if drain:
+            self._draining[consumer.key] = consumer
+        self.touch()
+
+    def _line_of(self, consumer: Consumer) -> deque[Consumer]:
+        return self._browsers if consumer.copies else self._line
+
+    # The pass
+
+    def run(self) -> None:
+        self._touched = False
+        if self.deleted:
+            return
+        if self._line:
+            self._hand_out()
+        if self._browsing:
+            self._hand_out_copies()
+        if self._draining:
+            self._tell_draining()
+        self._regulate()
+
+    def _hand_out(self) -> None:
+        line = self._line
+        now = self._clock()
+        fed: dict[Consumer, None] = {}
+        aside: list[Consumer] = []
+        while line:
+            consumer = line[0]
+            if not consumer.ready():
+                line.popleft()
+                consumer.waiting = False
+                continue
+            entry = self._next(consumer, now)
+            if entry is None:
+                if not self._picky:
+                    break
+                # What is left is not for this one; it may be for another.
+                aside.append(line.popleft())
+                continue
+            if not consumer.deliver(entry, entry.outgoing(now)):
+                entry.excluded = (entry.excluded or set()) | {consumer.key}
+                self._make_available(entry)
+                continue
+            if consumer.settles:
+                self.dequeued += 1
+                self._forget(entry)
+            else:
+                entry.available = False
+                entry.seen()
+                self.unsettled += 1
+            fed[consumer] = None
+            if len(line) > 1:
+                line.rotate(-1)
+        line.extend(aside)
+        for consumer in fed:
+            consumer.fed()
+
+    def _hand_out_copies(self) -> None:
+        now = self._clock()
+        for unseen in self._browsing.values():
+            if len(unseen) > 2 * self.depth + 256:
+                # A browser that does not keep up with the queue: what has left it is not to be seen any more.
+                seen_late = [entry for entry in unseen if not entry.gone]
+                unseen.clear()
+                unseen.extend(seen_late)
+        for consumer in list(self._browsers):
+            unseen = self._browsing[consumer.key]
+            copied = self.copied
+            while unseen and consumer.ready():
+                entry = unseen.popleft()
+                # What another consumer holds just now is not there to be seen (§3.3).
+                if entry.available and not (entry.expires is not None and entry.expires <= now):
+                    self.copied += consumer.deliver(entry, entry.outgoing(now))
+            if self.copied > copied:
+                consumer.fed()
+            if unseen:
+                consumer.waiting = False
+                self._browsers.remove(consumer)
+
+    def _tell_draining(self) -> None:
+        """Tell those that stand in line with nothing left for them; the others are told by a later pass."""
+        for consumer in list(self._draining.values()):
+            if consumer.waiting:
+                del self._draining[consumer.key]
+                consumer.exhausted()
+
+    def _next(self, consumer: Consumer, now: float) -> Entry | None:
+        """Take the oldest message that this consumer may have."""
+        ready = self._ready
+        while True:
+            if self._returned or self._picky:
+                entry = self._next_returned(consumer)
+                if entry is None:
+                    return None
+            elif ready:
+                entry = ready.popleft()
+            else:
+                return None
+            if entry.gone:
+                continue
+            if entry.expires is not None and entry.expires <= now:
+                self._expire(entry)
+                continue
+            return entry
+
+    def _next_returned(self, consumer: Consumer) -> Entry | None:
+        """The same, off the common path: some messages came back."""
+        fresh = self._ready[0].position if self._ready else None
+        back = self._returned[0][0] if self._returned else None
+        for index, entry in enumerate(self._picky):
+            if (fresh is not None and fresh < entry.position) or (back is not None and back < entry.position):
+                break
+            if entry.gone or entry.excluded is None or consumer.key not in entry.excluded:
+                return self._picky.pop(index)
+        if back is not None and (fresh is None or back < fresh):
+            return heappop(self._returned)[1]
+        if fresh is not None:
+            return self._ready.popleft()
+        for index, entry in enumerate(self._picky):
+            if entry.excluded is None or consumer.key not in entry.excluded:
+                return self._picky.pop(index)
+        return None
+
+    # The end of a delivery
+
+    def settle(self, entry: Entry, consumer: Consumer, outcome: object) -> None:
+        """A delivery to a consumer ended in `outcome`; whatever is no outcome counts as a failed attempt.
+
+        Lost links end their deliveries so too: the consumer may have worked on the message, and the next one has to
+        be told that it might be a duplicate (§3.2.1 "delivery-count").
+        """
+        if entry.gone or entry.available or consumer.copies or self.deleted:
+            return
+        self.unsettled -= 1
+        if isinstance(outcome, Accepted):
+            self.dequeued += 1
+            self._forget(entry)
+        elif isinstance(outcome, Rejected):
+            self.rejected += 1
+            self._bury(entry, "rejected", outcome.error)
+        elif isinstance(outcome, Released):
+            self._come_back(entry)
+        elif isinstance(outcome, Modified):
+            self._modify(entry, consumer, outcome)
+        else:
+            self._fail(entry)
+        if not self._touched:
+            self.touch()
+
+    def _modify(self, entry: Entry, consumer: Consumer, outcome: Modified) -> None:
+        if outcome.undeliverable_here:
+            entry.excluded = (entry.excluded or set()) | {consumer.key}
+        if outcome.message_annotations:
+            before = entry.size
+            try:
+                entry.annotate(outcome.message_annotations)
+            except DecodeError:
+                pass  # its own annotations are malformed: nothing can be merged into them
+            self.bytes += entry.size - before
+        if outcome.delivery_failed:
+            self._fail(entry)
+        else:
+            self._come_back(entry)
+
+    def _fail(self, entry: Entry) -> None:
+        entry.failed()
+        limit = self._max_delivery_count
+        if limit is not None and entry.failures >= limit:
+            self.exhausted += 1
+            self._bury(entry, "max-delivery-count", None)
+        else:
+            self._come_back(entry)
+
+    def _come_back(self, entry: Entry) -> None:
+        if entry.expires is not None and entry.expires <= self._clock():
+            self._expire(entry)
+            return
+        self.redelivered += 1
+        self._make_available(entry)
+
+    def _make_available(self, entry: Entry) -> None:
+        """Let it wait again, in its old place."""
+        entry.available = True
+        if entry.excluded:
+            self._picky.append(entry)
+            self._picky.sort(key=lambda waiting: waiting.position)
+        else:
+            heappush(self._returned, (entry.position, entry))
+
+    def _bury(self, entry: Entry, reason: str, error: Error | None) -> None:
+        if self._dead_letter is not None and self._dead_letter(self, entry, reason, error):
+            self.dead_lettered += 1
+        self._forget(entry)
+
+    def _forget(self, entry: Entry) -> None:
+        self.depth -= 1
+        self.bytes -= entry.size
+        entry.leave()
+
+    # Time
+
+    def expire(self, now: float) -> float | None:
+        """Let those die whose time has come and who are not held; return when the next one does."""
+        mortal = self._mortal
+        if len(mortal) > 2 * self.depth + 256:
+            # Most of them left alive, long ago.
+            mortal[:] = [record for record in mortal if not record[2].gone]
+            heapify(mortal)
+        while mortal and (mortal[0][0] <= now or mortal[0][2].gone):
+            entry = heappop(mortal)[2]
+            # One that is held dies when it comes back (`_come_back`).
+            if entry.available:
+                self._expire(entry)
+                self.touch()
+        if len(self._ready) > 2 * self.depth + 256:
+            self._ready = deque(entry for entry in self._ready if not entry.gone)
+        return mortal[0][0] if mortal else None
+
+    def _expire(self, entry: Entry) -> None:
+        self.expired += 1
+        if self._dead_letter_expired:
+            self._bury(entry, "expired", None)
+        else:
+            self._forget(entry)
+
+    # The end
+
+    def delete(self, error: Error) -> None:
+        self.deleted = True
+        self._ready.clear()
+        self._returned.clear()
+        self._picky.clear()
+        self._mortal.clear()
+        self._line.clear()
+        self._browsers.clear()
+        self._draining.clear()
+        self._browsing.clear()
+        self.depth = self.bytes = 0
+        for consumer in list(self.consumers.values()):
+            consumer.node_deleted(error)
+        for producer in list(self.producers):
+            producer.node_deleted(error)
+        self.consumers.clear()
+        self.producers.clear()

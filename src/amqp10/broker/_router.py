@@ -1,0 +1,206 @@
+"""Addresses: which node a name means, when one is made, and where messages go that nobody could take.
+
+The router also ends each pass: nodes that changed are noted in it, and `flush` runs each of them once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DecodeError
+from ..messaging import Error
+from ..types import Symbol
+from ._address import Kind, split_address, usual_kind
+from ._node import Limits, Node
+from ._queue import Queue
+from ._topic import Subscription, Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ._entry import Clock, Entry
+
+
+class AddressError(Exception):
+    """An address leads nowhere; `error` is what to tell the peer."""
+
+    def __init__(self, condition: str, description: str) -> None:
+        super().__init__(description)
+        self.error = Error(Symbol(condition), description)
+
+
+class Router:
+    """All nodes of one broker.
+
+    Attributes:
+        nodes: by name.
+        unroutable: messages that came for no node and whose sender could not be told, for they were sent
+            settled; malformed ones count too.
+        next_expiry: when the next message dies; `on_alarm` is called when that comes to be sooner than it was.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        limits: Limits,
+        auto_create: bool = True,
+        dead_letter: str | None = "dead-letter",
+        dead_letter_expired: bool = False,
+        max_delivery_count: int | None = None,
+        on_alarm: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.unroutable = 0
+        self.limits = limits
+        self.next_expiry: float | None = None
+        self._on_alarm = on_alarm
+        self.clock = clock
+        self._auto_create = auto_create
+        self._dead_letter_name = dead_letter
+        self._dead_letter_expired = dead_letter_expired
+        self._max_delivery_count = max_delivery_count
+        self._touched: dict[Node, None] = {}
+        self._numbers = itertools.count(1)
+        self._queues: dict[Queue, None] = {}  # with the subscriptions: all that time passes for
+
+    # Addresses
+
+    def declare(self, name: str, kind: Kind) -> Node:
+        """Make a node, or find it if it is there and of that kind.
+
+        Raises:
+            AddressError: it is there and of the other kind, or the name is empty.
+        """
+        if not name:
+            raise AddressError("amqp:invalid-field", "an address may not be empty")
+        node = self.nodes.get(name)
+        if node is None:
+            node = self.nodes[name] = self._make_topic(name) if kind == "topic" else self._make_queue(name)
+        elif isinstance(node, Topic) != (kind == "topic"):
+            raise AddressError("amqp:precondition-failed", f"{name!r} is not a {kind}")
+        return node
+
+    def resolve(self, address: str, capabilities: Iterable[str] = ()) -> Node:
+        """The node that an address means, made if need be and allowed.
+
+        Raises:
+            AddressError: there is none and none is made on demand, or it is of another kind than asked for.
+        """
+        name, kind = split_address(address, capabilities)
+        node = self.nodes.get(name)
+        if node is None and not self._auto_create:
+            raise AddressError("amqp:not-found", f"there is no node {name!r}")
+        if kind is None:
+            if node is not None:
+                return node
+            kind = usual_kind(name)
+        return self.declare(name, kind)
+
+    def temporary(self, capabilities: Iterable[str] = ()) -> Node:
+        """Make a node with a name of our choice, for a dynamic terminus; whoever asked for it deletes it."""
+        kind = split_address("", capabilities)[1] or "queue"
+        name = f"temporary-{kind}/{uuid.uuid4()}"
+        node = self._make_topic(name, temporary=True) if kind == "topic" else self._make_queue(name, temporary=True)
+        self.nodes[name] = node
+        return node
+
+    def delete(self, node: Node) -> None:
+        """End a node, with what is in it; its links are detached with `amqp:resource-deleted`."""
+        if self.nodes.get(node.name) is node:
+            del self.nodes[node.name]
+        if isinstance(node, Topic):
+            for subscription in node.subscriptions.values():
+                self._queues.pop(subscription, None)
+        elif isinstance(node, Queue):
+            self._queues.pop(node, None)
+        node.delete(Error(Symbol("amqp:resource-deleted"), f"{node.name!r} was deleted"))
+
+    def _make_queue(self, name: str, *, temporary: bool = False) -> Queue:
+        queue = Queue(name, temporary=temporary, **self._queue_settings(name))
+        self._queues[queue] = None
+        return queue
+
+    def _make_topic(self, name: str, *, temporary: bool = False) -> Topic:
+        return Topic(
+            name, limits=self.limits, touch=self._touch, make_subscription=self._make_subscription, temporary=temporary
+        )
+
+    def _make_subscription(self, topic: Topic) -> Subscription:
+        name = f"{topic.name}#{next(self._numbers)}"
+        subscription = Subscription(name, topic, self._end_subscription, **self._queue_settings(name))
+        self._queues[subscription] = None
+        return subscription
+
+    def _end_subscription(self, subscription: Subscription) -> None:
+        self._queues.pop(subscription, None)
+        subscription.topic.unsubscribe(subscription)
+
+    def _queue_settings(self, name: str) -> dict[str, Any]:
+        return {
+            "clock": self.clock,
+            "limits": self.limits,
+            "touch": self._touch,
+            "alarm": self._alarm,
+            "dead_letter": self._dead_letter,
+            "dead_letter_expired": self._dead_letter_expired,
+            # The dead-letter queue keeps what it has: a message has nowhere to go from there.
+            "max_delivery_count": self._max_delivery_count if name != self._dead_letter_name else None,
+        }
+
+    # Messages that nobody could take
+
+    def _dead_letter(self, queue: Queue, entry: Entry, reason: str, error: Error | None) -> bool:
+        """Move a message to the dead-letter queue, with the reason in its annotations; False when it just ends."""
+        name = self._dead_letter_name
+        # What is rejected out of the dead-letter queue itself has nowhere left to go.
+        if name is None or queue.name == name:
+            return False
+        try:
+            node = self.declare(name, "queue")
+        except AddressError:
+            return False
+        dead = entry.copy()
+        reasons: dict[Symbol, Any] = {
+            Symbol("x-opt-dead-letter-reason"): reason,
+            Symbol("x-opt-dead-letter-source"): queue.topic.name if isinstance(queue, Subscription) else queue.name,
+        }
+        if error is not None:
+            reasons[Symbol("x-opt-dead-letter-condition")] = str(error.condition)
+            if error.description is not None:
+                reasons[Symbol("x-opt-dead-letter-description")] = error.description
+        try:
+            dead.annotate(reasons)
+            dead.immortal()
+        except DecodeError:
+            pass  # malformed beyond what we read when it came: it is kept as it is
+        node.put(dead)
+        return True
+
+    # Passes
+
+    def _touch(self, node: Node) -> None:
+        self._touched[node] = None
+
+    def flush(self) -> None:
+        """Run every node that changed; nodes may change one another, so until none is left."""
+        touched = self._touched
+        while touched:
+            node = next(iter(touched))
+            del touched[node]
+            node.run()
+
+    def _alarm(self, deadline: float) -> None:
+        if self.next_expiry is None or deadline < self.next_expiry:
+            self.next_expiry = deadline
+            self._on_alarm()
+
+    def expire(self) -> float | None:
+        """Let messages die whose time has come; return when the next one does, on the broker's clock."""
+        now = self.clock()
+        deadlines = [queue.expire(now) for queue in list(self._queues)]
+        self.next_expiry = min((deadline for deadline in deadlines if deadline is not None), default=None)
+        return self.next_expiry

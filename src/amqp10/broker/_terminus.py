@@ -1,0 +1,98 @@
+"""What the broker answers to an attach: the termini as they really are, not as they were wished for (§2.6.3, §3.5).
+
+Nothing here outlives its link: whatever durability or expiry was asked for, the answer says `durable="none"` and
+`expiry_policy="link-detach"`, so that a peer knows that no terminus waits for it when it comes back. Filters are
+answered as absent, for none is applied.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..messaging import Accepted, DeleteOnClose, Modified, Rejected, Released, Source, Target
+from ..types import Symbol
+from ._router import AddressError
+from ._topic import Topic
+
+if TYPE_CHECKING:
+    from ..messaging import Outcome
+    from ._node import Node
+
+_OUTCOME_TYPES = (Accepted, Rejected, Released, Modified)
+OUTCOMES = tuple(kind.descriptor_name for kind in _OUTCOME_TYPES)
+# A delivery that ends without an outcome may have been worked on: the next consumer is told by the delivery-count.
+FAILED = Modified(delivery_failed=True)
+
+
+def address_of(terminus: Source | Target) -> str | None:
+    """The address that a terminus names; None where it names none.
+
+    Raises:
+        AddressError: it is no string.
+    """
+    address = terminus.address
+    if address is None or isinstance(address, str):
+        return address
+    raise AddressError("amqp:invalid-field", f"an address of type {type(address).__name__}")
+
+
+def default_outcome(source: Source) -> Outcome:
+    """What a delivery ends in that is settled, or lost, without an outcome (§3.5.3 "default-outcome")."""
+    outcome = source.default_outcome
+    return outcome if isinstance(outcome, _OUTCOME_TYPES) else FAILED
+
+
+def may_reject(source: object) -> bool:
+    """Whether a sender takes the outcome rejected; one that names no outcomes is taken to (§3.5.3 "outcomes")."""
+    return not isinstance(source, Source) or not source.outcomes or Rejected.descriptor_name in source.outcomes
+
+
+def copies(source: Source, node: Node) -> bool:
+    """Whether the consumer only looks at a queue (distribution-mode "copy").
+
+    Raises:
+        AddressError: a distribution mode that is not there.
+    """
+    mode = source.distribution_mode
+    if mode not in (None, "move", "copy"):
+        raise AddressError("amqp:not-implemented", f"there is no distribution mode {mode!r}")
+    # A subscription is the subscriber's own: it takes its messages out of it, in either mode.
+    return mode == "copy" and not isinstance(node, Topic)
+
+
+def answer_source(asked: Source, node: Node, *, copying: bool, outcome: Outcome, dynamic: bool) -> Source:
+    """The source of a link on which the broker sends."""
+    wanted = [name for name in OUTCOMES if name in asked.outcomes]
+    return Source(
+        address=node.name if dynamic else asked.address,
+        durable="none",
+        expiry_policy="link-detach",
+        dynamic=dynamic,
+        dynamic_node_properties=_lifetime(dynamic),
+        # Every subscriber of a topic gets its copy; on a queue a message goes to one (§3.5.3 "distribution-mode").
+        distribution_mode="copy" if copying or isinstance(node, Topic) else "move",
+        default_outcome=outcome,
+        outcomes=tuple(wanted) or OUTCOMES,
+        capabilities=_capabilities(node),
+    )
+
+
+def answer_target(asked: Target, node: Node | None, *, dynamic: bool) -> Target:
+    """The target of a link on which the broker receives; `node` None: the anonymous terminus."""
+    return Target(
+        address=node.name if dynamic and node is not None else asked.address,
+        durable="none",
+        expiry_policy="link-detach",
+        dynamic=dynamic,
+        dynamic_node_properties=_lifetime(dynamic),
+        capabilities=_capabilities(node) if node is not None else (),
+    )
+
+
+def _lifetime(dynamic: bool) -> dict[Symbol, Any] | None:
+    return {Symbol("lifetime-policy"): DeleteOnClose()} if dynamic else None
+
+
+def _capabilities(node: Node) -> tuple[Symbol, ...]:
+    kind = "topic" if isinstance(node, Topic) else "queue"
+    return (Symbol(f"temporary-{kind}"), Symbol(kind)) if node.temporary else (Symbol(kind),)

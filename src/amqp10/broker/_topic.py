@@ -1,0 +1,111 @@
+"""A topic: every subscriber has a queue of its own, and a message goes into all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ._node import Node
+from ._queue import UNLIMITED, Queue
+
+if TYPE_CHECKING:
+    from ..messaging import Error
+    from ._entry import Entry
+    from ._node import Consumer, Limits
+
+MakeSubscription = Callable[["Topic"], "Subscription"]
+EndSubscription = Callable[["Subscription"], None]
+
+
+class Subscription(Queue):
+    """The queue of one subscriber of a topic; it ends with the subscriber's link.
+
+    It is not an address: nobody else sends to it or reads from it.
+    """
+
+    def __init__(self, name: str, topic: Topic, ended: EndSubscription, **settings: Any) -> None:
+        super().__init__(name, temporary=True, **settings)
+        self.topic = topic
+        self._ended = ended
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        super().remove_consumer(consumer)
+        self._ended(self)
+
+    def _regulate(self) -> None:
+        # The producers are the topic's, and what they may send depends on all of its subscriptions.
+        topic = self.topic
+        if topic.tight or self.free < self.limits.credit * (len(topic.producers) + 1):
+            topic.tight = True
+            topic.touch()
+
+
+class Topic(Node):
+    """Messages are copied to those who subscribe at the time; with no subscriber they go nowhere, as topics do.
+
+    A topic is full while one of its subscriptions is, for nothing is dropped: the producers then go at the pace of
+    the slowest subscriber.
+
+    Attributes:
+        subscriptions: by name, in order of subscribing.
+        enqueued: messages that came.
+        unheard: of these, messages that came when nobody subscribed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        limits: Limits,
+        touch: Callable[[Node], None],
+        make_subscription: MakeSubscription,
+        temporary: bool = False,
+    ) -> None:
+        super().__init__(name, limits=limits, touch=touch, temporary=temporary)
+        self.subscriptions: dict[str, Subscription] = {}
+        self.unheard = 0
+        self._make_subscription = make_subscription
+
+    @property
+    def free(self) -> int:
+        return min((subscription.free for subscription in self.subscriptions.values()), default=UNLIMITED)
+
+    def subscribe(self) -> Subscription:
+        """Make the queue of a new subscriber."""
+        subscription = self._make_subscription(self)
+        self.subscriptions[subscription.name] = subscription
+        # Producers hold credit for a topic without this queue.
+        self.tight = True
+        self.touch()
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """The subscriber went; what it did not take is dropped."""
+        self.subscriptions.pop(subscription.name, None)
+        if self.tight:
+            self.touch()
+
+    def put(self, entry: Entry) -> None:
+        self.enqueued += 1
+        subscriptions = list(self.subscriptions.values())
+        if not subscriptions:
+            self.unheard += 1
+            return
+        # Each queue changes its own entry (position, attempts); the bytes are one.
+        for subscription in subscriptions[1:]:
+            subscription.put(entry.copy())
+        subscriptions[0].put(entry)
+
+    def run(self) -> None:
+        self._touched = False
+        if not self.deleted:
+            self._regulate()
+
+    def delete(self, error: Error) -> None:
+        self.deleted = True
+        for subscription in list(self.subscriptions.values()):
+            subscription.delete(error)
+        self.subscriptions.clear()
+        for producer in list(self.producers):
+            producer.node_deleted(error)
+        self.producers.clear()

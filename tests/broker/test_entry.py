@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from amqp10.broker._entry import Entry
+from amqp10.errors import DecodeError
+from amqp10.messaging import AmqpValue, Message
+from amqp10.types import Symbol
+
+WALL = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
+
+
+def read(message: Message) -> Entry:
+    """An entry of that message, which came at 100 s."""
+    return Entry.read(message.encode(), 0, 100.0, WALL.timestamp)
+
+
+FULL = Message(
+    AmqpValue({"a": [1, 2.5]}),
+    durable=True,
+    priority=7,
+    ttl=timedelta(seconds=60),
+    delivery_annotations={Symbol("d"): 1},
+    message_annotations={Symbol("m"): 2},
+    message_id="id-1",
+    subject="s",
+    application_properties={"p": True},
+    footer={Symbol("f"): b"x"},
+)
+
+
+@pytest.mark.parametrize("message", [Message(b"x"), Message("x", subject="s"), Message([1], durable=True)])
+def test_bytes_pass_through(message: Message) -> None:
+    """A message goes out as the very bytes that came in, as long as its header stays true."""
+    payload = message.encode()
+    assert Entry.read(payload, 0, 100.0).outgoing(200.0) is payload
+
+
+@pytest.mark.spec("3.2.1", "ttl is reduced by the time spent at an intermediary; delivery-count counts failed attempts")
+def test_header_is_kept_true() -> None:
+    """A rewritten header says the remaining time and the attempts, and nothing else of the message changes."""
+    entry = read(FULL)
+    assert entry.expires == 160.0
+    entry.failed()
+    out = Message.decode(entry.outgoing(130.0))
+    assert out == FULL.replace(ttl=timedelta(seconds=30), delivery_count=1)
+
+
+@pytest.mark.spec("3.2.1", "delivery-count of earlier intermediaries goes on")
+def test_counts_on() -> None:
+    """Attempts made elsewhere are not forgotten."""
+    entry = read(Message(b"x", delivery_count=3))
+    entry.failed()
+    assert Message.decode(entry.outgoing(100.0)).delivery_count == 4
+
+
+@pytest.mark.spec("3.2.1", "first-acquirer true: no other link has acquired the message")
+def test_first_acquirer() -> None:
+    """A header that claims a first acquirer says so once only."""
+    entry = read(Message(b"x", first_acquirer=True))
+    assert Message.decode(entry.outgoing(100.0)).first_acquirer is True
+    entry.seen()
+    assert not Message.decode(entry.outgoing(100.0)).first_acquirer
+
+
+@pytest.mark.spec("3.2.4", "absolute-expiry-time")
+def test_absolute_expiry() -> None:
+    """The time of day is turned into the broker's own clock; the sooner of both deadlines counts."""
+    in_ten = WALL + timedelta(seconds=10)
+    assert read(Message(b"x", absolute_expiry_time=in_ten)).expires == pytest.approx(110.0)
+    assert read(Message(b"x", absolute_expiry_time=in_ten, ttl=timedelta(seconds=4))).expires == pytest.approx(104.0)
+
+
+def test_malformed_header() -> None:
+    """Sections that have to be read and cannot be are an error at once."""
+    with pytest.raises(DecodeError):
+        Entry.read(b"\x00\x53\x70\xc0\x05\x01garbage", 0, 100.0)
+
+
+def test_other_formats_are_not_read() -> None:
+    """A message format other than 0 is anything at all: it is passed on as it is, whatever happens."""
+    entry = Entry.read(b"\x00\x53\x70 not AMQP", 0x80013700, 100.0)
+    entry.failed()
+    entry.seen()
+    entry.annotate({Symbol("x"): 1})
+    assert entry.outgoing(100.0) == b"\x00\x53\x70 not AMQP"
+
+
+def test_annotate_merges() -> None:
+    """New annotations replace those of the same key; the rest of the message stays."""
+    entry = read(FULL)
+    entry.annotate({Symbol("m"): 3, Symbol("n"): 4})
+    entry.immortal()
+    out = Message.decode(entry.outgoing(100.0))
+    assert out == FULL.replace(ttl=None, message_annotations={Symbol("m"): 3, Symbol("n"): 4})
+
+
+def test_leaving_frees_the_bytes() -> None:
+    """What left keeps nothing in memory."""
+    entry = read(FULL)
+    entry.leave()
+    assert (entry.payload, entry.gone) == (b"", True)

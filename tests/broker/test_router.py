@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from amqp10.broker._entry import Entry
+from amqp10.broker._node import Limits
+from amqp10.broker._queue import Queue
+from amqp10.broker._router import AddressError, Router
+from amqp10.broker._topic import Topic
+from amqp10.messaging import Error, Message, Modified, Rejected
+from amqp10.types import Symbol
+
+from .conftest import Clock, Taker
+
+
+def queue_of(router: Router, name: str) -> Queue:
+    """That queue, made if need be."""
+    queue = router.resolve(name)
+    assert isinstance(queue, Queue)
+    return queue
+
+
+def put(router: Router, name: str, message: Message) -> Entry:
+    """Put a message into a queue as a producer does."""
+    made = Entry.read(message.encode(), 0, router.clock())
+    queue_of(router, name).put(made)
+    return made
+
+
+def take(router: Router, name: str, *, credit: int = 1) -> Taker:
+    """A consumer that took what it could."""
+    queue, taker = queue_of(router, name), Taker(credit)
+    queue.add_consumer(taker)
+    queue.in_line(taker)
+    router.flush()
+    return taker
+
+
+class TestAddresses:
+    def test_made_on_demand(self, router: Router) -> None:
+        """A new name becomes a queue, or a topic if it starts so, asks so, or has the capability."""
+        assert isinstance(router.resolve("orders"), Queue)
+        assert isinstance(router.resolve("topic.orders"), Topic)
+        assert isinstance(router.resolve("topic://news"), Topic)
+        assert isinstance(router.resolve("events", ("topic",)), Topic)
+        assert isinstance(router.resolve("queue://topic.x"), Queue)
+        assert set(router.nodes) == {"orders", "topic.orders", "news", "events", "topic.x"}
+
+    def test_what_is_there_is_what_it_is(self, router: Router) -> None:
+        """A declared topic is found by its plain name; asking for the other kind is refused."""
+        declared = router.declare("news", "topic")
+        assert router.resolve("news") is declared
+        with pytest.raises(AddressError) as refusal:
+            router.resolve("queue://news")
+        assert refusal.value.error.condition == "amqp:precondition-failed"
+
+    def test_not_found(self, clock: Clock) -> None:
+        """With `auto_create` off only what was declared is there."""
+        router = Router(clock=clock, limits=Limits(), auto_create=False)
+        declared = router.declare("q", "queue")
+        assert router.resolve("q") is declared
+        with pytest.raises(AddressError) as refusal:
+            router.resolve("other")
+        assert refusal.value.error.condition == "amqp:not-found"
+
+    @pytest.mark.parametrize("address", ["", "queue://", "topic://"])
+    def test_empty(self, router: Router, address: str) -> None:
+        """An empty name is no address."""
+        with pytest.raises(AddressError):
+            router.resolve(address)
+
+    def test_temporary(self, router: Router) -> None:
+        """Temporary nodes have names of their own, are found by them, and end."""
+        one, two = router.temporary(), router.temporary(("temporary-topic",))
+        assert isinstance(one, Queue)
+        assert isinstance(two, Topic)
+        assert router.resolve(one.name) is one
+        router.delete(one)
+        assert one.deleted
+        assert one.name not in router.nodes
+
+
+class TestDeadLetters:
+    def test_rejected(self, router: Router) -> None:
+        """A rejected message is in the dead-letter queue, body and properties as they were, with the reason."""
+        put(router, "orders", Message("x", subject="s", message_annotations={Symbol("a"): 1}))
+        taker = take(router, "orders")
+        error = Error(Symbol("shop:closed"), "come back later")
+        queue_of(router, "orders").settle(taker.taken[0], taker, Rejected(error))
+        dead = take(router, "dead-letter")
+        message = Message.decode(dead.payloads[0])
+        assert (message.body, message.subject) == ("x", "s")
+        assert message.message_annotations == {
+            "a": 1,
+            "x-opt-dead-letter-reason": "rejected",
+            "x-opt-dead-letter-source": "orders",
+            "x-opt-dead-letter-condition": "shop:closed",
+            "x-opt-dead-letter-description": "come back later",
+        }
+
+    def test_nowhere_else_to_go(self, clock: Clock) -> None:
+        """The dead-letter queue has no limit of attempts; what is rejected out of it is gone."""
+        router = Router(clock=clock, limits=Limits(), max_delivery_count=1)
+        put(router, "orders", Message("x"))
+        taker = take(router, "orders")
+        queue_of(router, "orders").settle(taker.taken[0], taker, Modified(delivery_failed=True))
+        dead_letters = queue_of(router, "dead-letter")
+        dead = take(router, "dead-letter", credit=3)
+        dead_letters.settle(dead.taken[0], dead, Modified(delivery_failed=True))
+        router.flush()
+        assert dead_letters.depth == 1
+        dead_letters.settle(dead.taken[1], dead, Rejected(None))
+        assert (dead_letters.depth, dead_letters.dead_lettered) == (0, 0)
+
+    def test_switched_off(self, clock: Clock) -> None:
+        """Without a dead-letter address rejected messages just end."""
+        router = Router(clock=clock, limits=Limits(), dead_letter=None)
+        put(router, "orders", Message("x"))
+        taker = take(router, "orders")
+        queue_of(router, "orders").settle(taker.taken[0], taker, Rejected(None))
+        assert set(router.nodes) == {"orders"}
+        assert queue_of(router, "orders").rejected == 1
+
+    def test_expired_live_on(self, clock: Clock) -> None:
+        """An expired message that is kept does not expire again."""
+        router = Router(clock=clock, limits=Limits(), dead_letter_expired=True)
+        put(router, "orders", Message("x", ttl=timedelta(seconds=5)))
+        clock.now += 6
+        router.expire()
+        clock.now += 600
+        router.expire()
+        dead = take(router, "dead-letter")
+        message = Message.decode(dead.payloads[0])
+        assert message.ttl is None
+        assert message.message_annotations is not None
+        assert message.message_annotations[Symbol("x-opt-dead-letter-reason")] == "expired"
+
+
+class TestTime:
+    def test_alarm_when_sooner(self, clock: Clock) -> None:
+        """Whoever keeps the time is called only when the next deadline comes nearer."""
+        alarms: list[float] = []
+        router = Router(clock=clock, limits=Limits(), on_alarm=lambda: alarms.append(router.next_expiry or 0.0))
+        for seconds in (10, 20, 5, 7):
+            put(router, "q", Message("x", ttl=timedelta(seconds=seconds)))
+        assert alarms == [1010.0, 1005.0]
+        clock.now = 1006.0
+        assert router.expire() == 1007.0
+
+    def test_topics_too(self, router: Router, clock: Clock) -> None:
+        """Messages in subscriptions expire like any other."""
+        topic = router.declare("news", "topic")
+        assert isinstance(topic, Topic)
+        subscription = topic.subscribe()
+        topic.put(Entry.read(Message("x", ttl=timedelta(seconds=5)).encode(), 0, clock.now))
+        clock.now += 5
+        router.expire()
+        assert (subscription.depth, subscription.expired) == (0, 1)
