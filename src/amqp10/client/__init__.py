@@ -1,1 +1,12 @@
-"""(to be written)"""
+"""What users hold: connections, sessions, links, deliveries; and the helpers for one-off use."""
+
+from ._connection import Connection as Connection
+from ._delivery import Delivery as Delivery
+from ._delivery import SentDelivery as SentDelivery
+from ._oneoff import receive as receive
+from ._oneoff import send as send
+from ._receiver import Receiver as Receiver
+from ._sender import Sender as Sender
+from ._session import Session as Session
+
+__all__ = ("Connection", "Delivery", "Receiver", "Sender", "SentDelivery", "Session", "receive", "send")

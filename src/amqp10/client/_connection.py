@@ -1,0 +1,417 @@
+"""The connection that users hold: it opens, owns the one background task, and tells links what happened (§2.4).
+
+Connection ──owns──> task group ──runs──> Pump ──drives──> Engine
+    ^                                       |
+    └──────────── events, each pass ────────┘      -> Session, Sender, Receiver by `context`
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, ClassVar, Self, Unpack
+
+import anyio
+from anyio.abc import ByteStream, TaskGroup
+
+from ..engine import (
+    Authenticated,
+    ConnectionEnded,
+    ConnectionOpened,
+    ConnectionTerms,
+    CreditChanged,
+    DeliveriesReceived,
+    Engine,
+    Event,
+    FlowReceived,
+    LinkAttached,
+    LinkEnded,
+    OutcomesReceived,
+    SessionBegun,
+    SessionTerms,
+    SessionUnmapped,
+    SettlementsReceived,
+    WindowOpened,
+)
+from ..engine import dialect as find_dialect
+from ..errors import AmqpError, ConnectionLost
+from ..messaging import Error
+from ..net import Pump, connect, parse_url
+from ..sasl import Mechanism, from_credentials
+from ._endpoint import Endpoint
+from ._session import Links, Session
+from ._settings import ConnectionSettings, SASLSetting, TLSSetting
+
+
+class Connection(Endpoint, Links):
+    """An AMQP connection; `async with` opens it, owns all that runs in the background, and closes it.
+
+        async with Connection("amqp://guest:guest@localhost") as connection: ...
+
+    An exception of the block leaves it as it is, never inside an exception group. When the connection dies, whoever
+    waits on it gets the cause, and so does every later call; the block itself is not cancelled.
+
+    Args:
+        url: amqp://, amqps://, or a Unix socket; user and password in it choose the SASL mechanism.
+        tls: a `TLS` or any `ssl.SSLContext`; with amqps:// the system's authorities are trusted when None.
+        sasl: a mechanism, or several to choose from, the strongest that the peer offers. None: those that the URL's
+            credentials allow, ANONYMOUS without any. False: no SASL layer at all (§5.3).
+        container_id: this container's name (§2.4.1); made up when None.
+        hostname: the virtual host asked for (§2.7.1) and the name in the certificate; the URL's host when None.
+        idle_timeout: seconds of silence of the peer after which the connection is lost; None for never. Half of
+            it is what the peer is told (§2.4.5).
+        max_frame_size: the largest frame this side takes, bytes, 512 at least.
+        channel_max: the highest channel number this side takes, 0..65535.
+        properties: connection properties (§2.7.1).
+        offered_capabilities, desired_capabilities: extensions that this side has, and would use (§2.7.1).
+        incoming_window: transfer frames that the default session takes ahead (§2.5.6).
+        close_timeout: how long closing may take, seconds, for each of connection, session and link.
+        dialect: the protocol; "1.0".
+
+    Raises:
+        ValueError: the URL cannot be understood.
+        Unsupported: there is no such dialect.
+    """
+
+    kind: ClassVar[str] = "connection"
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        tls: TLSSetting = None,
+        sasl: SASLSetting = None,
+        container_id: str | None = None,
+        hostname: str | None = None,
+        idle_timeout: float | None = 60.0,
+        max_frame_size: int = 131_072,
+        channel_max: int = 1023,
+        properties: Mapping[Any, Any] | None = None,
+        offered_capabilities: Sequence[str] = (),
+        desired_capabilities: Sequence[str] = (),
+        incoming_window: int = 2048,
+        close_timeout: float = 5.0,
+        dialect: str = "1.0",
+    ) -> None:
+        super().__init__()
+        self.connection = self
+        self.close_timeout = close_timeout
+        self._endpoint = parse_url(url)
+        self._tls = tls
+        self._sasl = sasl
+        self._dialect = find_dialect(dialect)
+        self._terms = ConnectionTerms(
+            container_id=container_id if container_id is not None else f"amqp10-{secrets.token_hex(8)}",
+            hostname=hostname if hostname is not None else self._endpoint.host or None,
+            max_frame_size=max_frame_size,
+            channel_max=channel_max,
+            idle_timeout=idle_timeout,
+            offered_capabilities=tuple(offered_capabilities),
+            desired_capabilities=tuple(desired_capabilities),
+            properties=dict(properties or {}),
+        )
+        self._session_terms = SessionTerms(incoming_window=incoming_window)
+        self._default: Session | None = None
+        self._mechanism: str | None = None
+        self._given: ByteStream | None = None
+        self._given_secure = False
+        self._engine: Engine | None = None
+        self._pump: Pump | None = None
+        self._pumped = False
+        self._crash: Exception | None = None
+        # Around the task group, not inside: shielding while it closes must reach the group's own waiting too.
+        self._shield = anyio.CancelScope()
+        self._tasks: TaskGroup | None = None
+
+    @classmethod
+    def over(
+        cls,
+        stream: ByteStream,
+        url: str = "amqp://localhost",
+        *,
+        secure: bool = False,
+        **settings: Unpack[ConnectionSettings],
+    ) -> Connection:
+        """A connection over a byte stream that exists already, and is the connection's from now on.
+
+        Args:
+            stream: any anyio byte stream; memory streams and tunnels for instance.
+            url: for its credentials and host; nothing is connected to.
+            secure: secrets may cross the stream as they are.
+            settings: as for `Connection`.
+        """
+        connection = cls(url, **settings)
+        connection._given = stream
+        connection._given_secure = secure
+        return connection
+
+    # Opening
+
+    async def __aenter__(self) -> Self:
+        """Connect, secure, authenticate, open.
+
+        Raises:
+            OSError: no connection could be made; `ssl.SSLError` for a certificate that is not trusted.
+            AuthenticationFailed: no mechanism fitted, or the peer refused the credentials.
+            InsecureTransport: a secret would have crossed the network in the clear; nothing was sent.
+            ConnectionClosed: the peer closed at once; `condition` and `description` say why.
+            ConnectionLost: the transport ended before the connection was open.
+            RemoteProtocolError: the peer does not speak this protocol.
+
+        Cancelling: the transport is closed, nothing is left behind.
+        """
+        self.enter()
+        mechanisms = self._mechanisms()
+        stream, secure = await self._connect()
+        self._engine = engine = self._dialect.client(self._terms, mechanisms, secure)
+        self._shield.__enter__()
+        self._tasks = tasks = anyio.create_task_group()
+        await tasks.__aenter__()
+        try:
+            self._pump = Pump(stream, engine, self._handle)
+            engine.start()
+            engine.open()
+            tasks.start_soon(self._run)
+            await self.until(lambda: self.open or self.over)
+            if self.over:
+                with anyio.move_on_after(self.close_timeout):
+                    await self.until(lambda: self._pumped)
+                raise self.lost()
+        except BaseException:
+            self._shield.shield = True
+            await self._stop_tasks()
+            raise
+        return self
+
+    async def _connect(self) -> tuple[ByteStream, bool]:
+        if self._given is not None:
+            return self._given, self._given_secure
+        return await connect(self._endpoint, self._tls)
+
+    def _mechanisms(self) -> tuple[Mechanism, ...] | None:
+        if self._sasl is False:
+            return None
+        if self._sasl is None:
+            return from_credentials(self._endpoint.user, self._endpoint.password)
+        if isinstance(self._sasl, Mechanism):
+            return (self._sasl,)
+        return tuple(self._sasl)
+
+    async def _run(self) -> None:
+        """The background task. A fault of this package's own ends the connection like any other cause."""
+        assert self._pump is not None
+        assert self._engine is not None
+        try:
+            await self._pump.run()
+        except Exception as error:
+            self._crash = error
+            cause = ConnectionLost(f"the connection's own task failed: {error!r}")
+            cause.__cause__ = error
+            self._engine.receive_eof()
+            self._handle(self._engine.events())
+            self.ended(cause)
+        finally:
+            self._pumped = True
+            self.changed()
+
+    # What happened
+
+    def _handle(self, events: Iterable[Event]) -> None:
+        """Tell those concerned; called by the pump with the events of each pass."""
+        for event in events:
+            if isinstance(event, DeliveriesReceived):
+                event.link.context.deliveries_received()
+            elif isinstance(event, OutcomesReceived):
+                event.link.context.outcomes_received(event.deliveries)
+            elif isinstance(event, CreditChanged):
+                event.link.context.credit_changed()
+            elif isinstance(event, SettlementsReceived):
+                event.link.context.settlements_received(event.deliveries)
+            elif isinstance(event, FlowReceived):
+                event.link.context.flow_received(event.drained)
+            elif isinstance(event, WindowOpened):
+                event.session.context.window_opened()
+            else:
+                self._handle_rare(event)
+
+    def _handle_rare(self, event: Event) -> None:
+        if isinstance(event, LinkAttached):
+            if event.link.context is None:
+                event.link.refuse(Error("amqp:not-implemented", "this client takes no links that its peer attaches"))
+            else:
+                event.link.context.attached()
+        elif isinstance(event, LinkEnded):
+            if event.link.context is not None:
+                event.link.context.ended(event.error)
+        elif isinstance(event, SessionBegun):
+            if event.session.context is None:
+                event.session.begin()
+                event.session.end(Error("amqp:not-implemented", "this client takes no sessions that its peer begins"))
+            else:
+                event.session.context.begun()
+        elif isinstance(event, SessionUnmapped):
+            if event.session.context is not None:
+                event.session.context.ended(event.error)
+        elif isinstance(event, ConnectionOpened):
+            self.open = not self.over
+            self.changed()
+        elif isinstance(event, ConnectionEnded):
+            self.ended(event.error)
+        elif isinstance(event, Authenticated):
+            self._mechanism = event.mechanism
+
+    def ended(self, error: AmqpError | None) -> None:
+        if not self.over:
+            super().ended(error)
+
+    # Facts
+
+    @property
+    def container_id(self) -> str:
+        """The name of this container."""
+        return self._terms.container_id
+
+    @property
+    def dialect(self) -> str:
+        """The name of the dialect spoken."""
+        return self._dialect.name
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What the dialect can do; asking for anything else raises `Unsupported`."""
+        return self._dialect.capabilities
+
+    @property
+    def mechanism(self) -> str | None:
+        """The SASL mechanism that was used; None before, and without a SASL layer."""
+        return self._mechanism
+
+    @property
+    def remote(self) -> ConnectionTerms:
+        """What the peer said in its open (§2.7.1): container, limits, capabilities, properties.
+
+        Raises:
+            LocalProtocolError: the connection is not open yet.
+        """
+        remote = self._engine.remote if self._engine is not None else None
+        if remote is None:
+            raise self.gone()
+        return remote
+
+    @property
+    def remote_container_id(self) -> str:
+        """The name of the peer's container."""
+        return self.remote.container_id
+
+    @property
+    def remote_properties(self) -> Mapping[Any, Any]:
+        """The peer's connection properties: product and version, mostly."""
+        return self.remote.properties
+
+    @property
+    def offered_capabilities(self) -> tuple[str, ...]:
+        """The extensions that the peer offers (§2.7.1)."""
+        return self.remote.offered_capabilities
+
+    # Sessions and links
+
+    def session(
+        self,
+        *,
+        incoming_window: int = 2048,
+        handle_max: int = 1023,
+        properties: Mapping[Any, Any] | None = None,
+    ) -> Session:
+        """A session of its own, to be begun by `async with`.
+
+        Args:
+            incoming_window: transfer frames that it takes ahead before the engine refreshes the window (§2.5.6).
+            handle_max: the highest link handle this side takes.
+            properties: session properties (§2.7.2).
+        """
+        terms = SessionTerms(incoming_window=incoming_window, handle_max=handle_max, properties=dict(properties or {}))
+        return Session(self, terms)
+
+    def default_session(self) -> Session:
+        """The session of links that ask for none; begun when first needed, and again if the peer ended it."""
+        if self._default is None or not self._default.open:
+            session = Session(self, self._session_terms)
+            session.begin()
+            self._default = session
+        return self._default
+
+    def _place(self) -> tuple[Connection, None]:
+        return self, None
+
+    # For sessions and links
+
+    @property
+    def engine(self) -> Engine:
+        """The engine; links and sessions speak to it.
+
+        Raises:
+            LocalProtocolError: the connection was not opened.
+        """
+        if self._engine is None:
+            raise self.gone()
+        return self._engine
+
+    def wake(self) -> None:
+        """Have the engine's output written soon; cheap, and idempotent until it was."""
+        if self._pump is not None:
+            self._pump.wake()
+
+    @property
+    def output_full(self) -> bool:
+        """More is waiting to be written than should be; who sends waits in `output_drained`."""
+        return self._pump is not None and self._pump.full
+
+    async def output_drained(self) -> None:
+        """Wait until the output has room, or the connection is over.
+
+        Cancelling: only stops the waiting.
+        """
+        if self._pump is not None:
+            await self._pump.drained()
+
+    # Closing
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the connection (§2.4.3).
+
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most, then the transport is cut.
+        """
+        self._shield.shield = True
+        self.closed = True
+        try:
+            if self._engine is not None and not self.over:
+                self.open = False
+                if self._default is not None and self._default.open:
+                    self._default.engine_session.end()
+                self._engine.close()
+                self.wake()
+            with anyio.move_on_after(self.close_timeout):
+                await self.until(lambda: self._pumped)
+        finally:
+            await self._stop_tasks()
+        if self._crash is not None and exc is None:
+            raise self._crash
+
+    async def _stop_tasks(self) -> None:
+        """Leave the task group. What it raises for one cause is that cause."""
+        tasks = self._tasks
+        assert tasks is not None
+        if not self._pumped:
+            tasks.cancel_scope.cancel()
+        try:
+            await tasks.__aexit__(None, None, None)
+        except BaseExceptionGroup as group:
+            cause: BaseException = group
+            while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
+                cause = cause.exceptions[0]
+            raise cause from None
+        finally:
+            self._shield.__exit__(None, None, None)

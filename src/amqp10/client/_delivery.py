@@ -1,0 +1,249 @@
+"""One message on its way: `Delivery` as a receiver holds it, `SentDelivery` as a sender does (§2.6.12, §3.4).
+
+Both are the engine's own objects, extended: one object a message, and the engine's view of it is the user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+
+from ..engine import IncomingDelivery, OutgoingDelivery
+from ..errors import (
+    DecodeError,
+    LocalProtocolError,
+    MessageModified,
+    MessageNotAccepted,
+    MessageRejected,
+    MessageReleased,
+)
+from ..messaging import (
+    ACCEPTED,
+    RELEASED,
+    Accepted,
+    DeliveryState,
+    Error,
+    Message,
+    Modified,
+    Outcome,
+    Rejected,
+    Released,
+)
+
+OUTCOMES = frozenset({Accepted, Rejected, Released, Modified})
+
+
+class Delivery(IncomingDelivery):
+    """A message that was received, and its settlement.
+
+    Settling is synchronous and never blocks; the engine merges neighbors into ranges and the connection's own task
+    writes them. The first outcome counts: giving a second one to a settled delivery does nothing.
+
+    `with delivery as message:` accepts at the end of the block unless an outcome was given in it, answers an
+    exception with `modify(delivery_failed=True)`, and a cancellation with `release()`. A message that cannot be
+    decoded is rejected with `amqp:decode-error`, and the `DecodeError` raised.
+    """
+
+    __slots__ = ("_message",)
+
+    _message: Message
+
+    @property
+    def message(self) -> Message:
+        """The message, decoded at first use.
+
+        Raises:
+            DecodeError: the payload is not a message (§3.2). The delivery can still be settled, by `reject` for one.
+        """
+        try:
+            return self._message
+        except AttributeError:
+            self._message = message = Message.decode(self.payload)
+            return message
+
+    def accept(self) -> None:
+        """Tell the sender that the message was processed (§3.4.2).
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is gone; the message is the
+                sender's to deliver again.
+            anyio.ClosedResourceError: the receiver was closed here.
+        """
+        self._settle(ACCEPTED)
+
+    def reject(
+        self, condition: str | None = None, description: str | None = None, info: Mapping[Any, Any] | None = None
+    ) -> None:
+        """Tell the sender that the message is invalid, and why; it is not delivered again (§3.4.3).
+
+        Args:
+            condition: an error condition such as "amqp:decode-error"; with None no error is given at all.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: see `accept`.
+        """
+        error = None if condition is None else Error(condition, description, dict(info) if info else None)
+        self._settle(Rejected(error))
+
+    def release(self) -> None:
+        """Give the message back unprocessed, as if it had never come (§3.4.4).
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: see `accept`.
+        """
+        self._settle(RELEASED)
+
+    def modify(
+        self,
+        *,
+        delivery_failed: bool = False,
+        undeliverable_here: bool = False,
+        message_annotations: Mapping[Any, Any] | None = None,
+    ) -> None:
+        """Give the message back, changed (§3.4.5).
+
+        Args:
+            delivery_failed: count this as a failed attempt in the message's delivery-count.
+            undeliverable_here: do not deliver it to this link again.
+            message_annotations: annotations to add to the message or replace in it.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: see `accept`.
+        """
+        annotations = dict(message_annotations) if message_annotations else None
+        self._settle(Modified(delivery_failed or None, undeliverable_here or None, annotations))
+
+    async def settled(self) -> None:
+        """Wait until the delivery is settled at both ends.
+
+        With receiver-settle-mode "second" the outcome that was given is provisional until the sender has settled
+        (§2.6.12); in mode "first" it is settled the moment it is given, and this returns at once.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link ended first; whether the sender
+                saw the outcome is not known.
+            anyio.ClosedResourceError: the receiver was closed here first.
+
+        Cancelling: only stops the waiting; the outcome stands.
+        """
+        receiver = self.link.context
+        if self.local_settled:
+            await anyio.lowlevel.checkpoint()
+        while not self.local_settled:
+            if receiver.over or receiver.closed:
+                raise receiver.gone()
+            if self.waiter is None:
+                self.waiter = anyio.Event()
+            await self.waiter.wait()
+
+    def _settle(self, state: DeliveryState) -> None:
+        link = self.link
+        receiver = link.context
+        try:
+            link.settle(self, state)
+        except LocalProtocolError:
+            if receiver.open:
+                raise
+            raise receiver.gone() from None
+        receiver.wake()
+
+    def __enter__(self) -> Message:
+        try:
+            message = self.message
+            message.check()
+        except DecodeError as error:
+            self._settle_quietly(Rejected(Error("amqp:decode-error", str(error))))
+            raise
+        return message
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.state is not None:
+            return
+        if exc is None:
+            self._settle(ACCEPTED)
+        elif isinstance(exc, Exception) or (isinstance(exc, BaseExceptionGroup) and exc.subgroup(Exception)):
+            self._settle_quietly(Modified(delivery_failed=True))
+        else:
+            self._settle_quietly(RELEASED)
+
+    def _settle_quietly(self, state: DeliveryState) -> None:
+        """Settle where another exception is on its way: a link that is gone has given the message back itself."""
+        try:
+            self._settle(state)
+        except Exception:
+            pass
+
+    def __repr__(self) -> str:
+        how = "settled" if self.local_settled else "unsettled"
+        return f"<Delivery {self.delivery_id} tag={self.tag.hex()} {len(self.payload)} bytes, {how}>"
+
+
+class SentDelivery(OutgoingDelivery):
+    """A message that was handed to the wire, and the promise of its outcome.
+
+    It lives on in its link when nobody holds it: closing the sender waits for what is unsettled.
+    """
+
+    __slots__ = ()
+
+    async def outcome(self) -> Outcome:
+        """Wait for the receiver's outcome: Accepted, Rejected, Released or Modified (§3.4).
+
+        A message that was sent settled is Accepted at once: nobody will ever say more. A receiver that settles
+        without an outcome has used the source's default outcome (§3.5.3), else it may or may not have processed the
+        message, which is Modified(delivery_failed=True).
+
+        Does not yield to other tasks when the outcome is known already.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link ended first; whether the message
+                was processed is not known.
+            anyio.ClosedResourceError: the sender was closed here first, and did not get the outcome in time.
+
+        Cancelling: only stops the waiting; the outcome is not lost, ask again.
+        """
+        while (outcome := self.known_outcome()) is None:
+            sender = self.link.context
+            if sender.over:
+                sender.told = True
+                raise sender.lost()
+            if self.waiter is None:
+                self.waiter = anyio.Event()
+                sender.waiters.add(self.waiter)
+            await self.waiter.wait()
+        return outcome
+
+    def known_outcome(self) -> Outcome | None:
+        """The outcome if it is known now, else None."""
+        state = self.remote_state
+        if type(state) in OUTCOMES:
+            return state  # type: ignore[return-value]
+        if self.remote_settled:
+            return self._default_outcome()
+        # Sent settled: done once with the output. What closing aborted is settled too, but never got there.
+        return ACCEPTED if self.local_settled and (self.on_wire or self.link.context.open) else None
+
+    def _default_outcome(self) -> Outcome:
+        remote = self.link.remote
+        default = remote.source.default_outcome if remote is not None and remote.source is not None else None
+        return default if type(default) in OUTCOMES else Modified(delivery_failed=True)  # type: ignore[return-value]
+
+    def __repr__(self) -> str:
+        return f"<SentDelivery {self.delivery_id} tag={self.tag.hex()} {self.known_outcome() or 'in flight'}>"
+
+
+def not_accepted(outcome: Outcome) -> MessageNotAccepted:
+    """The exception that says what became of a message that was not accepted."""
+    if isinstance(outcome, Rejected):
+        error = outcome.error
+        if error is None:
+            return MessageRejected(outcome=outcome)
+        return MessageRejected(error.condition, error.description, error.info, outcome)
+    kind = MessageReleased if isinstance(outcome, Released) else MessageModified
+    return kind(outcome=outcome)

@@ -1,0 +1,91 @@
+"""How sessions and links end, and what a call gets that comes too late.
+
+A session or link is over for one of three reasons, and each has its error, for the calls that wait and for those that
+come later alike:
+
+    its owner closed it         anyio.ClosedResourceError
+    the peer ended it           SessionEnded, LinkDetached, ConnectionClosed, with the peer's words
+    something above it died     ConnectionLost, RemoteProtocolError, ...: the cause itself
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import anyio
+
+from ..errors import AmqpError, LocalProtocolError
+
+if TYPE_CHECKING:
+    from ._connection import Connection
+
+
+def fresh(cause: AmqpError) -> AmqpError:
+    """A copy of a cause: several tasks raise it, and each needs a traceback and a context of its own."""
+    error = copy.copy(cause)
+    error.__cause__ = cause.__cause__
+    return error
+
+
+class Endpoint:
+    """The life of one session or link: not yet there, open, over.
+
+    Attributes:
+        open: it can be used now.
+        over: it is over for the engine too, nothing more will come.
+        closed: its owner closed it, or is closing it.
+        cause: why it is over; None for an orderly end of our own.
+    """
+
+    connection: Connection
+    kind = "endpoint"
+
+    def __init__(self) -> None:
+        self.open = False
+        self.over = False
+        self.closed = False
+        self.cause: AmqpError | None = None
+        self._entered = False
+        self._change: anyio.Event | None = None
+
+    def gone(self) -> Exception:
+        """The error of a call that needs the endpoint and cannot have it."""
+        if self.closed:
+            return anyio.ClosedResourceError(f"the {self.kind} was closed here")
+        if self.over:
+            return self.lost()
+        return LocalProtocolError(f"the {self.kind} is not open yet: it is opened by `async with`")
+
+    def lost(self) -> AmqpError | anyio.ClosedResourceError:
+        """The error of what is lost with an endpoint that is over."""
+        if self.cause is not None:
+            return fresh(self.cause)
+        return anyio.ClosedResourceError(f"the {self.kind} was closed here")
+
+    def enter(self) -> None:
+        """Note that `async with` opens the endpoint; it can be opened once."""
+        if self._entered:
+            raise LocalProtocolError(f"a {self.kind} is opened by `async with` once; make a new one")
+        self._entered = True
+
+    def ended(self, error: AmqpError | None) -> None:
+        """The engine says that it is over."""
+        self.open = False
+        self.over = True
+        self.cause = error
+        self.changed()
+
+    def changed(self) -> None:
+        """Let those who wait in `until` look again."""
+        event, self._change = self._change, None
+        if event is not None:
+            event.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for what happens rarely: attached, detached, drained, everything settled."""
+        while not condition():
+            if self._change is None:
+                self._change = anyio.Event()
+            await self._change.wait()

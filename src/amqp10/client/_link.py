@@ -1,0 +1,194 @@
+"""What senders and receivers share: attaching, facts, detaching in bounded time (§2.6.3 to §2.6.6)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+import anyio
+
+from ..engine import LinkTerms
+from ..errors import AmqpError, Unsupported
+from ._endpoint import Endpoint
+
+if TYPE_CHECKING:
+    from ..engine import Link as EngineLink
+    from ..engine import ReceiverSettleMode, SenderSettleMode
+    from ..messaging import Source
+    from ._connection import Connection
+    from ._session import Session
+
+# Of the time that closing may take, what is left for the answer to our detach when all before it took too long.
+ANSWER_SHARE = 0.25
+
+
+class Link(Endpoint):
+    """One end of a link. `Sender` and `Receiver` are the two kinds."""
+
+    kind: ClassVar[str] = "link"
+
+    def __init__(self, connection: Connection, session: Session | None, terms: LinkTerms) -> None:
+        super().__init__()
+        self.connection = connection
+        self._session = session
+        self._terms = terms
+        self._abandoned = False
+
+    # Attaching
+
+    async def _attach(self) -> None:
+        self.enter()
+        session = self._session if self._session is not None else self.connection.default_session()
+        if not session.open or not self.connection.open:
+            raise session.gone() if self.connection.open else self.connection.gone()
+        self._require_capabilities()
+        link = self._attach_to(session)
+        link.context = self
+        self.connection.wake()
+        try:
+            await self.until(lambda: self.open or self.over)
+        except BaseException:
+            self._abandon()
+            raise
+        if self.over:
+            raise self.lost()
+
+    def _abandon(self) -> None:
+        """Attaching was cancelled: nobody will use the link, so it goes as soon as it stands."""
+        self.closed = self._abandoned = True
+        if self.open:
+            self._detach(closed=True)
+
+    def attached(self) -> None:
+        """The peer's attach is here."""
+        if self._abandoned:
+            self._detach(closed=True)
+            return
+        self.open = True
+        self.changed()
+
+    @property
+    @abstractmethod
+    def _engine_link(self) -> EngineLink | None: ...
+
+    @abstractmethod
+    def _attach_to(self, session: Session) -> EngineLink: ...
+
+    @abstractmethod
+    def _require_capabilities(self) -> None: ...
+
+    def _require(self, capability: str, what: str) -> None:
+        if capability not in self.connection.capabilities:
+            raise Unsupported(f"dialect {self.connection.dialect!r} has no {what}")
+
+    # Facts
+
+    @property
+    def name(self) -> str:
+        """The link's name (§2.6.1): with the two containers and the direction it identifies the link."""
+        return self._terms.name
+
+    @property
+    def remote(self) -> LinkTerms:
+        """What the peer said in its attach (§2.7.3): its termini, settle modes, properties, largest message.
+
+        Raises:
+            LocalProtocolError: the link is not attached yet.
+        """
+        link = self._engine_link
+        if link is None or link.remote is None:
+            raise self.gone()
+        return link.remote
+
+    @property
+    def settle_mode(self) -> SenderSettleMode:
+        """How the sender settles, as agreed (§2.8.2): the sender's own word is the one in force."""
+        return self._terms.settle_mode if self.kind == "sender" else self.remote.settle_mode
+
+    @property
+    def receiver_settle_mode(self) -> ReceiverSettleMode:
+        """How the receiver settles, as agreed (§2.8.3): "second" only if both ends said so."""
+        both = self._terms.receiver_settle_mode, self.remote.receiver_settle_mode
+        return "second" if both == ("second", "second") else "first"
+
+    @property
+    def source(self) -> Source | None:
+        """The source as the peer has it (§3.5.3)."""
+        return self.remote.source
+
+    @property
+    @abstractmethod
+    def address(self) -> str | None: ...
+
+    # Detaching
+
+    @abstractmethod
+    def _stop(self) -> None:
+        """Closing begins: wake every waiter, take no new work."""
+
+    @abstractmethod
+    async def _finish(self) -> None:
+        """Wait until nothing is left that the detach would cut off."""
+
+    @abstractmethod
+    def _wrap_up(self) -> None:
+        """The last words before the detach, at once."""
+
+    def _lasting(self) -> bool:
+        """Whether the terminus at the peer is meant to outlive the link, as a durable subscription is (§3.5.6)."""
+        terms = self._terms
+        return any(
+            terminus is not None
+            and (
+                getattr(terminus, "durable", "none") not in ("none", None)
+                or getattr(terminus, "expiry_policy", None) == "never"
+            )
+            for terminus in (terms.source, terms.target)
+        )
+
+    async def _leave(self, closed: bool) -> None:
+        """Finish, detach and wait for the answer: shielded, and in `close_timeout` seconds at most."""
+        if self.closed or not self._entered:
+            return
+        self.closed = True
+        self.open = False
+        self._stop()
+        if self.over:
+            return
+        started = anyio.current_time()
+        limit = self.connection.close_timeout
+        with anyio.move_on_after(limit * (1 - ANSWER_SHARE), shield=True):
+            await self._finish()
+        if not self.over:
+            self._wrap_up()
+            self._detach(closed=closed)
+            left = limit - (anyio.current_time() - started)
+            with anyio.move_on_after(max(left, 0.0), shield=True):
+                await self.until(lambda: self.over)
+
+    def _detach(self, closed: bool) -> None:
+        link = self._engine_link
+        if link is not None:
+            link.detach(closed=closed)
+            self.connection.wake()
+
+    async def close(self) -> None:
+        """Close the link for good: the peer drops its terminus too, a durable subscription ends (§2.6.6).
+
+        Leaving `async with` does so, but for termini that are durable or never expire, which it only detaches from.
+        Receivers drain and release what was prefetched, senders wait for outcomes. Does nothing when called again.
+
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        await self._leave(closed=True)
+
+    async def detach(self) -> None:
+        """Detach, and let the peer keep its terminus for the next link of this name (§2.6.4); else as `close`.
+
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        await self._leave(closed=False)
+
+    def ended(self, error: AmqpError | None) -> None:
+        super().ended(error)
+        self._stop()

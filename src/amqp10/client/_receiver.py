@@ -1,0 +1,374 @@
+"""Receiving: what was prefetched, and the credit that says how much may be (§2.6.7).
+
+The path of a message: the engine appends a `Delivery` to the link's deque, `receive` takes it from there. No task,
+event, lock or checkpoint lies between as long as there is something to take.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import anyio
+import anyio.lowlevel
+
+from ..engine import LinkTerms, ReceiverLink
+from ..errors import LocalProtocolError
+from ..messaging import RELEASED
+from ._delivery import Delivery
+from ._link import Link
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from ..engine import IncomingDelivery
+    from ._connection import Connection
+    from ._session import Session
+
+# How many deliveries `receive` hands out in a row before it lets other tasks run. benchmarks/run.py, "receive".
+BURST = 64
+
+
+class Receiver(Link):
+    """The receiving end of a link; made by `connection.receiver()`, attached by `async with`.
+
+    `async for delivery in receiver` goes on until the link ends, and raises why.
+
+    Credit is automatic with `credit` > 0: what the peer may send and what waits here is never more than `credit`
+    deliveries together, and it is topped up when half of that was taken by `receive`; an application that lags gets
+    no more. With `credit=0` it is manual: `add_credit`, `drain`.
+
+    On leaving, the credit is drained and whatever was not taken is released, so that nothing stays locked at the
+    peer. Deliveries that were taken and not settled are the peer's to send again.
+    """
+
+    kind = "receiver"
+
+    def __init__(self, connection: Connection, session: Session | None, terms: LinkTerms, credit: int) -> None:
+        super().__init__(connection, session, terms)
+        self._link: ReceiverLink | None = None
+        self._incoming: deque[Any] = deque()
+        self._automatic = credit
+        self._refill_at = max(1, credit // 2) if credit else 0xFFFF_FFFF
+        self._taken = 0  # deliveries handed out since the credit was set
+        self._run = 0  # deliveries handed out since other tasks could run
+        self._waiter: anyio.Event | None = None  # also the mark that a task is in receive
+        self._drain_running = False
+        self._drained = False
+        self.wake: Callable[[], None] = connection.wake
+
+    # Attaching
+
+    async def __aenter__(self) -> Self:
+        """Attach the link.
+
+        Raises:
+            LinkDetached: the peer refused the link; `condition` and `description` say why (§2.6.3).
+            SessionEnded, ConnectionClosed, ConnectionLost: what the link needs is gone.
+            Unsupported: the dialect cannot do what the link asks for.
+            LocalProtocolError: the peer takes no further link, or the name is in use.
+
+        Cancelling: the link is detached as soon as the peer's answer to the attach comes; no credit was given, so no
+            message is concerned.
+        """
+        await self._attach()
+        return self
+
+    def _require_capabilities(self) -> None:
+        source = self._terms.source
+        if source is not None and source.dynamic:
+            self._require("dynamic", "dynamic nodes")
+        if self._terms.receiver_settle_mode == "second":
+            self._require("settle-second", "receiver settle mode 'second'")
+
+    def _attach_to(self, session: Session) -> ReceiverLink:
+        self._link = link = session.engine_session.attach_receiver(self._terms)
+        link.delivery_type = Delivery
+        self._incoming = link.incoming
+        return link
+
+    def attached(self) -> None:
+        super().attached()
+        if self.open and self._automatic:
+            self._refill()
+
+    @property
+    def _engine_link(self) -> ReceiverLink | None:
+        return self._link
+
+    # Facts
+
+    @property
+    def address(self) -> str | None:
+        """The address of the peer's source; for a dynamic receiver, of the node that was made for it (§3.5.3)."""
+        source = self.remote.source
+        return None if source is None else source.address
+
+    @property
+    def credit(self) -> int:
+        """How many deliveries the peer may still send."""
+        return self._link.credit if self._link is not None else 0
+
+    @property
+    def buffered(self) -> int:
+        """How many deliveries are here and wait to be received."""
+        return len(self._incoming)
+
+    @property
+    def available(self) -> int:
+        """How many messages the peer said to have waiting; 0 when it said nothing."""
+        return self._link.available if self._link is not None else 0
+
+    @property
+    def unsettled(self) -> int:
+        """How many deliveries, received or still buffered here, are not settled at both ends."""
+        return len(self._link.unsettled) if self._link is not None else 0
+
+    # Receiving
+
+    async def receive(self) -> Delivery:
+        """The next delivery, in order of arrival.
+
+        When deliveries wait here, other tasks get to run once every 64 of them only. After the end of the link the
+        deliveries that are here still come out, then the reason is raised.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over, and why.
+            anyio.BusyResourceError: another task is receiving from this receiver.
+            anyio.ClosedResourceError: the receiver was closed here.
+
+        Cancelling: no delivery is lost: one that came stays for the next call.
+        """
+        if self._waiter is not None:
+            raise anyio.BusyResourceError("receiving from this receiver")
+        run = self._run + 1
+        incoming = self._incoming
+        if run > BURST or not incoming:
+            await self._wait()
+            run = 1
+        self._run = run
+        delivery: Delivery = incoming.popleft()
+        taken = self._taken + 1
+        self._taken = taken
+        if taken >= self._refill_at:
+            self._refill()
+        return delivery
+
+    def __aiter__(self) -> AsyncIterator[Delivery]:
+        return self
+
+    __anext__ = receive
+
+    async def receive_batch(self, size: int, *, max_wait: float | None = None) -> list[Delivery]:
+        """Several deliveries at once, in order of arrival: 1 to `size` of them, [] only when `max_wait` passed.
+
+        Args:
+            size: the most to return. With automatic credit a batch is never larger than `credit`, for no more is sent
+                before some were taken.
+            max_wait: how long to collect, in seconds: return when the batch is full or this time has passed. None:
+                wait for the first delivery and return it with those that are there by then.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over and nothing is left here.
+            anyio.BusyResourceError: another task is receiving from this receiver.
+            anyio.ClosedResourceError: the receiver was closed here.
+            ValueError: `size` is not positive.
+
+        Cancelling: no delivery is lost: those that came stay for the next call.
+        """
+        if size < 1:
+            raise ValueError("a batch has room for one delivery at least")
+        if self._waiter is not None:
+            raise anyio.BusyResourceError("receiving from this receiver")
+        incoming = self._incoming
+        self._run += len(incoming)
+        if max_wait is None:
+            if self._run > BURST or not incoming:
+                await self._wait()
+        elif len(incoming) < size:
+            with anyio.move_on_after(max_wait):
+                await self._collect(size)
+        elif self._run > BURST:
+            await self._wait()
+        batch: list[Delivery] = [incoming.popleft() for _ in range(min(size, len(incoming)))]
+        self._taken += len(batch)
+        if self._taken >= self._refill_at:
+            self._refill()
+        return batch
+
+    async def _wait(self) -> None:
+        """Until there is something to take; let others run in any case."""
+        incoming = self._incoming
+        self._run = 0
+        try:
+            if incoming:
+                self._waiter = anyio.Event()
+                await anyio.lowlevel.checkpoint()
+            while not incoming:
+                await self._next_arrival()
+        finally:
+            self._waiter = None
+
+    async def _collect(self, size: int) -> None:
+        """Until `size` deliveries are here, or no more can come.
+
+        The engine tells of arrivals when the deque was empty, so what is here is held aside meanwhile.
+        """
+        incoming = self._incoming
+        held: list[Any] = []
+        self._run = 0
+        try:
+            while True:
+                held.extend(incoming)
+                incoming.clear()
+                if held and not self.closed and (len(held) >= size or not self.open or self.credit <= 0):
+                    self._waiter = anyio.Event()
+                    await anyio.lowlevel.checkpoint()
+                    return
+                await self._next_arrival()
+        finally:
+            self._waiter = None
+            incoming.extendleft(reversed(held))
+            if self.closed:
+                self._release_buffered()
+
+    async def _next_arrival(self) -> None:
+        """Wait for deliveries; raise if none can come any more."""
+        if not self.open:
+            raise self.gone()
+        if self._automatic and self.credit <= 0 and self._taken:
+            self._refill()  # after a drain, for one: whoever waits here wants more
+        self._waiter = waiter = anyio.Event()
+        await waiter.wait()
+
+    def deliveries_received(self) -> None:
+        """The engine has put something in the deque."""
+        if self.closed:
+            self._release_buffered()
+        elif self._waiter is not None:
+            self._waiter.set()
+
+    # Credit
+
+    def _refill(self) -> None:
+        link = self._link
+        if link is not None and self.open and not self._drain_running:
+            self._taken = 0
+            link.flow(max(0, self._automatic - len(self._incoming)))
+            self.wake()
+
+    def add_credit(self, credit: int) -> None:
+        """Let the peer send `credit` more deliveries (§2.6.7). For receivers with `credit=0`; never blocks.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: the link is over.
+            LocalProtocolError: the credit of this receiver is automatic.
+            ValueError: `credit` is negative.
+        """
+        if credit < 0:
+            raise ValueError("credit is added, never taken back; drain() takes all of it back")
+        link = self._link
+        if link is None or not self.open:
+            raise self.gone()
+        if self._automatic:
+            raise LocalProtocolError("the credit of this receiver is automatic; manual credit needs credit=0")
+        link.flow(link.credit + credit)
+        self.wake()
+
+    async def drain(self) -> None:
+        """Ask the peer to use the credit now or give it back; return when it has (§2.6.7).
+
+        Afterwards `credit` is 0, all that the peer had for it is here (`buffered`), and the link is usable: manual
+        credit is added again, automatic credit is topped up as soon as deliveries are taken or waited for.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: the link is over.
+            anyio.BusyResourceError: another task is draining this receiver.
+            Unsupported: the dialect has no drain.
+
+        Cancelling: the credit that is left is the peer's again, as before.
+        """
+        if self._drain_running:
+            raise anyio.BusyResourceError("draining this receiver")
+        if not self.open:
+            raise self.gone()
+        self._require("drain", "drain")
+        await anyio.lowlevel.checkpoint()
+        try:
+            await self._drain()
+        except BaseException:
+            if self._link is not None and self.open:
+                self._link.flow(self._link.credit)
+                self.wake()
+            raise
+        if not self._drained and not self.open:
+            raise self.gone()
+        self._taken = max(0, self._automatic - len(self._incoming))
+
+    async def _drain(self) -> None:
+        link = self._link
+        if link is None or self.over or link.credit <= 0:
+            self._drained = True
+            return
+        self._drain_running = True
+        self._drained = False
+        try:
+            link.flow(link.credit, drain=True)
+            self.wake()
+            await self.until(lambda: self._drained or self.over)
+        finally:
+            self._drain_running = False
+
+    def flow_received(self, drained: bool) -> None:
+        """The peer's flow for this link."""
+        if drained:
+            self._drained = True
+            self.changed()
+        elif self._automatic and self.credit + len(self._incoming) <= self._automatic - self._refill_at:
+            self._refill()  # an aborted delivery uses up credit and is never taken
+
+    # Settlement by the sender
+
+    def settlements_received(self, deliveries: Sequence[IncomingDelivery]) -> None:
+        for delivery in deliveries:
+            if delivery.waiter is not None:
+                delivery.waiter.set()
+
+    # Closing
+
+    def _stop(self) -> None:
+        if self._waiter is not None:
+            self._waiter.set()
+        link = self._link
+        if link is not None and (self.over or self.closed):
+            for delivery in link.unsettled.values():
+                if delivery.waiter is not None:
+                    delivery.waiter.set()
+
+    async def _finish(self) -> None:
+        self._release_buffered()
+        if "drain" in self.connection.capabilities and not self._drain_running:
+            await self._drain()
+
+    def _wrap_up(self) -> None:
+        self._release_buffered()
+
+    def _release_buffered(self) -> None:
+        """Give back what nobody took. "Settled" in mode "second" too: this link will not hear the sender's word."""
+        incoming, link = self._incoming, self._link
+        while incoming:
+            delivery = incoming.popleft()
+            if link is not None and not self.over and not delivery.local_settled:
+                link.settle(delivery, RELEASED, settled=True)
+                self.wake()
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Drain, release what was prefetched, detach.
+
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        await self._leave(closed=not self._lasting())
+        self._incoming.clear()

@@ -1,0 +1,394 @@
+"""Sending: credit, session window and output are waited for here; outcomes come back by deliveries (§2.6.7, §2.6.12).
+
+The path of a message: encode, `link.send`, wake the connection's writer. No event, lock or checkpoint is spent on it
+as long as there is credit, the window is open and the output is not full; every 64 messages or 64 KiB other tasks run.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterable, Iterable, Sequence
+from itertools import islice
+from types import TracebackType
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import anyio
+import anyio.lowlevel
+
+from ..engine import LinkTerms, OutgoingDelivery, SenderLink
+from ..messaging import Accepted, Message, Target
+from ._delivery import SentDelivery, not_accepted
+from ._link import Link
+from ._pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from ._connection import Connection
+    from ._session import Session
+
+# A sender lets other tasks run when it has sent this many bytes, each message counting MESSAGE_COST bytes more.
+BURST = 65_536
+MESSAGE_COST = 1024
+
+
+class Turn:
+    """A task's place in the queue of those who wait to send."""
+
+    __slots__ = ("event",)
+
+    def __init__(self) -> None:
+        self.event = anyio.Event()
+
+
+class Sender(Link):
+    """The sending end of a link; made by `connection.sender()`, attached by `async with`.
+
+    Any number of tasks may send at once; who waits for credit is served in order of arrival.
+
+    On leaving, outcomes that are still out are waited for, `close_timeout` seconds at most. If deliveries are left
+    without an outcome then, the exit raises: the cause if the link ended and no call has raised it yet, else
+    TimeoutError. An exception of the block itself goes first.
+    """
+
+    kind: ClassVar[str] = "sender"
+
+    def __init__(self, connection: Connection, session: Session | None, terms: LinkTerms) -> None:
+        super().__init__(connection, session, terms)
+        self._link: SenderLink | None = None
+        self._on: Session | None = None
+        self._presettled = terms.settle_mode == "settled"
+        self._turns: deque[Turn] = deque()
+        self._run = 0
+        self._last: OutgoingDelivery | None = None
+        self._draining = False
+        self.waiters: set[anyio.Event | Pipeline] = set()  # of all who wait for outcomes
+        self.told = False  # the cause of the link's end has been raised to the user
+
+    # Attaching
+
+    async def __aenter__(self) -> Self:
+        """Attach the link.
+
+        Raises:
+            LinkDetached: the peer refused the link; `condition` and `description` say why (§2.6.3).
+            SessionEnded, ConnectionClosed, ConnectionLost: what the link needs is gone.
+            Unsupported: the dialect cannot do what the link asks for.
+            LocalProtocolError: the peer takes no further link, or the name is in use.
+
+        Cancelling: the link is detached as soon as the peer's answer to the attach comes.
+        """
+        await self._attach()
+        return self
+
+    def _require_capabilities(self) -> None:
+        target = self._terms.target
+        if isinstance(target, Target):
+            if target.dynamic:
+                self._require("dynamic", "dynamic nodes")
+            elif target.address is None:
+                self._require("anonymous-terminus", "anonymous terminus")
+
+    def _attach_to(self, session: Session) -> SenderLink:
+        self._link = link = session.engine_session.attach_sender(self._terms)
+        link.delivery_type = SentDelivery
+        session.add_sender(self)
+        self._on = session
+        return link
+
+    @property
+    def _engine_link(self) -> SenderLink | None:
+        return self._link
+
+    def attached(self) -> None:
+        super().attached()
+        assert self._link is not None
+        self._presettled = self._link.settled_by_sender
+
+    # Facts
+
+    @property
+    def address(self) -> str | None:
+        """The address of the peer's target (§3.5.4); None for an anonymous sender."""
+        target = self.remote.target
+        return target.address if isinstance(target, Target) else None
+
+    @property
+    def credit(self) -> int:
+        """How many messages may be sent now without waiting for the receiver (§2.6.7)."""
+        return self._link.credit if self._link is not None else 0
+
+    @property
+    def unsettled(self) -> int:
+        """How many deliveries are out without an outcome."""
+        return len(self._link.unsettled) if self._link is not None else 0
+
+    # Sending
+
+    async def send(self, message: object, *, settled: bool = False) -> None:
+        """Send a message and wait until the receiver has accepted it; sent settled, until it is handed to the wire.
+
+        Args:
+            message: a `Message`; any other value is sent as the body of one.
+            settled: send it settled, at most once, without an outcome; for `settle_mode="mixed"` (with
+                "settled" every message is).
+
+        Raises:
+            MessageRejected, MessageReleased, MessageModified: the outcome was another one.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over. If the message was handed
+                over before, whether it was processed is not known.
+            EncodeError, LocalProtocolError: see `submit`.
+            anyio.ClosedResourceError: the sender was closed here.
+
+        Cancelling: while it waits to send, nothing was sent and no credit used. After that the message is on its way
+            and stays so; only the waiting ends. Use `submit` to keep hold of the delivery.
+        """
+        delivery = await self.submit(message, settled=settled)
+        outcome = await delivery.outcome()
+        if type(outcome) is not Accepted:
+            raise not_accepted(outcome)
+
+    async def submit(self, message: object, *, settled: bool = False) -> SentDelivery:
+        """Hand a message to the wire; `await delivery.outcome()` says later what became of it.
+
+        Waits for link credit, the session's window and room in the output, for nothing else. Other tasks get to run
+        once every 64 messages or 64 KiB at the latest.
+
+        Args:
+            message, settled: as for `send`.
+
+        Raises:
+            EncodeError: the message holds a value without an AMQP encoding; nothing was sent.
+            LocalProtocolError: the message is larger than the peer takes (`remote.max_message_size`), or sent settled
+                on a link whose settle mode forbids it; nothing was sent.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over; nothing was sent.
+            anyio.ClosedResourceError: the sender was closed here.
+
+        Cancelling: nothing was sent and no credit used.
+        """
+        payload = message.encode() if isinstance(message, Message) else Message(message).encode()
+        link = self._link
+        self._run = run = self._run + len(payload) + MESSAGE_COST
+        if (
+            link is None
+            or run > BURST
+            or self._turns
+            or not self.open
+            or link.credit <= 0
+            or not link.session.sendable
+            or self.connection.output_full
+        ):
+            link = await self._room()
+        self._last = delivery = link.send(payload, settled=settled or self._presettled)
+        self.connection.wake()
+        if self._draining:
+            self._give_back()
+        return delivery  # type: ignore[return-value]
+
+    async def send_many(
+        self, messages: Iterable[object] | AsyncIterable[object], *, window: int = 1000, settled: bool = False
+    ) -> int:
+        """Send messages one after the other and wait for all outcomes; return how many there were, all accepted.
+
+        The first message that is not accepted stops the taking of further ones; the outcomes of those in flight are
+        waited for all the same, and then its exception is raised. So everything taken from `messages` has an outcome
+        when this returns or raises, but for the end of the link or a cancellation, and the same iterator can be used
+        to go on. The exception carries a note with the numbers.
+
+        Args:
+            messages: any iterable or async iterable of what `send` takes; taken from as fast as it can be sent.
+            window: at most so many without an outcome at a time.
+            settled: as for `send`.
+
+        Raises:
+            MessageRejected, MessageReleased, MessageModified: the first outcome that was not Accepted.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over; whether what was in flight
+                was processed is not known.
+            EncodeError, LocalProtocolError: see `submit`; raised when those in flight have their outcomes, as is
+                whatever `messages` itself raises.
+            anyio.ClosedResourceError: the sender was closed here.
+
+        Cancelling: no further message is sent; what is in flight stays so, and closing the sender waits for it.
+        """
+        pipeline = Pipeline(window)
+        self.waiters.add(pipeline)
+        try:
+            return await self._run_pipeline(pipeline, messages, settled)
+        finally:
+            self.waiters.discard(pipeline)
+
+    async def _run_pipeline(
+        self, pipeline: Pipeline, messages: Iterable[object] | AsyncIterable[object], settled: bool
+    ) -> int:
+        try:
+            if isinstance(messages, AsyncIterable):
+                async for message in messages:
+                    await self._feed(pipeline, message, settled)
+                    if pipeline.failed:
+                        break
+            else:
+                for message in messages:
+                    await self._feed(pipeline, message, settled)
+                    if pipeline.failed:
+                        break
+        except Exception as error:
+            if not self.over:
+                await self._flow_out(pipeline)
+            error.add_note(pipeline.account())
+            raise
+        await self._flow_out(pipeline)
+        if pipeline.failure is not None:
+            failed = not_accepted(pipeline.failure)
+            failed.add_note(pipeline.account())
+            raise failed
+        return pipeline.accepted
+
+    async def _feed(self, pipeline: Pipeline, message: object, settled: bool) -> None:
+        while pipeline.full and not pipeline.failed:
+            await self._next_outcome(pipeline)
+        if not pipeline.failed:
+            pipeline.add(await self.submit(message, settled=settled))
+
+    async def _flow_out(self, pipeline: Pipeline) -> None:
+        while pipeline.in_flight:
+            await self._next_outcome(pipeline)
+
+    async def _next_outcome(self, pipeline: Pipeline) -> None:
+        if self.over:
+            self.told = True
+            lost = self.lost()
+            lost.add_note(pipeline.account())
+            raise lost
+        await pipeline.wait()
+
+    # Waiting to send
+
+    async def _room(self) -> SenderLink:
+        """Let others run if it is time, then wait in turn for credit, window and output.
+
+        Returns without another checkpoint once there is room, so what is found is what is used.
+        """
+        if self._run > BURST:
+            self._run = 0
+            await anyio.lowlevel.checkpoint()
+        link, turns = self._link, self._turns
+        if link is None or not self.open:
+            raise self._refusal()
+        ahead = len(turns)
+        if link.credit > ahead and link.session.sendable and not self.connection.output_full:
+            return link
+        turn = Turn()
+        turns.append(turn)
+        try:
+            while link.credit <= ahead or not link.session.sendable or self.connection.output_full:
+                if link.credit > ahead and link.session.sendable:
+                    await self.connection.output_drained()
+                else:
+                    await turn.event.wait()
+                    turn.event = anyio.Event()
+                    ahead = 0  # whoever is woken has credit of its own
+                if not self.open:
+                    raise self._refusal()
+        except BaseException:
+            turns.remove(turn)
+            self._wake_turns()
+            if self._draining:
+                self._give_back()
+            raise
+        turns.remove(turn)
+        return link
+
+    def _refusal(self) -> Exception:
+        self.told = True
+        return self.gone()
+
+    def _wake_turns(self) -> None:
+        """Wake as many as there is credit for."""
+        link = self._link
+        if self._turns and link is not None:
+            count = max(0, link.credit) if self.open else len(self._turns)
+            for turn in islice(self._turns, count):
+                turn.event.set()
+
+    def credit_changed(self) -> None:
+        """The peer's flow for this link."""
+        link = self._link
+        assert link is not None
+        self._wake_turns()
+        if link.drain:
+            self._draining = True
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """The receiver drains: when nobody waits to send, or all is used, the rest of the credit is its again."""
+        link = self._link
+        if link is not None and self.open and (not self._turns or link.credit <= 0):
+            self._draining = False
+            link.drained(len(self._turns))
+            self.connection.wake()
+
+    def window_opened(self) -> None:
+        """The session's window opened."""
+        self._wake_turns()
+        self.changed()
+
+    # Outcomes
+
+    def outcomes_received(self, deliveries: Sequence[OutgoingDelivery]) -> None:
+        """The receiver told states of these; whoever waits for one of them is woken once."""
+        for delivery in deliveries:
+            waiter = delivery.waiter
+            if waiter is None:
+                continue
+            if type(waiter) is Pipeline:
+                waiter.outcome_received(delivery)
+            else:
+                delivery.waiter = None
+                self.waiters.discard(waiter)
+                waiter.set()
+        if self._change is not None:
+            self.changed()
+
+    # Closing
+
+    def _stop(self) -> None:
+        self._wake_turns()
+        if self.over:
+            if self._on is not None:
+                self._on.remove_sender(self)
+            for waiter in self.waiters:
+                waiter.set()
+
+    async def _finish(self) -> None:
+        await self.until(lambda: self.over or self._finished())
+
+    def _finished(self) -> bool:
+        last = self._last
+        return not self.unsettled and (last is None or last.on_wire)
+
+    def _wrap_up(self) -> None:
+        """Nothing to say: what is half on the wire the engine aborts (§2.6.4)."""
+
+    def _without_outcome(self) -> int:
+        last = self._last
+        # Sent in order: if the last one is not whole on the wire, that or more was cut off, and the engine forgot it.
+        cut_off = last is not None and not last.on_wire and (self._link is None or last.tag not in self._link.unsettled)
+        return self.unsettled + cut_off
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Wait for the outcomes that are out, then detach.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link ended with deliveries in flight, and
+                no call has said so yet.
+            TimeoutError: deliveries had no outcome when `close_timeout` seconds had passed.
+
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        await self._leave(closed=not self._lasting())
+        left = self._without_outcome()
+        if left and exc is None and not self.told:
+            self.told = True
+            if self.cause is not None:
+                raise self.lost()
+            raise TimeoutError(f"{left} deliveries had no outcome when close_timeout had passed")

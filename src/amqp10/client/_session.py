@@ -1,0 +1,256 @@
+"""A session, and the two methods by which links are made on sessions and connections alike (§2.5)."""
+
+from __future__ import annotations
+
+import secrets
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import anyio
+
+from ..engine import LinkTerms, ReceiverSettleMode, SenderSettleMode, SessionTerms
+from ..errors import AmqpError, LocalProtocolError
+from ..messaging import Source, Target
+from ._endpoint import Endpoint
+from ._receiver import Receiver
+from ._sender import Sender
+
+if TYPE_CHECKING:
+    from ..engine import Session as EngineSession
+    from ._connection import Connection
+
+# What both ends of our links can take, said where the user does not say it: some brokers otherwise send none but
+# accepted, or end a link over a message they would have rejected (§3.5.3 "outcomes").
+OUTCOME_NAMES = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list")
+
+
+class Links:
+    """What makes links: a `Session`, or a `Connection` on its default session."""
+
+    @abstractmethod
+    def _place(self) -> tuple[Connection, Session | None]:
+        """The connection, and the session unless it is the default one."""
+
+    def sender(
+        self,
+        address: str | Target | None,
+        *,
+        name: str | None = None,
+        settle_mode: SenderSettleMode = "unsettled",
+        receiver_settle_mode: ReceiverSettleMode = "first",
+        source: Source | None = None,
+        properties: Mapping[Any, Any] | None = None,
+        desired_capabilities: Sequence[str] = (),
+    ) -> Sender:
+        """A sender, to be attached by `async with`.
+
+        Args:
+            address: where messages go: an address, a `Target` to say more, or None for an anonymous sender whose
+                messages each say it in their `to`.
+            name: the link's name; made up when None.
+            settle_mode: "unsettled" (at least once), "settled" (at most once), or "mixed": each `send` says (§2.8.2).
+            receiver_settle_mode: "second": the receiver settles after this side did (§2.8.3).
+            source: the source as this side describes it (§3.5.3).
+            properties: link properties (§2.7.3).
+            desired_capabilities: extensions this side would use if the peer offers them.
+        """
+        connection, session = self._place()
+        terms = LinkTerms(
+            name=name if name is not None else link_name(connection, "sender"),
+            source=source if source is not None else Source(outcomes=OUTCOME_NAMES),
+            target=address if isinstance(address, Target) else Target(address),
+            settle_mode=settle_mode,
+            receiver_settle_mode=receiver_settle_mode,
+            desired_capabilities=tuple(desired_capabilities),
+            properties=dict(properties or {}),
+        )
+        return Sender(connection, session, terms)
+
+    def receiver(
+        self,
+        address: str | Source | None = None,
+        *,
+        credit: int = 100,
+        name: str | None = None,
+        settle_mode: SenderSettleMode = "unsettled",
+        receiver_settle_mode: ReceiverSettleMode = "first",
+        dynamic: bool = False,
+        target: Target | None = None,
+        max_message_size: int | None = None,
+        properties: Mapping[Any, Any] | None = None,
+        desired_capabilities: Sequence[str] = (),
+    ) -> Receiver:
+        """A receiver, to be attached by `async with`.
+
+        Args:
+            address: where messages come from: an address or a `Source` to say more.
+            credit: how many deliveries may be on their way or wait here, granted automatically; 0 for manual credit.
+            name: the link's name; made up when None. With a durable source it names the subscription.
+            settle_mode: what the sender is asked for: "unsettled" (at least once), "settled" (at most once), or
+                "mixed", as it likes (§2.8.2).
+            receiver_settle_mode: "first": an outcome given here settles; "second": when the sender settled (§2.8.3).
+            dynamic: let the peer make a node that lives as long as the link; `address` of the receiver names it.
+            target: the target as this side describes it (§3.5.4).
+            max_message_size: the largest message this side takes, bytes; None for any.
+            properties: link properties (§2.7.3).
+            desired_capabilities: extensions this side would use if the peer offers them.
+
+        Raises:
+            LocalProtocolError: neither an address nor `dynamic`, or both.
+            ValueError: `credit` is negative.
+        """
+        connection, session = self._place()
+        if credit < 0:
+            raise ValueError("credit cannot be negative")
+        if isinstance(address, Source):
+            source = address
+            if dynamic:
+                raise LocalProtocolError("say dynamic in the Source that is given")
+        else:
+            if (address is None) is not dynamic:
+                raise LocalProtocolError("a receiver has an address, or is dynamic")
+            source = Source(address, dynamic=dynamic, outcomes=OUTCOME_NAMES)
+        terms = LinkTerms(
+            name=name if name is not None else link_name(connection, "receiver"),
+            source=source,
+            target=target if target is not None else Target(),
+            settle_mode=settle_mode,
+            receiver_settle_mode=receiver_settle_mode,
+            max_message_size=max_message_size,
+            desired_capabilities=tuple(desired_capabilities),
+            properties=dict(properties or {}),
+        )
+        return Receiver(connection, session, terms, credit)
+
+
+def link_name(connection: Connection, kind: str) -> str:
+    """A name that no other link between the two containers has (§2.6.1)."""
+    return f"{connection.container_id}-{kind}-{secrets.token_hex(6)}"
+
+
+class Session(Endpoint, Links):
+    """A session (§2.5): links that share a window of transfer frames and an order; begun by `async with`.
+
+    Most programs need none of their own: a connection begins one by itself. A second one keeps the flow of its links
+    apart from that of the others.
+    """
+
+    kind: ClassVar[str] = "session"
+
+    def __init__(self, connection: Connection, terms: SessionTerms) -> None:
+        super().__init__()
+        self.connection = connection
+        self._terms = terms
+        self._abandoned = False
+        self._begun = False
+        self._engine_session: EngineSession | None = None
+        self._senders: dict[Sender, None] = {}
+
+    def _place(self) -> tuple[Connection, Session]:
+        return self.connection, self
+
+    # Beginning
+
+    async def __aenter__(self) -> Self:
+        """Begin the session.
+
+        Raises:
+            ConnectionClosed, ConnectionLost: the connection is gone.
+            SessionEnded: the peer ended the session at once.
+            LocalProtocolError: the peer takes no further session.
+
+        Cancelling: the session is ended as soon as the peer's answer comes.
+        """
+        self.begin()
+        try:
+            await self.until(lambda: self._begun or self.over)
+        except BaseException:
+            self.closed = self._abandoned = True
+            if self._begun:
+                self._end()
+            raise
+        if self.over:
+            raise self.lost()
+        return self
+
+    def begin(self) -> None:
+        """Send the begin; links may attach at once."""
+        self.enter()
+        if not self.connection.open:
+            raise self.connection.gone()
+        self._engine_session = session = self.connection.engine.begin(self._terms)
+        session.context = self
+        self.open = True
+        self.connection.wake()
+
+    def begun(self) -> None:
+        """The peer's begin is here."""
+        self._begun = True
+        if self._abandoned:
+            self._end()
+        self.changed()
+
+    @property
+    def engine_session(self) -> EngineSession:
+        """The engine's session; links attach to it.
+
+        Raises:
+            LocalProtocolError: there is none yet.
+        """
+        if self._engine_session is None:
+            raise self.gone()
+        return self._engine_session
+
+    @property
+    def remote(self) -> SessionTerms:
+        """What the peer said in its begin (§2.7.2): its windows and handle-max.
+
+        Raises:
+            LocalProtocolError: it has not begun yet.
+        """
+        remote = self.engine_session.remote
+        if remote is None:
+            raise self.gone()
+        return remote
+
+    # Window
+
+    def add_sender(self, sender: Sender) -> None:
+        """Note a sender that is to hear of the window."""
+        self._senders[sender] = None
+
+    def remove_sender(self, sender: Sender) -> None:
+        self._senders.pop(sender, None)
+
+    def window_opened(self) -> None:
+        """The peer's incoming window opened: whoever waits to send goes on (§2.5.6)."""
+        for sender in self._senders:
+            sender.window_opened()
+
+    # Ending
+
+    def _end(self) -> None:
+        self.open = False
+        if self._engine_session is not None:
+            self._engine_session.end()
+            self.connection.wake()
+
+    def ended(self, error: AmqpError | None) -> None:
+        super().ended(error)
+        self._senders.clear()
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the session and the links that are left on it.
+
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        if self.closed or self.over:
+            return
+        self.closed = True
+        self._end()
+        with anyio.move_on_after(self.connection.close_timeout, shield=True):
+            await self.until(lambda: self.over)

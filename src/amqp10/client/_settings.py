@@ -1,0 +1,31 @@
+"""The keyword arguments of a connection, as one type: for what passes them on."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+from ..net import TLS
+from ..sasl import Mechanism
+
+TLSSetting = TLS | ssl.SSLContext | None
+SASLSetting = Mechanism | Sequence[Mechanism] | Literal[False] | None
+
+
+class ConnectionSettings(TypedDict, total=False):
+    """The keyword arguments of `Connection`; see there."""
+
+    tls: TLSSetting
+    sasl: SASLSetting
+    container_id: str | None
+    hostname: str | None
+    idle_timeout: float | None
+    max_frame_size: int
+    channel_max: int
+    properties: Mapping[Any, Any] | None
+    offered_capabilities: Sequence[str]
+    desired_capabilities: Sequence[str]
+    incoming_window: int
+    close_timeout: float
+    dialect: str
