@@ -73,6 +73,7 @@ class Giver(Producer):
     def __init__(self) -> None:
         self.granted = 0
         self.grants: list[int] = []
+        self.told_relaxed = 0
         self.error: Error | None = None
 
     @property
@@ -82,6 +83,9 @@ class Giver(Producer):
     def grant(self, node: Node, credit: int) -> None:
         self.granted = credit
         self.grants.append(credit)
+
+    def relaxed(self, node: Node) -> None:
+        self.told_relaxed += 1
 
     def node_deleted(self, error: Error) -> None:
         self.error = error

@@ -15,8 +15,8 @@ class Access:
 
     Attributes:
         users: name -> password, for PLAIN and SCRAM; None for no users.
-        anonymous: ANONYMOUS is offered, and the bare AMQP header without SASL is answered. None: where there are neither
-            users nor client certificates, and then on loopback only.
+        anonymous: ANONYMOUS is offered, and the bare AMQP header without SASL is answered. None: where there are
+            neither users nor client certificates, and then on loopback only.
         external: client certificates that TLS has verified name their users (EXTERNAL).
     """
 
@@ -41,7 +41,7 @@ class Access:
         """
         if self.anonymous is None and self.anonymous_allowed and not is_loopback(host):
             raise ValueError(
-                f"refusing to listen on {host!r} without users: give users={{...}}, or anonymous=True to let everyone in"
+                f"refusing to listen on {host!r} without users: give users=..., or anonymous=True to let everyone in"
             )
 
 

@@ -12,8 +12,8 @@ from ._node import Consumer
 if TYPE_CHECKING:
     from ..engine import OutgoingDelivery, SenderLink
     from ..messaging import Error, Outcome
-    from ._entry import Entry
     from ._connection import Peer
+    from ._entry import Entry
     from ._queue import Queue
 
 _OUTCOMES = (Accepted, Rejected, Released, Modified)

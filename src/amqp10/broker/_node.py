@@ -45,6 +45,7 @@ class Producer(ABC):
     def grant(self, node: Node, credit: int) -> None:
         """Let it send `credit` messages from now, not added to what it has; 0 stops it."""
 
+    @abstractmethod
     def relaxed(self, node: Node) -> None:
         """Room is not short any more; who was a producer of the node only for that may go."""
 

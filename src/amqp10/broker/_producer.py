@@ -15,8 +15,8 @@ from ._router import AddressError
 if TYPE_CHECKING:
     from ..engine import IncomingDelivery, ReceiverLink
     from ..messaging import Outcome
-    from ._node import Node
     from ._connection import Peer
+    from ._node import Node
     from ._router import Router
 
 
@@ -49,6 +49,9 @@ class ProducerLink(Producer):
         if self._link.attached:
             self._link.flow(credit)
             self._peer.wake()
+
+    def relaxed(self, node: Node) -> None:
+        """It is the node's for as long as the link lives."""
 
     def node_deleted(self, error: Error) -> None:
         if self._link.attached:
