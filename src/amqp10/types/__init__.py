@@ -1,1 +1,84 @@
-"""(to be written)"""
+"""Part 1 of AMQP 1.0: its types, and values to bytes and back.
+
+`encode` and `decode` go from Python values to octets and back; the table in `_values` says which Python type is
+which AMQP type. `composite` and `field` declare the described lists that performatives, sections and outcomes are.
+"""
+
+from __future__ import annotations
+
+from ._arrays import write_array as _write_array  # enters the writer of arrays in the table of writers
+from ._composite import Composite as Composite
+from ._composite import Field as Field
+from ._composite import as_composite as as_composite
+from ._composite import composite as composite
+from ._composite import decode_composite as decode_composite
+from ._composite import field as field
+from ._decode import DEFAULT_LIMITS as DEFAULT_LIMITS
+from ._decode import Limits as Limits
+from ._decode import decode as decode
+from ._decode import decode_from as decode_from
+from ._decode import skip as skip
+from ._encode import encode as encode
+from ._encode import encode_to as encode_to
+from ._serial import serial_add as serial_add
+from ._serial import serial_compare as serial_compare
+from ._serial import serial_diff as serial_diff
+from ._serial import serial_lt as serial_lt
+from ._values import Array as Array
+from ._values import Byte as Byte
+from ._values import Char as Char
+from ._values import Decimal32 as Decimal32
+from ._values import Decimal64 as Decimal64
+from ._values import Decimal128 as Decimal128
+from ._values import Described as Described
+from ._values import Float as Float
+from ._values import Int as Int
+from ._values import Map as Map
+from ._values import Short as Short
+from ._values import Symbol as Symbol
+from ._values import Timestamp as Timestamp
+from ._values import TypeName as TypeName
+from ._values import UByte as UByte
+from ._values import UInt as UInt
+from ._values import ULong as ULong
+from ._values import UShort as UShort
+
+del _write_array
+
+__all__ = (
+    "DEFAULT_LIMITS",
+    "Array",
+    "Byte",
+    "Char",
+    "Composite",
+    "Decimal32",
+    "Decimal64",
+    "Decimal128",
+    "Described",
+    "Field",
+    "Float",
+    "Int",
+    "Limits",
+    "Map",
+    "Short",
+    "Symbol",
+    "Timestamp",
+    "TypeName",
+    "UByte",
+    "UInt",
+    "ULong",
+    "UShort",
+    "as_composite",
+    "composite",
+    "decode",
+    "decode_composite",
+    "decode_from",
+    "encode",
+    "encode_to",
+    "field",
+    "serial_add",
+    "serial_compare",
+    "serial_diff",
+    "serial_lt",
+    "skip",
+)

@@ -1,0 +1,173 @@
+"""Arrays -> bytes: one constructor for all elements, the narrowest that fits every one of them (§1.6.24).
+
+The encodings of no width at all (true, uint0, list0, ...) are read but not written here, except for null, which
+has no other: a few octets of them could stand for any number of elements, and readers rightly distrust that.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ..errors import EncodeError
+from ._encode import WRITERS, Writer, close_compound, typed_writer
+from ._values import Array
+
+_Elements = Callable[[bytearray, Sequence[Any]], None]
+
+
+def write_array(out: bytearray, value: Array) -> None:
+    start = len(out)
+    out += b"\xe0\0\0"
+    for descriptor in value.descriptors:
+        out.append(0)
+        WRITERS[type(descriptor)](out, descriptor)
+    _ELEMENTS[value.type](out, value)
+    close_compound(out, start, len(value))
+
+
+WRITERS[Array] = write_array
+
+
+def _nulls(out: bytearray, items: Sequence[Any]) -> None:
+    if any(item is not None for item in items):
+        raise EncodeError("an array of null has an element that is not None")
+    out.append(0x40)
+
+
+def _booleans(out: bytearray, items: Sequence[Any]) -> None:
+    if any(item is not True and item is not False for item in items):
+        raise EncodeError("an array of boolean has an element that is not a bool")
+    out.append(0x56)
+    out += bytes(items)
+
+
+def _integers(name: str, wide: int, wide_format: str, narrow: int = 0, narrow_format: str = "") -> _Elements:
+    check = typed_writer(name)
+    low, high = (-128, 127) if narrow_format == "b" else (0, 255)
+
+    def write(out: bytearray, items: Sequence[Any]) -> None:
+        scratch = bytearray()
+        for item in items:
+            check(scratch, item)  # for its error only: the width is that of all elements together
+            scratch.clear()
+        if narrow and all(low <= item <= high for item in items):
+            out.append(narrow)
+            out += struct.pack(f">{len(items)}{narrow_format}", *items)
+        else:
+            out.append(wide)
+            out += struct.pack(f">{len(items)}{wide_format}", *items)
+
+    return write
+
+
+def _fixed(name: str, code: int) -> _Elements:
+    write_one = typed_writer(name)
+
+    def write(out: bytearray, items: Sequence[Any]) -> None:
+        out.append(code)
+        for item in items:
+            at = len(out)
+            write_one(out, item)
+            del out[at]  # the element's own constructor
+
+    return write
+
+
+def _variable(name: str, narrow: int) -> _Elements:
+    write_one = typed_writer(name)
+
+    def write(out: bytearray, items: Sequence[Any]) -> None:
+        start = len(out)
+        out.append(narrow)
+        ends: list[int] = []
+        wide = False
+        for item in items:
+            at = len(out)
+            write_one(out, item)
+            if out[at] == narrow:
+                del out[at]
+                ends.append(len(out))
+            else:
+                wide = True
+                break
+        if wide:
+            del out[start:]
+            out.append(narrow + 0x10)
+            for item in items:
+                at = len(out)
+                write_one(out, item)
+                if out[at] == narrow:
+                    out[at : at + 2] = struct.pack(">I", out[at + 1])
+                else:
+                    del out[at]
+
+    return write
+
+
+def _compound(name: str, narrow: int) -> _Elements:
+    def write(out: bytearray, items: Sequence[Any]) -> None:
+        write_one = typed_writer(name)
+        encoded: list[tuple[int, bytearray]] = []
+        wide = False
+        for item in items:
+            content = bytearray()
+            write_one(content, item)
+            code = content[0]
+            if code == 0x45:
+                encoded.append((0, content[1:]))
+            elif code == narrow:
+                encoded.append((content[2], content[3:]))
+            else:
+                wide = True
+                encoded.append((int.from_bytes(content[5:9], "big"), content[9:]))
+        out.append(narrow + 0x10 if wide else narrow)
+        for count, content in encoded:
+            out += struct.pack(">II", len(content) + 4, count) if wide else bytes((len(content) + 1, count))
+            out += content
+
+    return write
+
+
+_ELEMENTS: Final[dict[str, _Elements]] = {
+    "null": _nulls,
+    "boolean": _booleans,
+    "ubyte": _integers("ubyte", 0x50, "B"),
+    "ushort": _integers("ushort", 0x60, "H"),
+    "uint": _integers("uint", 0x70, "I", 0x52, "B"),
+    "ulong": _integers("ulong", 0x80, "Q", 0x53, "B"),
+    "byte": _integers("byte", 0x51, "b"),
+    "short": _integers("short", 0x61, "h"),
+    "int": _integers("int", 0x71, "i", 0x54, "b"),
+    "long": _integers("long", 0x81, "q", 0x55, "b"),
+    "float": _fixed("float", 0x72),
+    "double": _fixed("double", 0x82),
+    "decimal32": _fixed("decimal32", 0x74),
+    "decimal64": _fixed("decimal64", 0x84),
+    "decimal128": _fixed("decimal128", 0x94),
+    "char": _fixed("char", 0x73),
+    "timestamp": _fixed("timestamp", 0x83),
+    "uuid": _fixed("uuid", 0x98),
+    "binary": _variable("binary", 0xA0),
+    "string": _variable("string", 0xA1),
+    "symbol": _variable("symbol", 0xA3),
+    "list": _compound("list", 0xC0),
+    "map": _compound("map", 0xC1),
+    "array": _compound("array", 0xE0),
+}
+
+write_symbols: Final[_Elements] = _ELEMENTS["symbol"]
+
+
+def elements_writer(name: str) -> Writer:
+    """The writer of a whole array of undescribed elements of the type `name`, from any sequence."""
+    write_all = _ELEMENTS[name]
+
+    def write(out: bytearray, items: Sequence[Any]) -> None:
+        start = len(out)
+        out += b"\xe0\0\0"
+        write_all(out, items)
+        close_compound(out, start, len(items))
+
+    return write

@@ -1,0 +1,277 @@
+"""Composite types: one declaration of the fields, from which class, encoder and decoder follow (§1.3, §1.4).
+
+    @composite(0x1D, "amqp:error:list")
+    class Error(Composite):
+        condition: str = field("symbol", mandatory=True)
+        description: str | None = field("string")
+        info: dict[str, Any] | None = field("map")
+
+The decorator gives the class slots, `__init__` (every field by position or by name, every field optional, since
+what is mandatory is so on the wire), `__eq__`, `__repr__`, and enters it in the registry of descriptors. Encoder
+and decoder are Python functions written for the class when it is declared; `_derive` writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, dataclass_transform
+
+from ..errors import DecodeError
+from ._codes import name_of
+from ._decode import BROKEN, DEFAULT_LIMITS, READERS, Data, Limits, Reader, broken, skip
+from ._encode import WRITERS, encode
+from ._values import TYPE_NAMES, Described, Symbol, ULong
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a composite, as declared.
+
+    Attributes:
+        name: the Python name; on the wire a field has only its place.
+        type: the AMQP type by name, or "*" for any.
+        default: what null means; None when it means that there is no value.
+        mandatory: null is an error.
+        multiple: a tuple on our side; null, one value or an array on the wire.
+        requires: for "*", the archetype that a described value must provide ("source", "delivery-state", ...);
+            for "map", that of the described values in it.
+        choices: the words of a restricted type and their numbers; on our side the word is the value.
+    """
+
+    name: str
+    type: str
+    default: Any = None
+    mandatory: bool = False
+    multiple: bool = False
+    requires: str | None = None
+    choices: Mapping[str, int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.type != "*" and self.type not in TYPE_NAMES:
+            raise ValueError(f"the field {self.name} has the unknown type {self.type!r}")
+        if self.multiple and (self.type in ("*", "null") or self.choices or self.default is not None):
+            raise ValueError(f"the multiple field {self.name} needs one plain type")
+        if self.requires is not None and self.choices:
+            raise ValueError(f"the field {self.name} cannot have both requires and choices")
+
+    @property
+    def wire_name(self) -> str:
+        """The name as the specification writes it."""
+        return self.name.rstrip("_").replace("_", "-")
+
+    @property
+    def absent(self) -> Any:
+        """The value of the field where null was read, or nothing."""
+        return () if self.multiple else self.default
+
+
+def field(
+    type: str,  # noqa: A002
+    *,
+    default: Any = None,
+    mandatory: bool = False,
+    multiple: bool = False,
+    requires: str | None = None,
+    choices: Mapping[str, int] | None = None,
+) -> Any:
+    """Declare a field in the body of a composite class; `Field` explains the arguments.
+
+    Fields of a restricted type have its source's type: "uint" for milliseconds, "boolean" for role.
+    """
+    return Field("", type, default, mandatory, multiple, requires, choices)
+
+
+class Composite:
+    """The base of all composite types.
+
+    Attributes:
+        descriptor_code: the numeric descriptor.
+        descriptor_name: the symbolic descriptor.
+        fields: the declared fields, in wire order.
+        provides: the archetypes that the type provides, for fields that require one.
+    """
+
+    __slots__ = ()
+
+    descriptor_code: ClassVar[int]
+    descriptor_name: ClassVar[Symbol]
+    fields: ClassVar[tuple[Field, ...]]
+    provides: ClassVar[tuple[str, ...]] = ()
+
+    if TYPE_CHECKING:
+
+        def encode_to(self, out: bytearray) -> None:
+            """Append the encoding: trailing nulls left out, a value equal to its default written as null.
+
+            Raises:
+                EncodeError: a mandatory field is None, or a value is not of its field's type; `out` is unchanged.
+            """
+
+    def encode(self) -> bytes:
+        """The encoding: a described list.
+
+        Raises:
+            EncodeError: a mandatory field is None, or a value is not of its field's type.
+        """
+        out = bytearray()
+        self.encode_to(out)
+        return bytes(out)
+
+    @classmethod
+    def decode(cls, data: Data, limits: Limits = DEFAULT_LIMITS) -> Self:
+        """The one value of this type that `data` is the encoding of.
+
+        Raises:
+            DecodeError: it is something else, or breaks the type's rules; type and field are named.
+        """
+        value, end = decode_composite(data, 0, limits)
+        if type(value) is not cls:
+            raise DecodeError(f"expected {cls.descriptor_name}, found {_what(value)}")
+        if end != len(data):
+            raise DecodeError(f"{len(data) - end} octets follow the {cls.descriptor_name}")
+        return value
+
+    @classmethod
+    def from_described(cls, described: Described) -> Self:
+        """What was decoded without knowledge of composites, as this type.
+
+        Raises:
+            DecodeError: it is something else, or breaks the type's rules.
+        """
+        return cls.decode(encode(described))
+
+
+def _what(value: object) -> str:
+    if isinstance(value, Composite):
+        return value.descriptor_name
+    return f"the descriptor {value.descriptor!r}" if isinstance(value, Described) else type(value).__name__
+
+
+WRITERS[Composite] = lambda out, value: value.encode_to(out)
+
+# From the descriptor to the decoder of what it describes.
+_BY_CODE: Final[dict[Any, Reader]] = {}
+_BY_NAME: Final[dict[Any, Reader]] = {}
+
+C = TypeVar("C", bound=Composite)
+
+
+@dataclass_transform()
+def composite(code: int, name: str, *, provides: tuple[str, ...] = ()) -> Callable[[type[C]], type[C]]:
+    """Make a class of declared fields a composite type with these two descriptors.
+
+    Raises:
+        ValueError: a descriptor is taken already.
+    """
+
+    def declare(bare: type[C]) -> type[C]:
+        if code in _BY_CODE or name in _BY_NAME:
+            raise ValueError(f"the descriptor 0x{code:02x} or {name} is taken")
+        namespace = {key: value for key, value in vars(bare).items() if key not in ("__dict__", "__weakref__")}
+        fields = []
+        for key in bare.__annotations__:
+            declared = namespace.get(key)
+            if isinstance(declared, Field):
+                del namespace[key]
+                fields.append(
+                    Field(
+                        key,
+                        declared.type,
+                        declared.default,
+                        declared.mandatory,
+                        declared.multiple,
+                        declared.requires,
+                        declared.choices,
+                    )
+                )
+        namespace |= {
+            "__slots__": tuple(each.name for each in fields),
+            "__match_args__": tuple(each.name for each in fields),
+            "descriptor_code": code,
+            "descriptor_name": Symbol(name),
+            "fields": tuple(fields),
+        }
+        # `provides` may also be said in the body of the class.
+        archetypes = provides or namespace.get("provides", ())
+        namespace["provides"] = archetypes
+        metaclass: Any = type(bare)
+        cls: type[C] = metaclass(bare.__name__, bare.__bases__, namespace)
+        cls.__qualname__ = bare.__qualname__
+        derived = derive(cls, defined=namespace)
+        for method in derived.methods:
+            setattr(cls, method.__name__, method)
+        if not fields and "__hash__" not in vars(bare):
+            cls.__hash__ = lambda self: hash(type(self))  # type: ignore[method-assign]
+        provided.update(archetypes)
+        _BY_CODE[code] = _BY_NAME[name] = derived.reader
+        return cls
+
+    return declare
+
+
+# The archetypes that composites provide: where one is required, a value of no composite type is refused.
+provided: Final[set[str]] = set()
+
+
+def decode_composite(data: Data, at: int = 0, limits: Limits = DEFAULT_LIMITS) -> tuple[Composite | Described, int]:
+    """The described value that begins at the offset `at`, and the offset after it.
+
+    A value whose descriptor (number or symbol) is that of a known composite becomes an instance of its class,
+    any other a `Described`.
+
+    Raises:
+        DecodeError: there is no valid described value at `at`, it breaks the rules of its type, or exceeds the limits.
+    """
+    if type(data) is not bytes:
+        end = skip(data, at)
+        return decode_composite(bytes(data[at:end]), 0, limits)[0], end
+    try:
+        if data[at]:
+            raise DecodeError(f"a described value was expected, found {name_of(data[at])}")
+        return read_composite(data, at + 1, [limits.max_depth, limits.max_elements])
+    except BROKEN as e:
+        raise broken(e) from None
+
+
+def read_composite(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    """The reader of a described value, its descriptor at `at`; used in place of the plain one where types are known."""
+    start = at
+    if data[at] == 0x53:
+        reader = _BY_CODE.get(data[at + 1])
+        at += 2
+    else:
+        descriptor, at = READERS[data[at]](data, at + 1, room)
+        if type(descriptor) is ULong:
+            reader = _BY_CODE.get(descriptor)
+        elif type(descriptor) is Symbol:
+            reader = _BY_NAME.get(descriptor)
+        else:
+            reader = None
+    if reader is not None:
+        return reader(data, at, room)
+    return READERS[0](data, start, room)
+
+
+def as_composite(value: Any) -> Any:
+    """A `Described` as the composite that its descriptor names; anything else, and an unknown one, as it is.
+
+    Raises:
+        DecodeError: it breaks the rules of the type that its descriptor names.
+    """
+    if type(value) is not Described:
+        return value
+    known = _BY_CODE if type(value.descriptor) is ULong else _BY_NAME if type(value.descriptor) is Symbol else ()
+    return decode_composite(encode(value))[0] if value.descriptor in known else value
+
+
+def check_archetype(value: Any, archetype: str, what: str) -> None:
+    """Refuse what stands in a field that requires an archetype and does not provide it (§1.4)."""
+    if isinstance(value, Composite):
+        if archetype not in value.provides:
+            raise DecodeError(f"{what}: a {value.descriptor_name} is no {archetype}")
+    elif archetype in provided and type(value) is not Described:
+        raise DecodeError(f"{what}: a {type(value).__name__} is no {archetype}")
+
+
+from ._derive import derive  # noqa: E402

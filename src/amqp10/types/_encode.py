@@ -1,0 +1,428 @@
+"""Values -> bytes: one writer per Python type, found by `type(value)`; always the smallest encoding (§1.6).
+
+A writer appends to a bytearray. Compounds write their header for up to 255 octets, then their items, and widen
+the header in place when that was too small, so that nothing is encoded twice or copied through another buffer.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Final
+from uuid import UUID
+
+from ..errors import EncodeError
+from ._decimal import write_decimal32, write_decimal64, write_decimal128
+from ._values import (
+    Array,
+    Byte,
+    Char,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Described,
+    Float,
+    Int,
+    Map,
+    Short,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+)
+
+Writer = Callable[[bytearray, Any], None]
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+# Precomputed heads and whole small values.
+UINT_SMALL: Final = [b"\x43", *(bytes((0x52, n)) for n in range(1, 256))]
+ULONG_SMALL: Final = [b"\x44", *(bytes((0x53, n)) for n in range(1, 256))]
+STRING_HEAD: Final = [bytes((0xA1, n)) for n in range(256)]
+SYMBOL_HEAD: Final = [bytes((0xA3, n)) for n in range(256)]
+BINARY_HEAD: Final = [bytes((0xA0, n)) for n in range(256)]
+_LONG_SMALL: Final = {n: struct.pack(">Bb", 0x55, n) for n in range(-128, 128)}
+_INT_SMALL: Final = {n: struct.pack(">Bb", 0x54, n) for n in range(-128, 128)}
+
+pack_octet: Final = struct.Struct(">BB").pack
+pack_short: Final = struct.Struct(">BH").pack
+pack_word: Final = struct.Struct(">BI").pack
+pack_long: Final = struct.Struct(">BQ").pack
+_pack_signed_octet = struct.Struct(">Bb").pack
+_pack_signed_short = struct.Struct(">Bh").pack
+_pack_signed_word = struct.Struct(">Bi").pack
+_pack_signed_long = struct.Struct(">Bq").pack
+_pack_float = struct.Struct(">Bf").pack
+_pack_double = struct.Struct(">Bd").pack
+_pack_wide = struct.Struct(">BII").pack
+
+_SIZE_LIMIT: Final = 0xFFFF_FFFF
+
+
+def encode(value: Any) -> bytes:
+    """The AMQP encoding of a value; the module `_values` says which Python type is which AMQP type.
+
+    Raises:
+        EncodeError: the value, or one inside it, has no AMQP type, is out of its type's range, is an aware-less
+            datetime, or does not fit exactly.
+    """
+    out = bytearray()
+    encode_to(out, value)
+    return bytes(out)
+
+
+def encode_to(out: bytearray, value: Any) -> None:
+    """Append the AMQP encoding of a value; `out` is unchanged when that fails.
+
+    Raises:
+        EncodeError: as `encode`.
+    """
+    start = len(out)
+    try:
+        WRITERS[type(value)](out, value)
+    except EncodeError:
+        del out[start:]
+        raise
+    except RecursionError:
+        del out[start:]
+        raise EncodeError("the value is nested too deeply, or contains itself") from None
+
+
+class _Writers(dict[type, Writer]):
+    """Writers by type; a type that is not in the table gets the writer of its nearest base class that is."""
+
+    def __missing__(self, python: type) -> Writer:
+        for base in python.__mro__:
+            writer = self.get(base)
+            if writer is not None:
+                self[python] = writer
+                return writer
+        if issubclass(python, Mapping):
+            self[python] = write_map
+            return write_map
+        raise EncodeError(f"a {python.__qualname__} has no AMQP type")
+
+
+def _out_of_range(name: str, value: object) -> EncodeError:
+    return EncodeError(f"{value!r} is out of range for {name}")
+
+
+def write_null(out: bytearray, value: None) -> None:
+    out.append(0x40)
+
+
+def write_boolean(out: bytearray, value: bool) -> None:
+    out.append(0x41 if value else 0x42)
+
+
+def write_ubyte(out: bytearray, value: int) -> None:
+    try:
+        out += pack_octet(0x50, value)
+    except struct.error:
+        raise _out_of_range("ubyte", value) from None
+
+
+def write_ushort(out: bytearray, value: int) -> None:
+    try:
+        out += pack_short(0x60, value)
+    except struct.error:
+        raise _out_of_range("ushort", value) from None
+
+
+def write_uint(out: bytearray, value: int) -> None:
+    if 0 <= value < 256:
+        out += UINT_SMALL[value]
+        return
+    try:
+        out += pack_word(0x70, value)
+    except struct.error:
+        raise _out_of_range("uint", value) from None
+
+
+def write_ulong(out: bytearray, value: int) -> None:
+    if 0 <= value < 256:
+        out += ULONG_SMALL[value]
+        return
+    try:
+        out += pack_long(0x80, value)
+    except struct.error:
+        raise _out_of_range("ulong", value) from None
+
+
+def write_byte(out: bytearray, value: int) -> None:
+    try:
+        out += _pack_signed_octet(0x51, value)
+    except struct.error:
+        raise _out_of_range("byte", value) from None
+
+
+def write_short(out: bytearray, value: int) -> None:
+    try:
+        out += _pack_signed_short(0x61, value)
+    except struct.error:
+        raise _out_of_range("short", value) from None
+
+
+def write_int(out: bytearray, value: int) -> None:
+    if -128 <= value < 128:
+        out += _INT_SMALL[value]
+        return
+    try:
+        out += _pack_signed_word(0x71, value)
+    except struct.error:
+        raise _out_of_range("int", value) from None
+
+
+def write_long(out: bytearray, value: int) -> None:
+    if -128 <= value < 128:
+        out += _LONG_SMALL[value]
+        return
+    try:
+        out += _pack_signed_long(0x81, value)
+    except struct.error:
+        raise _out_of_range("long", value) from None
+
+
+def write_float(out: bytearray, value: float) -> None:
+    if value != value:
+        # The processor would make a signaling NaN quiet; its bits are moved as they are.
+        bits = int.from_bytes(struct.pack(">d", value), "big")
+        out += pack_word(0x72, bits >> 32 & 0x8000_0000 | 0x7F80_0000 | (bits >> 29 & 0x7F_FFFF or 1))
+        return
+    try:
+        out += _pack_float(0x72, value)
+    except OverflowError:
+        raise _out_of_range("float", value) from None
+
+
+def write_double(out: bytearray, value: float) -> None:
+    out += _pack_double(0x82, value)
+
+
+def write_d32(out: bytearray, value: Decimal) -> None:
+    out += pack_word(0x74, write_decimal32(value))
+
+
+def write_d64(out: bytearray, value: Decimal) -> None:
+    out += pack_long(0x84, write_decimal64(value))
+
+
+def write_d128(out: bytearray, value: Decimal) -> None:
+    out.append(0x94)
+    out += write_decimal128(value).to_bytes(16, "big")
+
+
+def write_char(out: bytearray, value: str) -> None:
+    if len(value) != 1 or "\ud800" <= value <= "\udfff":
+        raise EncodeError(f"{value!r} is not one Unicode character")
+    out += pack_word(0x73, ord(value))
+
+
+def write_timestamp(out: bytearray, value: datetime) -> None:
+    # What is finer than a millisecond is cut off, toward the past.
+    try:
+        since = value - EPOCH
+    except TypeError:
+        raise EncodeError(f"{value!r} has no time zone; a timestamp needs one") from None
+    out += _pack_signed_long(0x83, (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000)
+
+
+def write_timestamp_ms(out: bytearray, value: int) -> None:
+    try:
+        out += _pack_signed_long(0x83, value)
+    except struct.error:
+        raise _out_of_range("timestamp", value) from None
+
+
+def write_uuid(out: bytearray, value: UUID) -> None:
+    out.append(0x98)
+    out += value.bytes
+
+
+def write_binary(out: bytearray, value: bytes) -> None:
+    size = len(value)
+    if size < 256:
+        out += BINARY_HEAD[size]
+    else:
+        out += _long_head(0xB0, size)
+    out += value
+
+
+def write_view(out: bytearray, value: memoryview) -> None:
+    write_binary(out, value.tobytes())
+
+
+def write_string(out: bytearray, value: str) -> None:
+    try:
+        raw = value.encode()
+    except UnicodeEncodeError as e:
+        raise EncodeError(f"{value!r} is no Unicode text: {e.reason}") from None
+    size = len(raw)
+    if size < 256:
+        out += STRING_HEAD[size]
+    else:
+        out += _long_head(0xB1, size)
+    out += raw
+
+
+def write_symbol(out: bytearray, value: str) -> None:
+    try:
+        raw = value.encode("ascii")
+    except UnicodeEncodeError:
+        raise EncodeError(f"{value!r} is not ASCII, as a symbol must be") from None
+    size = len(raw)
+    if size < 256:
+        out += SYMBOL_HEAD[size]
+    else:
+        out += _long_head(0xB3, size)
+    out += raw
+
+
+def _long_head(code: int, size: int) -> bytes:
+    if size > _SIZE_LIMIT:
+        raise EncodeError(f"{size} octets are more than an AMQP value can have")
+    return pack_word(code, size)
+
+
+def write_list(out: bytearray, value: Iterable[Any]) -> None:
+    if not value:
+        out.append(0x45)
+        return
+    start = len(out)
+    out += b"\xc0\0\0"
+    writers = WRITERS
+    count = 0
+    for item in value:
+        writers[type(item)](out, item)
+        count += 1
+    close_compound(out, start, count)
+
+
+def write_map(out: bytearray, value: Mapping[Any, Any]) -> None:
+    start = len(out)
+    out += b"\xc1\0\0"
+    writers = WRITERS
+    count = 0
+    for key, item in value.items():
+        writers[type(key)](out, key)
+        writers[type(item)](out, item)
+        count += 2
+    close_compound(out, start, count)
+
+
+def close_compound(out: bytearray, start: int, count: int) -> None:
+    """Set size and count of the list or map that began at `start` with a header of three octets."""
+    size = len(out) - start - 2
+    if size < 256 and count < 256:
+        out[start + 1] = size
+        out[start + 2] = count
+    else:
+        if size + 3 > _SIZE_LIMIT:
+            raise EncodeError(f"{size} octets are more than an AMQP value can have")
+        out[start : start + 3] = _pack_wide(out[start] + 0x10, size + 3, count)
+
+
+def write_described(out: bytearray, value: Described) -> None:
+    out.append(0)
+    WRITERS[type(value.descriptor)](out, value.descriptor)
+    WRITERS[type(value.value)](out, value.value)
+
+
+WRITERS: Final = _Writers()
+WRITERS.update(
+    {
+        type(None): write_null,
+        bool: write_boolean,
+        UByte: write_ubyte,
+        UShort: write_ushort,
+        UInt: write_uint,
+        ULong: write_ulong,
+        Byte: write_byte,
+        Short: write_short,
+        Int: write_int,
+        int: write_long,
+        Float: write_float,
+        float: write_double,
+        Decimal32: write_d32,
+        Decimal64: write_d64,
+        Decimal128: write_d128,
+        Decimal: write_d128,
+        Char: write_char,
+        datetime: write_timestamp,
+        Timestamp: write_timestamp_ms,
+        UUID: write_uuid,
+        bytes: write_binary,
+        bytearray: write_binary,
+        memoryview: write_view,
+        str: write_string,
+        Symbol: write_symbol,
+        list: write_list,
+        tuple: write_list,
+        dict: write_map,
+        Map: write_map,
+        Described: write_described,
+    }
+)
+
+
+_INTEGERS = frozenset(
+    (write_ubyte, write_ushort, write_uint, write_ulong, write_byte, write_short, write_int, write_long)
+)
+_REALS = frozenset((write_float, write_double))
+_DECIMALS = frozenset((write_d32, write_d64, write_d128))
+_TEXTS = frozenset((write_string, write_symbol))
+
+# For a place whose AMQP type is given: the writers of the Python types that may stand there, and the one to use.
+_BY_NAME: Final[dict[str, tuple[frozenset[Writer], Writer]]] = {
+    "null": (frozenset((write_null,)), write_null),
+    "boolean": (frozenset((write_boolean,)), write_boolean),
+    "ubyte": (_INTEGERS, write_ubyte),
+    "ushort": (_INTEGERS, write_ushort),
+    "uint": (_INTEGERS, write_uint),
+    "ulong": (_INTEGERS, write_ulong),
+    "byte": (_INTEGERS, write_byte),
+    "short": (_INTEGERS, write_short),
+    "int": (_INTEGERS, write_int),
+    "long": (_INTEGERS, write_long),
+    "float": (_REALS, write_float),
+    "double": (_REALS, write_double),
+    "decimal32": (_DECIMALS, write_d32),
+    "decimal64": (_DECIMALS, write_d64),
+    "decimal128": (_DECIMALS, write_d128),
+    "char": (frozenset((write_char, write_string)), write_char),
+    "uuid": (frozenset((write_uuid,)), write_uuid),
+    "string": (_TEXTS, write_string),
+    "symbol": (_TEXTS, write_symbol),
+    "list": (frozenset((write_list,)), write_list),
+    "map": (frozenset((write_map,)), write_map),
+}
+_BY_VALUE: Final[dict[str, frozenset[Writer]]] = {
+    "timestamp": frozenset((write_timestamp, write_timestamp_ms)),
+    "binary": frozenset((write_binary, write_view)),
+}
+
+
+def typed_writer(name: str) -> Writer:
+    """The writer for a place that takes only the AMQP type `name`; the wrong Python type there is an EncodeError."""
+    if name in _BY_NAME:
+        accepted, write = _BY_NAME[name]
+
+        def write_as(out: bytearray, value: Any) -> None:
+            if WRITERS[type(value)] not in accepted:
+                raise EncodeError(f"{value!r} is not a {name}")
+            write(out, value)
+
+        return write_as
+    accepted = _BY_VALUE[name] if name in _BY_VALUE else frozenset((WRITERS[Array],))
+
+    def write_own(out: bytearray, value: Any) -> None:
+        write = WRITERS[type(value)]
+        if write not in accepted:
+            raise EncodeError(f"{value!r} is not a {name}")
+        write(out, value)
+
+    return write_own

@@ -1,0 +1,37 @@
+"""Serial number arithmetic on 32 bits (RFC 1982), as delivery and transfer ids count (§2.8.10).
+
+Integers in, integers out. Two numbers exactly half the circle apart have no order: both `serial_lt(a, b)`
+and `serial_lt(b, a)` are False then, and `serial_compare` says 0 only for equal numbers.
+"""
+
+from __future__ import annotations
+
+_MASK = 0xFFFF_FFFF
+_HALF = 0x8000_0000
+
+
+def serial_add(number: int, increment: int) -> int:
+    """The serial number `increment` steps after `number` (before it, when negative)."""
+    return (number + increment) & _MASK
+
+
+def serial_diff(later: int, earlier: int) -> int:
+    """How many steps lead from `earlier` to `later`, from -2**31 to 2**31 - 1; negative when `later` is behind."""
+    return ((later - earlier + _HALF) & _MASK) - _HALF
+
+
+def serial_lt(left: int, right: int) -> bool:
+    """Whether `left` comes before `right`."""
+    return 0 < (right - left) & _MASK < _HALF
+
+
+def serial_compare(left: int, right: int) -> int:
+    """-1, 0 or 1 as `left` comes before `right`, is it, or comes after it.
+
+    Raises:
+        ValueError: the two are exactly 2**31 apart, where RFC 1982 defines no order.
+    """
+    distance = (right - left) & _MASK
+    if distance == _HALF:
+        raise ValueError(f"serial numbers {left} and {right} are half the circle apart and have no order")
+    return -1 if 0 < distance < _HALF else int(distance != 0)

@@ -1,0 +1,257 @@
+"""The Python types of AMQP values, where no built-in one says which AMQP type is meant (§1.6).
+
+    null None          boolean bool        long int            double float        string str
+    ubyte UByte        ushort UShort       uint UInt           ulong ULong         symbol Symbol
+    byte Byte          short Short         int Int             float Float         char Char
+    binary bytes       uuid uuid.UUID      list list           map dict or Map     array Array
+    decimal32 Decimal32    decimal64 Decimal64    decimal128 Decimal128 or decimal.Decimal
+    timestamp datetime.datetime (aware), or Timestamp where that cannot hold the moment
+
+The number and text classes only name the type: `UInt(5) == 5`, and a range is checked when the value is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from typing import Any, Final, Literal, get_args
+
+TypeName = Literal[
+    "null",
+    "boolean",
+    "ubyte",
+    "ushort",
+    "uint",
+    "ulong",
+    "byte",
+    "short",
+    "int",
+    "long",
+    "float",
+    "double",
+    "decimal32",
+    "decimal64",
+    "decimal128",
+    "char",
+    "timestamp",
+    "uuid",
+    "binary",
+    "string",
+    "symbol",
+    "list",
+    "map",
+    "array",
+]
+TYPE_NAMES: Final[tuple[str, ...]] = get_args(TypeName)
+
+
+class _Integer(int):
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({int.__repr__(self)})"
+
+    __str__ = int.__repr__
+
+
+class UByte(_Integer):
+    """An unsigned integer of 8 bits (§1.6.3)."""
+
+    __slots__ = ()
+
+
+class UShort(_Integer):
+    """An unsigned integer of 16 bits (§1.6.4)."""
+
+    __slots__ = ()
+
+
+class UInt(_Integer):
+    """An unsigned integer of 32 bits (§1.6.5)."""
+
+    __slots__ = ()
+
+
+class ULong(_Integer):
+    """An unsigned integer of 64 bits (§1.6.6)."""
+
+    __slots__ = ()
+
+
+class Byte(_Integer):
+    """A signed integer of 8 bits (§1.6.7)."""
+
+    __slots__ = ()
+
+
+class Short(_Integer):
+    """A signed integer of 16 bits (§1.6.8)."""
+
+    __slots__ = ()
+
+
+class Int(_Integer):
+    """A signed integer of 32 bits (§1.6.9). A plain `int` is a long, of 64 bits (§1.6.10)."""
+
+    __slots__ = ()
+
+
+class Timestamp(_Integer):
+    """A moment in ms since 1970-01-01 UTC that `datetime` cannot hold: before year 1 or after 9999 (§1.6.17)."""
+
+    __slots__ = ()
+
+
+class Float(float):
+    """A binary floating point number of 32 bits (§1.6.11). A plain `float` is a double, of 64 bits (§1.6.12)."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"Float({float.__repr__(self)})"
+
+    __str__ = float.__repr__
+
+
+class _Decimal(Decimal):
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}('{self}')"
+
+
+class Decimal32(_Decimal):
+    """A decimal number of 7 digits (§1.6.13)."""
+
+    __slots__ = ()
+
+
+class Decimal64(_Decimal):
+    """A decimal number of 16 digits (§1.6.14)."""
+
+    __slots__ = ()
+
+
+class Decimal128(_Decimal):
+    """A decimal number of 34 digits (§1.6.15). A plain `decimal.Decimal` is written as this."""
+
+    __slots__ = ()
+
+
+class Char(str):
+    """One Unicode character (§1.6.16)."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"Char({str.__repr__(self)})"
+
+
+class Symbol(str):
+    """ASCII text from a constrained domain (§1.6.21). Equal to, and found in a dict by, the same text as `str`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"Symbol({str.__repr__(self)})"
+
+
+class Described:
+    """A value with a descriptor that says what it means, where the meaning is not known here (§1.2).
+
+    `descriptor` is by the specification a `ULong` or a `Symbol`, but anything that was read is kept.
+    """
+
+    __slots__ = ("descriptor", "value")
+    __match_args__ = ("descriptor", "value")
+
+    def __init__(self, descriptor: Any, value: Any) -> None:
+        self.descriptor = descriptor
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Described):
+            return NotImplemented
+        return bool(self.descriptor == other.descriptor and self.value == other.value)
+
+    def __hash__(self) -> int:
+        return hash((self.descriptor, self.value))
+
+    def __repr__(self) -> str:
+        return f"Described({self.descriptor!r}, {self.value!r})"
+
+
+class Array(list[Any]):
+    """A sequence of values of one AMQP type (§1.6.24).
+
+    Attributes:
+        type: the AMQP type of every element, as the specification names it: "uint", "symbol", "list", ...
+        descriptors: where the elements are described, their common descriptor; more than one when they
+            are descriptions of descriptions, the outermost first. The elements themselves stay undescribed.
+
+    Plain numbers and text may stand for elements: `Array("ushort", [1, 2])`, `Array("symbol", ["a"])`.
+    """
+
+    __slots__ = ("descriptors", "type")
+
+    def __init__(self, type: TypeName, items: Iterable[Any] = (), descriptors: Iterable[Any] = ()) -> None:  # noqa: A002
+        if type not in TYPE_NAMES:
+            raise ValueError(f"{type!r} is no AMQP type; the types are {', '.join(TYPE_NAMES)}")
+        super().__init__(items)
+        self.type: TypeName = type
+        self.descriptors: tuple[Any, ...] = tuple(descriptors)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Array):
+            return self.type == other.type and self.descriptors == other.descriptors and list.__eq__(self, other)
+        return list.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Array, (self.type, list(self), self.descriptors)
+
+    def __repr__(self) -> str:
+        described = f", descriptors={self.descriptors!r}" if self.descriptors else ""
+        return f"Array({self.type!r}, {list.__repr__(self)}{described})"
+
+
+class Map:
+    """A map whose keys a `dict` cannot hold side by side: `UInt(1)` and `Int(1)`, or a list (§1.6.23).
+
+    An ordered sequence of `(key, value)` pairs; looking a key up compares AMQP type and value.
+    """
+
+    __slots__ = ("pairs",)
+
+    def __init__(self, pairs: Iterable[tuple[Any, Any]] = ()) -> None:
+        self.pairs: list[tuple[Any, Any]] = list(pairs)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (key for key, _ in self.pairs)
+
+    def items(self) -> list[tuple[Any, Any]]:
+        """The pairs, in order."""
+        return list(self.pairs)
+
+    def __getitem__(self, key: Any) -> Any:
+        for candidate, value in self.pairs:
+            if type(candidate) is type(key) and candidate == key:
+                return value
+        raise KeyError(key)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Map):
+            return NotImplemented
+        return self.pairs == other.pairs
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Map({self.pairs!r})"
