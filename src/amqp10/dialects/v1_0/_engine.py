@@ -164,19 +164,20 @@ class V1Engine(Engine):
                 frame = reader.next()
                 if frame is None:
                     return
-                if frame.frame_type != FRAME_SASL:
+                if frame[0] != FRAME_SASL:
                     raise RemoteProtocolError("an AMQP frame before SASL was done")
-                self._receive_sasl(frame.performative)
+                self._receive_sasl(frame[2])
             else:
                 header = None if self._phase in (Phase.IDLE, Phase.OVER) else reader.header()
                 if header is None:
                     return
                 self._receive_header(bytes(header))
         while (frame := reader.next()) is not None:
-            if frame.frame_type != FRAME_AMQP:
-                raise RemoteProtocolError(f"a frame of type {frame.frame_type} among AMQP frames")
-            if frame.performative is not None:
-                connection.receive(frame.channel, frame.performative, frame.payload)
+            kind, channel, performative, payload = frame
+            if kind != FRAME_AMQP:
+                raise RemoteProtocolError(f"a frame of type {kind} among AMQP frames")
+            if performative is not None:
+                connection.receive(channel, performative, payload)
                 if self._phase is Phase.OVER:
                     return
 

@@ -1,0 +1,90 @@
+"""Link credit (§2.6.7): integers in, integers out. The unit is the delivery."""
+
+from __future__ import annotations
+
+from ...types import serial_diff
+
+_MASK = 0xFFFF_FFFF
+
+
+class SenderCredit:
+    """The sender's view.
+
+    Attributes:
+        delivery_count: how many deliveries were begun, from the initial delivery-count on (RFC 1982).
+        credit: how many may be begun now.
+        available: how many wait, as last told.
+        drain: the receiver wants its credit used now or given back.
+    """
+
+    __slots__ = ("available", "credit", "delivery_count", "drain", "initial")
+
+    def __init__(self, initial_delivery_count: int) -> None:
+        self.initial = self.delivery_count = initial_delivery_count
+        self.credit = 0
+        self.available = 0
+        self.drain = False
+
+    def sent(self) -> None:
+        """A delivery was begun."""
+        self.delivery_count = (self.delivery_count + 1) & _MASK
+        self.credit -= 1
+
+    def unsent(self) -> None:
+        """The delivery begun last never reached the wire."""
+        self.delivery_count = (self.delivery_count - 1) & _MASK
+        self.credit += 1
+
+    def flow_received(self, delivery_count: int | None, link_credit: int, drain: bool) -> None:
+        """The receiver's flow: its count plus its credit, less ours. A null count means that it has seen none yet."""
+        seen = self.initial if delivery_count is None else delivery_count
+        self.credit = max(0, link_credit - serial_diff(self.delivery_count, seen))
+        self.drain = drain
+
+    def drained(self) -> None:
+        """Give the rest back: the count goes on as if the credit had been used."""
+        self.delivery_count = (self.delivery_count + self.credit) & _MASK
+        self.credit = 0
+
+
+class ReceiverCredit:
+    """The receiver's view.
+
+    Attributes:
+        delivery_count: the sender's count as far as it is known; None before its attach.
+        credit: how many deliveries may still come.
+        available: how many the sender said to have waiting.
+        drain: we asked for the credit to be used now or given back.
+    """
+
+    __slots__ = ("available", "credit", "delivery_count", "drain")
+
+    def __init__(self, delivery_count: int | None) -> None:
+        self.delivery_count = delivery_count
+        self.credit = 0
+        self.available = 0
+        self.drain = False
+
+    def attached(self, initial_delivery_count: int) -> None:
+        """The sender's attach names its first count."""
+        self.delivery_count = initial_delivery_count
+
+    def grant(self, credit: int, drain: bool) -> None:
+        self.credit = credit
+        self.drain = drain
+
+    def received(self) -> None:
+        """A delivery began to come."""
+        if self.delivery_count is not None:
+            self.delivery_count = (self.delivery_count + 1) & _MASK
+        self.credit -= 1
+
+    def flow_received(self, delivery_count: int | None, available: int | None) -> None:
+        """The sender's flow: a count ahead of ours is credit that it gave back."""
+        if delivery_count is not None and self.delivery_count is not None:
+            skipped = serial_diff(delivery_count, self.delivery_count)
+            if skipped > 0:
+                self.delivery_count = delivery_count
+                self.credit = max(0, self.credit - skipped)
+        if available is not None:
+            self.available = available

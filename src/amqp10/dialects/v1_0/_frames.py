@@ -1,0 +1,162 @@
+"""Frames: bytes cut into frames, frames written as bytes (§2.2, §2.3).
+
+The reader holds what was fed as one bytes object and an offset into it: a read of 64 KiB with hundreds of frames is never
+copied, but for each frame's own payload.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from ...errors import DecodeError, RemoteProtocolError
+from ...types import Composite, decode_composite
+from ._performatives import (
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    Disposition,
+    End,
+    Flow,
+    Open,
+    SaslChallenge,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+    SaslResponse,
+    Transfer,
+)
+from ._transfer import TransferTemplate as TransferTemplate
+from ._transfer import encode_disposition as encode_disposition
+from ._transfer import read_transfer
+
+AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
+TLS_HEADER: Final = b"AMQP\x02\x01\x00\x00"
+SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
+
+FRAME_AMQP: Final = 0
+FRAME_SASL: Final = 1
+HEARTBEAT: Final = b"\x00\x00\x00\x08\x02\x00\x00\x00"
+"""An empty frame: it carries nothing but a sign of life (§2.4.5)."""
+
+BODIES: Final = {
+    FRAME_AMQP: frozenset({Open, Begin, Attach, Flow, Transfer, Disposition, Detach, End, Close}),
+    FRAME_SASL: frozenset({SaslMechanisms, SaslInit, SaslChallenge, SaslResponse, SaslOutcome}),
+}
+
+Frame = tuple[int, int, Composite | None, bytes]
+"""Type, channel, performative (None for an empty frame), and what follows it: the payload of a transfer, else b""."""
+
+_HEADER = Struct(">IBBH")
+_read_header = _HEADER.unpack_from
+_TRANSFER: Final = b"\x00\x53\x14"
+
+
+class FrameReader:
+    """Cuts what is fed into frames.
+
+    Attributes:
+        max_frame_size: the largest frame taken, bytes; may be changed between frames.
+    """
+
+    def __init__(self, max_frame_size: int = 512) -> None:
+        self.max_frame_size = max_frame_size
+        self._data = b""
+        self._at = 0
+        self._more: list[bytes] = []  # fed while `_data` ends in a part of a frame that they do not complete
+        self._missing = 0  # bytes that must come before looking again makes sense
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that were fed and not taken."""
+        return len(self._data) - self._at + sum(map(len, self._more))
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes, in any portions."""
+        if not self._more and self._at == len(self._data):
+            self._data = bytes(data)
+            self._at = 0
+            self._missing = 0
+            return
+        self._more.append(bytes(data))
+        self._missing -= len(data)
+        if self._missing <= 0:
+            # Only now is the copy worth it: a frame that dribbles in is joined once, not once a portion.
+            self._data = b"".join((self._data[self._at :], *self._more))
+            self._at = 0
+            self._more.clear()
+
+    def header(self) -> bytes | None:
+        """The eight bytes of a protocol header, None while they are not all there.
+
+        What cannot become a header is given at once, short as it is, so that nobody waits for the rest.
+        """
+        start = self._data[self._at : self._at + 8]
+        if len(start) < 8 and (not start or b"AMQP"[: len(start)] == start[:4]):
+            self._missing = 8 - len(start)
+            return None
+        self._at += len(start)
+        return start
+
+    def next(self) -> Frame | None:
+        """The next whole frame, None while it is not all there.
+
+        Raises:
+            RemoteProtocolError: a frame header that cannot be, or a frame above the limit, as soon as its header is here.
+            DecodeError: the frame's body is not one of its type's.
+        """
+        data, at = self._data, self._at
+        left = len(data) - at
+        if left < 8:
+            self._missing = 8 - left
+            return None
+        size, offset, kind, channel = _read_header(data, at)
+        if size > self.max_frame_size or size < 8 or offset < 2 or offset * 4 > size:
+            raise self._bad_header(size, offset)
+        if left < size:
+            self._missing = size - left
+            return None
+        end = at + size
+        self._at = end
+        body = at + offset * 4
+        if kind == FRAME_AMQP and data[body : body + 3] == _TRANSFER:
+            found = read_transfer(data, body + 3, end)
+            if found is not None:
+                return FRAME_AMQP, channel, found[0], data[found[1] : end]
+        if body == end:
+            return kind, channel, None, b""
+        return self._generic(kind, channel, data[body:end])
+
+    def _bad_header(self, size: int, offset: int) -> RemoteProtocolError:
+        if size > self.max_frame_size:
+            return RemoteProtocolError(f"a frame of {size} bytes; at most {self.max_frame_size} are taken")
+        return RemoteProtocolError(f"a frame header that cannot be: size {size}, data offset {offset}")
+
+    def _generic(self, kind: int, channel: int, body: bytes) -> Frame:
+        """The frame by the type's tables; `read_transfer` may only be a faster way to the same."""
+        bodies = BODIES.get(kind)
+        if bodies is None:
+            raise RemoteProtocolError(f"a frame of type {kind}, which AMQP 1.0 does not have")
+        performative, after = decode_composite(body)
+        if not isinstance(performative, Composite) or type(performative) not in bodies:
+            raise DecodeError(f"a frame of type {kind} with {type(performative).__name__} for a body")
+        if after != len(body) and type(performative) is not Transfer:
+            raise DecodeError(f"{len(body) - after} octets follow the {type(performative).__name__.lower()}")
+        return kind, channel, performative, body[after:]
+
+
+def encode_frame(channel: int, performative: Composite, payload: bytes = b"") -> bytes:
+    """An AMQP frame.
+
+    Raises:
+        EncodeError: a field of the performative has no encoding.
+    """
+    body = performative.encode()
+    return _HEADER.pack(8 + len(body) + len(payload), 2, FRAME_AMQP, channel) + body + payload
+
+
+def encode_sasl_frame(performative: Composite) -> bytes:
+    """A SASL frame (§5.3.1)."""
+    body = performative.encode()
+    return _HEADER.pack(8 + len(body), 2, FRAME_SASL, 0) + body

@@ -1,0 +1,91 @@
+"""A session's windows (§2.5.6): integers in, integers out. The unit is the transfer frame, whatever it carries."""
+
+from __future__ import annotations
+
+from ...types import serial_add, serial_diff
+
+_MASK = 0xFFFF_FFFF
+
+
+class SessionWindow:
+    """Transfer-ids and windows of one session endpoint.
+
+    Attributes:
+        next_outgoing_id: the transfer-id of our next frame.
+        remote_incoming_window: how many frames the peer takes now.
+        next_incoming_id: the transfer-id that the peer's next frame has.
+        incoming_window: how many frames we still take; whole again at `refresh`.
+        outgoing_window: what we tell of our own sending.
+        remote_outgoing_window: what the peer told of its own.
+    """
+
+    __slots__ = (
+        "_initial_outgoing_id",
+        "_size",
+        "incoming_window",
+        "next_incoming_id",
+        "next_outgoing_id",
+        "outgoing_window",
+        "remote_incoming_window",
+        "remote_outgoing_window",
+    )
+
+    def __init__(self, incoming_window: int, outgoing_window: int, next_outgoing_id: int = 0) -> None:
+        self.remote_incoming_window = 0
+        self.next_incoming_id = 0
+        self.remote_outgoing_window = 0
+        self.begin(incoming_window, outgoing_window, next_outgoing_id)
+
+    def begin(self, incoming_window: int, outgoing_window: int, next_outgoing_id: int) -> None:
+        """Our begin: what we take, and where we start to count."""
+        self._size = self.incoming_window = incoming_window
+        self.outgoing_window = outgoing_window
+        self._initial_outgoing_id = self.next_outgoing_id = next_outgoing_id
+
+    def begin_received(self, next_outgoing_id: int, incoming_window: int, outgoing_window: int) -> None:
+        """The peer's begin."""
+        self.next_incoming_id = next_outgoing_id
+        self.remote_incoming_window = incoming_window
+        self.remote_outgoing_window = outgoing_window
+
+    def sent(self) -> None:
+        """One of our transfer frames is out."""
+        self.next_outgoing_id = (self.next_outgoing_id + 1) & _MASK
+        self.remote_incoming_window -= 1
+
+    def received(self) -> bool:
+        """One of the peer's transfer frames is here; False if there was no window for it."""
+        if self.incoming_window <= 0:
+            return False
+        self.next_incoming_id = (self.next_incoming_id + 1) & _MASK
+        self.incoming_window -= 1
+        if self.remote_outgoing_window > 0:
+            self.remote_outgoing_window -= 1
+        return True
+
+    @property
+    def needs_refresh(self) -> bool:
+        """Half of our window is used up: time to say that it is whole again."""
+        return self.incoming_window * 2 <= self._size
+
+    def refresh(self) -> None:
+        self.incoming_window = self._size
+
+    def flow_received(
+        self, next_incoming_id: int | None, incoming_window: int, next_outgoing_id: int, outgoing_window: int
+    ) -> bool:
+        """The peer's flow; False if it claims to have seen frames that we did not send.
+
+        A null next-incoming-id means that the peer had not seen our begin yet: it counts from our first id.
+        """
+        seen = self._initial_outgoing_id if next_incoming_id is None else next_incoming_id
+        if serial_diff(self.next_outgoing_id, seen) < 0:
+            return False
+        self.next_incoming_id = next_outgoing_id
+        self.remote_outgoing_window = outgoing_window
+        limit = serial_add(seen, incoming_window)
+        # A window of 2**31 and more would wrap past what serial numbers can order: it is as good as open.
+        self.remote_incoming_window = (
+            incoming_window if incoming_window >= 0x8000_0000 else max(0, serial_diff(limit, self.next_outgoing_id))
+        )
+        return True
