@@ -1,0 +1,96 @@
+"""The two ends of a link: source and target (§3.5), and the coordinator of transactions as a target (§4.5.1)."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from ..types import Composite, composite, field
+
+# §3.5.5, §3.5.6 and §3.5.7, by their words.
+TerminusDurability = Literal["none", "configuration", "unsettled-state"]
+TerminusExpiryPolicy = Literal["link-detach", "session-end", "connection-close", "never"]
+DistributionMode = Literal["move", "copy"]
+
+_DURABILITY: Final = {"none": 0, "configuration": 1, "unsettled-state": 2}
+_EXPIRY: Final = {word: word for word in ("link-detach", "session-end", "connection-close", "never")}
+
+
+@composite(0x28, "amqp:source:list", provides=("source",))
+class Source(Composite):
+    """Where messages come from (§3.5.3).
+
+    Attributes:
+        address: the node, a str; None where `dynamic` asks for a new one.
+        durable: what of the terminus survives its host: "none", "configuration" or "unsettled-state".
+        expiry_policy: when it begins to expire: "link-detach", "session-end", "connection-close" or "never".
+        timeout: how long it takes to expire from then, in seconds.
+        dynamic: the peer is to make a node; its answer has the address.
+        dynamic_node_properties: of the node to make, by symbol; "lifetime-policy" is one of the `DeleteOn...` classes.
+        distribution_mode: "move" takes messages off the node, "copy" leaves them there; None for the node's own way.
+        filter: which messages, by symbol, each a `Described` value.
+        default_outcome: what becomes of a delivery that is settled without an outcome.
+        outcomes: the outcomes that may be asked for, by symbolic descriptor ("amqp:accepted:list").
+        capabilities: the extensions that the terminus has, or shall have.
+    """
+
+    address: Any = field("*", requires="address")
+    durable: TerminusDurability = field("uint", default="none", choices=_DURABILITY)
+    expiry_policy: TerminusExpiryPolicy = field("symbol", default="session-end", choices=_EXPIRY)
+    timeout: int = field("uint", default=0)
+    dynamic: bool = field("boolean", default=False)
+    dynamic_node_properties: dict[Any, Any] | None = field("map", requires="lifetime-policy")
+    distribution_mode: DistributionMode | None = field("symbol")
+    filter: dict[Any, Any] | None = field("map")
+    default_outcome: Any = field("*", requires="outcome")
+    outcomes: tuple[str, ...] = field("symbol", multiple=True)
+    capabilities: tuple[str, ...] = field("symbol", multiple=True)
+
+
+@composite(0x29, "amqp:target:list", provides=("target",))
+class Target(Composite):
+    """Where messages go to (§3.5.4).
+
+    Attributes:
+        address: the node, a str; None where `dynamic` asks for a new one, and for the anonymous terminus, where each
+            message says by its field `to` where it goes.
+        durable, expiry_policy, timeout, dynamic, dynamic_node_properties, capabilities: as of `Source`.
+    """
+
+    address: Any = field("*", requires="address")
+    durable: TerminusDurability = field("uint", default="none", choices=_DURABILITY)
+    expiry_policy: TerminusExpiryPolicy = field("symbol", default="session-end", choices=_EXPIRY)
+    timeout: int = field("uint", default=0)
+    dynamic: bool = field("boolean", default=False)
+    dynamic_node_properties: dict[Any, Any] | None = field("map", requires="lifetime-policy")
+    capabilities: tuple[str, ...] = field("symbol", multiple=True)
+
+
+@composite(0x2B, "amqp:delete-on-close:list", provides=("lifetime-policy",))
+class DeleteOnClose(Composite):
+    """The dynamic node goes with the link that made it (§3.5.10)."""
+
+
+@composite(0x2C, "amqp:delete-on-no-links:list", provides=("lifetime-policy",))
+class DeleteOnNoLinks(Composite):
+    """The dynamic node goes when no link is left at it (§3.5.11)."""
+
+
+@composite(0x2D, "amqp:delete-on-no-messages:list", provides=("lifetime-policy",))
+class DeleteOnNoMessages(Composite):
+    """The dynamic node goes when the link that made it is gone and no message is left (§3.5.12)."""
+
+
+@composite(0x2E, "amqp:delete-on-no-links-or-messages:list", provides=("lifetime-policy",))
+class DeleteOnNoLinksOrMessages(Composite):
+    """The dynamic node goes when neither links nor messages are left (§3.5.13)."""
+
+
+@composite(0x30, "amqp:coordinator:list", provides=("target",))
+class Coordinator(Composite):
+    """The target of a link that controls transactions (§4.5.1).
+
+    Attributes:
+        capabilities: what transactions may be, such as "amqp:local-transactions" (§4.5.7).
+    """
+
+    capabilities: tuple[str, ...] = field("symbol", multiple=True)
