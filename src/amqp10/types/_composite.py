@@ -45,7 +45,7 @@ class Field:
     mandatory: bool = False
     multiple: bool = False
     requires: str | None = None
-    choices: Mapping[str, int] | None = None
+    choices: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.type != "*" and self.type not in TYPE_NAMES:
@@ -73,7 +73,7 @@ def field(
     mandatory: bool = False,
     multiple: bool = False,
     requires: str | None = None,
-    choices: Mapping[str, int] | None = None,
+    choices: Mapping[str, Any] | None = None,
 ) -> Any:
     """Declare a field in the body of a composite class; `Field` explains the arguments.
 

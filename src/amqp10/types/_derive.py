@@ -170,7 +170,7 @@ def field_writer(declared: Field) -> Writer:
         return write_multiple
     if declared.type == "*":
         return lambda out, value: WRITERS[type(value)](out, value)
-    plain = typed_writer(declared.type)
+    plain = _write_fields if declared.type == "map" else typed_writer(declared.type)
     if declared.choices is None:
         return plain
     choices = declared.choices
@@ -182,6 +182,16 @@ def field_writer(declared: Field) -> Writer:
         plain(out, number)
 
     return write_choice
+
+
+_write_map = typed_writer("map")
+
+
+def _write_fields(out: bytearray, value: Any) -> None:
+    """A map of a composite. All of them but `unsettled` have symbols for keys (§2.8.13), so a str key stands for one."""
+    if isinstance(value, Mapping):
+        value = {Symbol(key) if type(key) is str else key: item for key, item in value.items()}
+    _write_map(out, value)
 
 
 def _explain(self: Composite, error: Exception) -> EncodeError:
@@ -406,7 +416,7 @@ _FAST_READS: Final[dict[str, Sequence[str]]] = {
 
 def _special_reader(cls: type[Composite], index: int) -> Callable[[int, bytes, int, list[int]], tuple[Any, int]]:
     """The reader of a field that no short block knows, called with the constructor and the offset after it."""
-    from ._composite import as_composite, check_archetype, read_composite
+    from ._composite import Composite, as_composite, check_archetype, read_composite
 
     declared = cls.fields[index]
     place = _place(cls, index)
@@ -444,7 +454,7 @@ def _special_reader(cls: type[Composite], index: int) -> Callable[[int, bytes, i
         if requires is not None and type(value) is dict:
             for key, item in value.items():
                 value[key] = item = as_composite(item)
-                if item is not None:
+                if isinstance(item, Composite):
                     check_archetype(item, requires, place)
         elif requires is not None and type(value) is Map:
             value.pairs = [(key, as_composite(item)) for key, item in value.pairs]
