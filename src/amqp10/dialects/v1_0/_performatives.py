@@ -16,12 +16,12 @@ class Open(Composite):
     hostname: str | None = field("string")
     max_frame_size: int = field("uint", default=4_294_967_295)
     channel_max: int = field("ushort", default=65_535)
-    idle_time_out: int | None = field("milliseconds")
-    outgoing_locales: tuple[str, ...] = field("ietf-language-tag", multiple=True)
-    incoming_locales: tuple[str, ...] = field("ietf-language-tag", multiple=True)
+    idle_time_out: int | None = field("uint")
+    outgoing_locales: tuple[str, ...] = field("symbol", multiple=True)
+    incoming_locales: tuple[str, ...] = field("symbol", multiple=True)
     offered_capabilities: tuple[str, ...] = field("symbol", multiple=True)
     desired_capabilities: tuple[str, ...] = field("symbol", multiple=True)
-    properties: dict[Any, Any] | None = field("fields")
+    properties: dict[Any, Any] | None = field("map")
 
 
 @composite(0x11, "amqp:begin:list")
@@ -29,13 +29,13 @@ class Begin(Composite):
     """Begin a session on a channel (§2.7.2)."""
 
     remote_channel: int | None = field("ushort")
-    next_outgoing_id: int = field("transfer-number", mandatory=True)
+    next_outgoing_id: int = field("uint", mandatory=True)
     incoming_window: int = field("uint", mandatory=True)
     outgoing_window: int = field("uint", mandatory=True)
-    handle_max: int = field("handle", default=4_294_967_295)
+    handle_max: int = field("uint", default=4_294_967_295)
     offered_capabilities: tuple[str, ...] = field("symbol", multiple=True)
     desired_capabilities: tuple[str, ...] = field("symbol", multiple=True)
-    properties: dict[Any, Any] | None = field("fields")
+    properties: dict[Any, Any] | None = field("map")
 
 
 @composite(0x12, "amqp:attach:list")
@@ -43,49 +43,49 @@ class Attach(Composite):
     """Attach a link to a session (§2.7.3). `role` is True for a receiver."""
 
     name: str = field("string", mandatory=True)
-    handle: int = field("handle", mandatory=True)
-    role: bool = field("role", mandatory=True)
-    snd_settle_mode: int = field("sender-settle-mode", default=2)
-    rcv_settle_mode: int = field("receiver-settle-mode", default=0)
+    handle: int = field("uint", mandatory=True)
+    role: bool = field("boolean", mandatory=True)
+    snd_settle_mode: int = field("ubyte", default=2)
+    rcv_settle_mode: int = field("ubyte", default=0)
     source: Any = field("*", requires="source")
     target: Any = field("*", requires="target")
-    unsettled: dict[Any, Any] | None = field("map")
+    unsettled: dict[Any, Any] | None = field("map", requires="delivery-state")
     incomplete_unsettled: bool = field("boolean", default=False)
-    initial_delivery_count: int | None = field("sequence-no")
+    initial_delivery_count: int | None = field("uint")
     max_message_size: int | None = field("ulong")
     offered_capabilities: tuple[str, ...] = field("symbol", multiple=True)
     desired_capabilities: tuple[str, ...] = field("symbol", multiple=True)
-    properties: dict[Any, Any] | None = field("fields")
+    properties: dict[Any, Any] | None = field("map")
 
 
 @composite(0x13, "amqp:flow:list")
 class Flow(Composite):
     """Update the state of a session, and of a link if `handle` names one (§2.7.4)."""
 
-    next_incoming_id: int | None = field("transfer-number")
+    next_incoming_id: int | None = field("uint")
     incoming_window: int = field("uint", mandatory=True)
-    next_outgoing_id: int = field("transfer-number", mandatory=True)
+    next_outgoing_id: int = field("uint", mandatory=True)
     outgoing_window: int = field("uint", mandatory=True)
-    handle: int | None = field("handle")
-    delivery_count: int | None = field("sequence-no")
+    handle: int | None = field("uint")
+    delivery_count: int | None = field("uint")
     link_credit: int | None = field("uint")
     available: int | None = field("uint")
     drain: bool = field("boolean", default=False)
     echo: bool = field("boolean", default=False)
-    properties: dict[Any, Any] | None = field("fields")
+    properties: dict[Any, Any] | None = field("map")
 
 
 @composite(0x14, "amqp:transfer:list")
 class Transfer(Composite):
     """Transfer a message, or a part of one (§2.7.5)."""
 
-    handle: int = field("handle", mandatory=True)
-    delivery_id: int | None = field("delivery-number")
-    delivery_tag: bytes | None = field("delivery-tag")
-    message_format: int | None = field("message-format")
+    handle: int = field("uint", mandatory=True)
+    delivery_id: int | None = field("uint")
+    delivery_tag: bytes | None = field("binary")
+    message_format: int | None = field("uint")
     settled: bool | None = field("boolean")
     more: bool = field("boolean", default=False)
-    rcv_settle_mode: int | None = field("receiver-settle-mode")
+    rcv_settle_mode: int | None = field("ubyte")
     state: Any = field("*", requires="delivery-state")
     resume: bool = field("boolean", default=False)
     aborted: bool = field("boolean", default=False)
@@ -96,9 +96,9 @@ class Transfer(Composite):
 class Disposition(Composite):
     """Tell the peer of the state of deliveries (§2.7.6). `role` is True from a receiver."""
 
-    role: bool = field("role", mandatory=True)
-    first: int = field("delivery-number", mandatory=True)
-    last: int | None = field("delivery-number")
+    role: bool = field("boolean", mandatory=True)
+    first: int = field("uint", mandatory=True)
+    last: int | None = field("uint")
     settled: bool = field("boolean", default=False)
     state: Any = field("*", requires="delivery-state")
     batchable: bool = field("boolean", default=False)
@@ -108,23 +108,23 @@ class Disposition(Composite):
 class Detach(Composite):
     """Detach a link from a session (§2.7.7)."""
 
-    handle: int = field("handle", mandatory=True)
+    handle: int = field("uint", mandatory=True)
     closed: bool = field("boolean", default=False)
-    error: Error | None = field("error")
+    error: Error | None = field("*", requires="error")
 
 
 @composite(0x17, "amqp:end:list")
 class End(Composite):
     """End a session (§2.7.8)."""
 
-    error: Error | None = field("error")
+    error: Error | None = field("*", requires="error")
 
 
 @composite(0x18, "amqp:close:list")
 class Close(Composite):
     """Close the connection (§2.7.9)."""
 
-    error: Error | None = field("error")
+    error: Error | None = field("*", requires="error")
 
 
 @composite(0x40, "amqp:sasl-mechanisms:list")
@@ -161,5 +161,5 @@ class SaslResponse(Composite):
 class SaslOutcome(Composite):
     """How it ended: 0 ok, 1 credentials refused, 2 system error, 3 permanent, 4 temporary (§5.3.3.6)."""
 
-    code: int = field("sasl-code", mandatory=True)
+    code: int = field("ubyte", mandatory=True)
     additional_data: bytes | None = field("binary")
