@@ -1,0 +1,193 @@
+"""The peer of the client's tests: a server engine at the other end of a memory stream, doing what the test says."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from anyio.abc import ByteStream
+
+from amqp10.broker._memory import memory_streams
+from amqp10.client import Connection
+from amqp10.engine import (
+    ConnectionEnded,
+    ConnectionOpened,
+    ConnectionTerms,
+    DeliveriesReceived,
+    Event,
+    Link,
+    LinkAttached,
+    LinkEnded,
+    OutcomesReceived,
+    OutgoingDelivery,
+    ReceiverLink,
+    SenderLink,
+    SessionBegun,
+    SessionTerms,
+    dialect,
+)
+from amqp10.messaging import ACCEPTED, Error, Message
+from amqp10.net import Pump
+from amqp10.sasl import Authenticator
+
+
+class Valve(ByteStream):
+    """A stream that can be made to swallow what is sent into it: a peer that has fallen silent."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        self.shut = False
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        return await self._stream.receive(max_bytes)
+
+    async def send(self, item: bytes) -> None:
+        if self.shut:
+            await anyio.lowlevel.checkpoint()
+        else:
+            await self._stream.send(item)
+
+    async def send_eof(self) -> None:
+        await self._stream.send_eof()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class Peer:
+    """A server that a test drives.
+
+    Attributes:
+        credit: what it grants to each sender of the client at once.
+        outcome: what it answers each message with; None for nothing.
+        refusal: the error with which it refuses links; None to take them.
+        answers: it answers what the client opens; False for a peer that leaves it open.
+        stream: its end of the stream; `stream.shut = True` for a peer that has fallen silent.
+        received: payloads of all messages that came, in order.
+        links: links that are attached, by the name of the terminus here.
+        outcomes: deliveries sent to the client of which the client told a state.
+        ended: links that ended, with the error.
+    """
+
+    def __init__(self, stream: Valve, session: SessionTerms, terms: ConnectionTerms) -> None:
+        authenticator = Authenticator(None, anonymous=True, external=False).for_connection(secure=True)
+        self.engine = dialect("1.0").server(terms, authenticator)
+        self.stream = stream
+        self.pump = Pump(stream, self.engine, self.handle)
+        self.session_terms = session
+        self.credit = 100
+        self.outcome: Any = ACCEPTED
+        self.refusal: Error | None = None
+        self.answers = True
+        self.received: list[bytes] = []
+        self.links: dict[str, Any] = {}
+        self.outcomes: list[OutgoingDelivery] = []
+        self.ended: list[LinkEnded] = []
+        self.over = False
+        self.sessions: list[Any] = []
+        self.on_event: Callable[[Event], bool] = lambda event: False
+        self._waiting: list[Event] = []
+
+    def handle(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if self.on_event(event):
+                continue
+            if not self.answers:
+                self._waiting.append(event)
+            else:
+                self.act(event)
+
+    def answer(self) -> None:
+        """Go on after a silence, with what came meanwhile first."""
+        self.answers = True
+        waiting, self._waiting = self._waiting, []
+        for event in waiting:
+            self.act(event)
+        self.pump.wake()
+
+    def act(self, event: Event) -> None:
+        if isinstance(event, ConnectionOpened):
+            self.engine.open()
+        elif isinstance(event, SessionBegun):
+            self.sessions.append(event.session)
+            event.session.begin(self.session_terms)
+        elif isinstance(event, LinkAttached):
+            self.attach(event.link)
+        elif isinstance(event, DeliveriesReceived):
+            self.take(event.link)
+        elif isinstance(event, OutcomesReceived):
+            self.outcomes.extend(event.deliveries)
+        elif isinstance(event, LinkEnded):
+            self.ended.append(event)
+        elif isinstance(event, ConnectionEnded):
+            self.over = True
+
+    def attach(self, link: Link) -> None:
+        remote = link.remote
+        assert remote is not None
+        if self.refusal is not None:
+            link.refuse(self.refusal)
+            return
+        terminus: Any = remote.source if link.is_sender else remote.target
+        if terminus.dynamic:
+            terminus = replace_terminus(terminus, address="dynamic-1")
+            remote = replace(remote, **{"source" if link.is_sender else "target": terminus})
+        link.attach(replace(remote, unsettled=None, initial_delivery_count=0))
+        self.links[str(terminus.address)] = link
+        if isinstance(link, ReceiverLink) and self.credit:
+            link.flow(self.credit)
+
+    def take(self, link: ReceiverLink) -> None:
+        while link.incoming:
+            delivery = link.incoming.popleft()
+            self.received.append(delivery.payload)
+            if self.outcome is not None and not delivery.local_settled:
+                link.settle(delivery, self.outcome)
+            if self.credit and link.credit <= self.credit // 2:
+                link.flow(self.credit)
+
+    def send(self, address: str, *bodies: Any, settled: bool = False) -> list[OutgoingDelivery]:
+        """Send messages to the client's receiver; as many as there is credit for."""
+        link: SenderLink = self.links[address]
+        sent = []
+        for body in bodies[: link.credit]:
+            payload = body if isinstance(body, bytes) else Message(body).encode()
+            sent.append(link.send(payload, settled=settled))
+        self.pump.wake()
+        return sent
+
+    def bodies(self) -> list[Any]:
+        return [Message.decode(payload).body for payload in self.received]
+
+
+def replace_terminus(terminus: Any, **changes: Any) -> Any:
+    fields = {name: getattr(terminus, name) for name in type(terminus).__slots__ if not name.startswith("_")}
+    return type(terminus)(**{**fields, **changes})
+
+
+Serve = Callable[..., AbstractAsyncContextManager[tuple[Peer, Connection]]]
+
+
+@asynccontextmanager
+async def serving(
+    *, session: SessionTerms | None = None, terms: ConnectionTerms | None = None, **settings: Any
+) -> AsyncIterator[tuple[Peer, Connection]]:
+    """A peer that runs, and a connection to it that is still to be opened."""
+    here, there = memory_streams()
+    peer = Peer(Valve(there), session or SessionTerms(), terms or ConnectionTerms("peer"))
+    async with anyio.create_task_group() as tasks:
+        peer.engine.start()
+        tasks.start_soon(peer.pump.run)
+        yield peer, Connection.over(here, **{"close_timeout": 1.0, **settings})
+        tasks.cancel_scope.cancel()
+
+
+@pytest.fixture
+def serve() -> Serve:
+    """`async with serve(...) as (peer, connection)`."""
+    return serving

@@ -1,0 +1,210 @@
+"""Settlement of what was received."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from amqp10.client import Delivery
+from amqp10.errors import DecodeError, LinkDetached
+from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Rejected
+
+pytestmark = pytest.mark.anyio
+
+Serve = Callable[..., Any]
+
+
+async def one(peer: Any, receiver: Any, body: Any = "x") -> tuple[Any, Delivery]:
+    await anyio.wait_all_tasks_blocked()
+    (sent,) = peer.send("q", body)
+    return sent, await receiver.receive()
+
+
+@pytest.mark.parametrize(
+    ("settle", "state"),
+    [
+        (lambda d: d.accept(), ACCEPTED),
+        (lambda d: d.release(), RELEASED),
+        (lambda d: d.reject(), Rejected()),
+        (lambda d: d.reject("x:bad", "why", {"k": 1}), Rejected(Error("x:bad", "why", {"k": 1}))),
+        (lambda d: d.modify(), Modified()),
+        (
+            lambda d: d.modify(delivery_failed=True, undeliverable_here=True, message_annotations={"x-opt-k": 1}),
+            Modified(delivery_failed=True, undeliverable_here=True, message_annotations={"x-opt-k": 1}),
+        ),
+    ],
+)
+@pytest.mark.spec("3.4", "the receiver gives every message an outcome")
+async def test_outcomes(serve: Serve, settle: Callable[[Delivery], None], state: Any) -> None:
+    """Each call arrives at the sender as its outcome, settled."""
+    async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
+        sent, delivery = await one(peer, receiver)
+        settle(delivery)
+        assert delivery.local_settled
+        await anyio.wait_all_tasks_blocked()
+        assert sent.remote_state == state
+        assert sent.remote_settled
+
+
+async def test_settling_twice_does_nothing(serve: Serve) -> None:
+    """The first outcome counts."""
+    async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
+        sent, delivery = await one(peer, receiver)
+        delivery.accept()
+        delivery.reject()
+        await anyio.wait_all_tasks_blocked()
+        assert sent.remote_state == ACCEPTED
+        assert len(peer.outcomes) == 1
+
+
+async def test_the_message_is_decoded_once(serve: Serve) -> None:
+    """`message` is one object, whoever asks."""
+    async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
+        _, delivery = await one(peer, receiver, Message("x", subject="s").encode())
+        assert delivery.message is delivery.message
+        assert delivery.message.subject == "s"
+        assert delivery.message.body == "x"
+
+
+async def test_with_accepts(serve: Serve) -> None:
+    """The block's end accepts, an outcome given in the block stands."""
+    async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
+        first, delivery = await one(peer, receiver, "a")
+        with delivery as message:
+            assert message.body == "a"
+        second, delivery = await one(peer, receiver, "b")
+        with delivery:
+            delivery.release()
+        await anyio.wait_all_tasks_blocked()
+        assert (first.remote_state, second.remote_state) == (ACCEPTED, RELEASED)
+
+
+async def test_with_an_exception(serve: Serve) -> None:
+    """An exception is a failed attempt; a group with one in it too."""
+    async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
+        sent, delivery = await one(peer, receiver)
+        with pytest.raises(KeyError), delivery:
+            raise KeyError
+        group, delivery = await one(peer, receiver)
+        with pytest.raises(BaseExceptionGroup), delivery:
+            raise BaseExceptionGroup("both", [KeyError(), KeyboardInterrupt()])
+        await anyio.wait_all_tasks_blocked()
+        assert sent.remote_state == group.remote_state == Modified(delivery_failed=True)
+
+
+async def test_with_a_cancellation(serve: Serve) -> None:
+    """A cancellation gives the message back as if it had never come."""
+    async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
+        sent, delivery = await one(peer, receiver)
+        with anyio.move_on_after(0), delivery:
+            await anyio.sleep_forever()
+        await anyio.wait_all_tasks_blocked()
+        assert sent.remote_state == RELEASED
+
+
+async def test_undecodable(serve: Serve) -> None:
+    """A payload that is no message raises where it is looked at, and can be rejected; `with` does that by itself."""
+    async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
+        first, delivery = await one(peer, receiver, b"\x00\x53\x77\xff")
+        with pytest.raises(DecodeError):
+            _ = delivery.message.body
+        delivery.reject("amqp:decode-error")
+        second, delivery = await one(peer, receiver, b"garbage")
+        with pytest.raises(DecodeError), delivery:
+            pytest.fail("the block must not run")
+        await anyio.wait_all_tasks_blocked()
+        assert first.remote_state == Rejected(Error("amqp:decode-error"))
+        assert second.remote_state.error.condition == "amqp:decode-error"
+
+
+@pytest.mark.spec("2.8.3", "rcv-settle-mode second: the receiver settles after the sender")
+async def test_settle_second(serve: Serve) -> None:
+    """In mode "second" the outcome is provisional until the sender has settled."""
+    async with serve() as (peer, connection), connection:
+        async with connection.receiver("q", receiver_settle_mode="second") as receiver:
+            assert receiver.receiver_settle_mode == "second"
+            await anyio.wait_all_tasks_blocked()
+            peer.links["q"].auto_settle = False
+            sent, delivery = await one(peer, receiver)
+            delivery.accept()
+            settled = False
+
+            async def wait() -> None:
+                nonlocal settled
+                await delivery.settled()
+                settled = True
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(wait)
+                await anyio.wait_all_tasks_blocked()
+                assert not settled
+                assert not delivery.local_settled
+                assert sent.remote_state == ACCEPTED
+                assert not sent.remote_settled
+                peer.links["q"].settle(sent, ACCEPTED)
+                peer.pump.wake()
+            assert settled
+            assert receiver.unsettled == 0
+
+
+async def test_settled_returns_at_once_in_mode_first(serve: Serve) -> None:
+    """In mode "first" the outcome settles."""
+    async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
+        _, delivery = await one(peer, receiver)
+        delivery.accept()
+        await delivery.settled()
+
+
+async def test_settled_on_a_link_that_dies(serve: Serve) -> None:
+    """Who waits for the sender gets the cause."""
+    async with serve() as (peer, connection), connection:
+        async with connection.receiver("q", receiver_settle_mode="second") as receiver:
+            await anyio.wait_all_tasks_blocked()
+            peer.links["q"].auto_settle = False
+            _, delivery = await one(peer, receiver)
+            delivery.accept()
+            async with anyio.create_task_group() as tasks:
+
+                async def wait() -> None:
+                    with pytest.raises(LinkDetached, match="gone"):
+                        await delivery.settled()
+
+                tasks.start_soon(wait)
+                await anyio.wait_all_tasks_blocked()
+                peer.links["q"].detach(error=Error("amqp:resource-deleted", "gone"))
+                peer.pump.wake()
+
+
+async def test_settling_on_a_link_that_is_gone(serve: Serve) -> None:
+    """It never hangs: it raises the cause, or that the receiver was closed here (pitfall 10)."""
+    async with serve() as (peer, connection), connection:
+        async with connection.receiver("q") as receiver:
+            _, delivery = await one(peer, receiver)
+            peer.links["q"].detach(error=Error("amqp:resource-deleted", "gone"))
+            peer.pump.wake()
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(LinkDetached, match="gone"):
+                delivery.accept()
+        async with connection.receiver("q") as receiver:
+            _, delivery = await one(peer, receiver)
+        with pytest.raises(anyio.ClosedResourceError):
+            delivery.accept()
+        with pytest.raises(KeyError), delivery:  # the exception of the block goes first
+            raise KeyError
+
+
+async def test_ranges(serve: Serve) -> None:
+    """Outcomes of neighbors go out as one disposition (§2.7.6)."""
+    async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
+        await anyio.wait_all_tasks_blocked()
+        peer.send("q", *range(50))
+        events: list[Any] = []
+        peer.on_event = lambda event: events.append(event) or False  # type: ignore[func-returns-value]
+        for _ in range(50):
+            (await receiver.receive()).accept()
+        await anyio.wait_all_tasks_blocked()
+        assert len(peer.outcomes) == 50
+        assert len([event for event in events if type(event).__name__ == "OutcomesReceived"]) <= 2
