@@ -61,7 +61,7 @@ def meaning(sent: bytes, answer: bytes) -> str:
 async def ask(endpoint: Endpoint, peer: Peer, header: bytes, size: int) -> tuple[bytes, Any]:
     """Send a header and collect what comes, up to `size` bytes or until the server falls silent."""
     answer = b""
-    stream = await connect(endpoint, peer.tls())
+    stream, _ = await connect(endpoint, peer.tls())
     try:
         await stream.send(header)
         with anyio.move_on_after(ANSWER_WAIT):

@@ -152,7 +152,7 @@ class Connection(Endpoint, Links):
         """Connect, secure, authenticate, open.
 
         Raises:
-            OSError: no connection could be made; `ssl.SSLError` for a certificate that is not trusted.
+            ConnectionLost: no connection could be made, or its certificate is not trusted; `__cause__` has the error below.
             AuthenticationFailed: no mechanism fitted, or the peer refused the credentials.
             InsecureTransport: a secret would have crossed the network in the clear; nothing was sent.
             ConnectionClosed: the peer closed at once; `condition` and `description` say why.
@@ -187,7 +187,8 @@ class Connection(Endpoint, Links):
     async def _connect(self) -> tuple[ByteStream, bool]:
         if self._given is not None:
             return self._given, self._given_secure
-        return await connect(self._endpoint, self._tls)
+        stream, facts = await connect(self._endpoint, self._tls)
+        return stream, facts.secure
 
     def _mechanisms(self) -> tuple[Mechanism, ...] | None:
         if self._sasl is False:

@@ -1,0 +1,151 @@
+"""Byte streams: TCP, TLS and Unix sockets, from the client's side and the server's. The only sockets of the package."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from contextlib import suppress
+from dataclasses import dataclass
+from os import PathLike
+
+import anyio
+from anyio.abc import ByteStream, Listener, SocketAttribute
+from anyio.streams.tls import TLSAttribute, TLSStream
+
+from ..errors import ConnectionLost
+from ._tls import TLS, certificate_identity
+from ._url import Endpoint, is_loopback
+
+TLSSettings = TLS | ssl.SSLContext
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFacts:
+    """What is known of a stream's other end.
+
+    Attributes:
+        secure: secrets may cross as they are: TLS, loopback, or a Unix socket.
+        tls: TLS is on.
+        identity: who the verified client certificate is for; None without one.
+        peer: the other end's address, for people.
+    """
+
+    secure: bool
+    tls: bool = False
+    identity: str | None = None
+    peer: str = ""
+
+
+async def connect(endpoint: Endpoint, tls: TLSSettings | None = None) -> tuple[ByteStream, StreamFacts]:
+    """Connect, and secure the stream if the URL says amqps (or if `tls` is given for a TCP URL).
+
+    Raises:
+        ConnectionLost: the host is unknown, does not answer or refuses, or TLS could not be agreed on; the cause is in
+            `__cause__`.
+
+    Cancelling: nothing is left open.
+    """
+    try:
+        if endpoint.unix:
+            return await anyio.connect_unix(endpoint.path), StreamFacts(secure=True, peer=endpoint.path)
+        plain = await anyio.connect_tcp(endpoint.host, endpoint.port)
+        set_no_delay(plain)
+        if not endpoint.tls and tls is None:
+            return plain, StreamFacts(secure=endpoint.loopback, peer=str(endpoint))
+        context, hostname = client_tls(endpoint, tls)
+        try:
+            secured = await TLSStream.wrap(plain, hostname=hostname, ssl_context=context, standard_compatible=False)
+        except BaseException:
+            await anyio.aclose_forcefully(plain)
+            raise
+        return secured, StreamFacts(secure=True, tls=True, peer=str(endpoint))
+    except (OSError, ssl.SSLError, anyio.EndOfStream, anyio.BrokenResourceError) as error:
+        raise ConnectionLost(f"cannot connect to {endpoint}: {describe(error)}") from error
+
+
+def client_tls(endpoint: Endpoint, tls: TLSSettings | None) -> tuple[ssl.SSLContext, str]:
+    """The context, and the name that the certificate must have."""
+    if isinstance(tls, ssl.SSLContext):
+        return tls, endpoint.host
+    settings = tls if tls is not None else TLS()
+    return settings.client_context(), settings.server_hostname or endpoint.host
+
+
+def describe(error: BaseException) -> str:
+    """An error of the network in one line; a group (one attempt an address) by its members."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(sorted({describe(one) for one in error.exceptions}))
+    cause = error.__cause__
+    if isinstance(cause, BaseExceptionGroup) or (isinstance(cause, OSError) and not getattr(error, "errno", None)):
+        return describe(cause)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is not valid: {error.verify_message}"
+    if isinstance(error, anyio.EndOfStream):
+        return "the peer closed the connection"
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).strip()
+
+
+def set_no_delay(stream: ByteStream) -> None:
+    """Small frames go out at once (TCP_NODELAY): Nagle against delayed acknowledgments costs 40 ms a round trip."""
+    raw = stream.extra(SocketAttribute.raw_socket, None)
+    if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError):  # the peer may be gone already; reading will say so
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+# Server side
+
+
+async def listen_tcp(host: str, port: int, *, secure: bool = False) -> tuple[Listener[ByteStream], str]:
+    """Listen on one port of a host; the URL of it has the port that was chosen for 0.
+
+    Raises:
+        OSError: the address cannot be listened on.
+    """
+    multi = await anyio.create_tcp_listener(local_host=host, local_port=port, reuse_port=False)
+    actual = multi.extra(SocketAttribute.local_port)
+    shown = f"[{host}]" if ":" in host else host
+    return multi, f"{'amqps' if secure else 'amqp'}://{shown}:{actual}"
+
+
+async def listen_unix(path: str | PathLike[str]) -> tuple[Listener[ByteStream], str]:
+    """Listen on a Unix socket.
+
+    Raises:
+        OSError: the socket cannot be made.
+    """
+    listener = await anyio.create_unix_listener(path)
+    return listener, f"amqp+unix://{path}"
+
+
+async def accept(stream: ByteStream, tls: TLSSettings | None = None) -> tuple[ByteStream, StreamFacts]:
+    """Take a stream that a listener gave: secure it, and tell what is known of the other end.
+
+    Raises:
+        ConnectionLost: TLS could not be agreed on; the stream is closed then.
+
+    Cancelling: the stream is closed.
+    """
+    address = stream.extra(SocketAttribute.remote_address, None)
+    host = address[0] if isinstance(address, tuple) else None
+    peer = f"{host}:{address[1]}" if isinstance(address, tuple) else "a local socket"
+    local = host is None or is_loopback(str(host))
+    if host is not None:
+        set_no_delay(stream)
+    if tls is None:
+        return stream, StreamFacts(secure=local, peer=peer)
+    context = tls if isinstance(tls, ssl.SSLContext) else tls.server_context()
+    try:
+        secured = await TLSStream.wrap(stream, server_side=True, ssl_context=context, standard_compatible=False)
+    except BaseException as error:
+        await anyio.aclose_forcefully(stream)
+        if isinstance(error, OSError | ssl.SSLError | anyio.EndOfStream | anyio.BrokenResourceError):
+            raise ConnectionLost(f"no TLS with {peer}: {describe(error)}") from error
+        raise
+    certificate = secured.extra(TLSAttribute.peer_certificate, None)
+    return secured, StreamFacts(
+        secure=True,
+        tls=True,
+        identity=certificate_identity(certificate),
+        peer=peer,  # type: ignore[arg-type]
+    )

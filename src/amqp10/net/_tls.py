@@ -1,0 +1,125 @@
+"""TLS settings in the words of files, and what a verified certificate says of its owner."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
+from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+
+
+@dataclass(frozen=True, slots=True)
+class TLS:
+    """How to secure a connection (client), or what to show (server).
+
+    Attributes:
+        ca: PEM file or directory of the authorities to trust; None for the system's. On a server: clients must show a
+            certificate that one of them signed.
+        certificate: PEM file of our own certificate, with its chain.
+        key: PEM file of its key; None if it is in the certificate's file.
+        pkcs12: a PKCS#12 file with certificate, key and chain, in place of the two.
+        password: of the key or the PKCS#12 file.
+        verify: check the peer's certificate. False makes anybody the server.
+        check_hostname: check that the certificate is for the host of the URL.
+        server_hostname: the name to check and to send (SNI), when it is not the URL's.
+    """
+
+    ca: str | os.PathLike[str] | None = None
+    certificate: str | os.PathLike[str] | None = None
+    key: str | os.PathLike[str] | None = None
+    pkcs12: str | os.PathLike[str] | None = None
+    password: str | None = field(default=None, repr=False)
+    verify: bool = True
+    check_hostname: bool = True
+    server_hostname: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.pkcs12 is not None and (self.certificate is not None or self.key is not None):
+            raise ValueError("give certificate and key, or pkcs12, not both")
+        if self.key is not None and self.certificate is None:
+            raise ValueError("a key goes with a certificate")
+
+    def client_context(self) -> ssl.SSLContext:
+        """The context of a client.
+
+        Raises:
+            OSError: a file cannot be read; `ssl.SSLError` (an OSError too) for one that is not what it should be.
+            ValueError: the PKCS#12 file cannot be opened with that password.
+        """
+        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, **self._authorities())
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if not self.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        elif not self.check_hostname:
+            context.check_hostname = False
+        self._load_own(context)
+        return context
+
+    def server_context(self) -> ssl.SSLContext:
+        """The context of a server.
+
+        Raises:
+            OSError, ValueError: as for `client_context`; ValueError too when there is no certificate to show.
+        """
+        if self.certificate is None and self.pkcs12 is None:
+            raise ValueError("a server needs a certificate")
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, **self._authorities())
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self.ca is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+        self._load_own(context)
+        return context
+
+    def _authorities(self) -> dict[str, Any]:
+        if self.ca is None:
+            return {}
+        path = Path(self.ca)
+        return {"capath": str(path)} if path.is_dir() else {"cafile": str(path)}
+
+    def _load_own(self, context: ssl.SSLContext) -> None:
+        if self.certificate is not None:
+            context.load_cert_chain(self.certificate, self.key, self.password or "")
+        elif self.pkcs12 is not None:
+            self._load_pkcs12(context, Path(self.pkcs12))
+
+    def _load_pkcs12(self, context: ssl.SSLContext, path: Path) -> None:
+        password = self.password.encode() if self.password is not None else None
+        try:
+            store = load_pkcs12(path.read_bytes(), password)
+        except ValueError as error:
+            raise ValueError(f"{path}: not a PKCS#12 file, or another password") from error
+        if store.key is None or store.cert is None:
+            raise ValueError(f"{path}: has no certificate with a key")
+        # `ssl` reads keys from files only: this one is encrypted with a password that nobody else has, and deleted at once.
+        secret = os.urandom(24).hex()
+        chain = [store.cert.certificate, *(other.certificate for other in store.additional_certs)]
+        pem = b"".join(one.public_bytes(Encoding.PEM) for one in chain)
+        pem += store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(secret.encode()))
+        descriptor, name = tempfile.mkstemp(suffix=".pem")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(pem)
+            context.load_cert_chain(name, password=secret)
+        finally:
+            os.unlink(name)
+
+
+def certificate_identity(certificate: dict[str, Any] | None) -> str | None:
+    """Who a verified certificate is for, as SASL EXTERNAL names users: the subject's common name, else a name in its
+    alternative names; None without a verified certificate. `certificate` is what `SSLSocket.getpeercert()` gives."""
+    if not certificate:
+        return None
+    for part in certificate.get("subject", ()):
+        for name, value in part:
+            if name == "commonName":
+                return str(value)
+    for kind, value in certificate.get("subjectAltName", ()):
+        if kind in ("email", "DNS", "URI"):
+            return str(value)
+    return None

@@ -1,0 +1,97 @@
+"""AMQP URLs: `amqp://user:password@host:port`, `amqps://...`, and Unix sockets as `amqp+unix:///path/of.sock`.
+
+User and password are percent-decoded. A path after the host is an address that a program may use; the client does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from urllib.parse import unquote, urlsplit
+
+PORTS = {"amqp": 5672, "amqps": 5671, "amqp+unix": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a URL leads, and as whom.
+
+    Attributes:
+        scheme: "amqp", "amqps" or "amqp+unix".
+        host: name or address, without brackets; "" for a Unix socket.
+        port: TCP port; 0 for a Unix socket.
+        user, password: percent-decoded; None where the URL has none.
+        path: of the URL, percent-decoded and without its leading slash; of a Unix socket, the socket's.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    path: str = ""
+
+    @property
+    def tls(self) -> bool:
+        return self.scheme == "amqps"
+
+    @property
+    def unix(self) -> bool:
+        return self.scheme == "amqp+unix"
+
+    @property
+    def loopback(self) -> bool:
+        """Nothing beyond this machine sees what is said there."""
+        return self.unix or is_loopback(self.host)
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{self.path}" if self.unix else f"{self.scheme}://{host}:{self.port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine by its name or address; other names are not looked up."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def parse_url(url: str) -> Endpoint:
+    """Take a URL apart.
+
+    Raises:
+        ValueError: it is not a URL of this kind; the message never has the password.
+    """
+    if "://" not in url:
+        raise ValueError("an AMQP URL begins with amqp://, amqps:// or amqp+unix://")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+        host = parts.hostname or ""
+    except ValueError as error:
+        raise ValueError(f"not a URL: {str(error).split(':')[0]}") from None
+    if parts.scheme not in PORTS:
+        raise ValueError(f"the scheme {parts.scheme!r} is not one of amqp, amqps, amqp+unix")
+    if parts.query or parts.fragment:
+        raise ValueError("an AMQP URL has no query and no fragment; settings are arguments")
+    user = unquote(parts.username) if parts.username is not None else None
+    password = unquote(parts.password) if parts.password is not None else None
+    if parts.scheme == "amqp+unix":
+        if host or port is not None:
+            raise ValueError("a Unix socket has a path and no host: amqp+unix:///path/of.sock")
+        if not parts.path:
+            raise ValueError("the path of the Unix socket is missing: amqp+unix:///path/of.sock")
+        return Endpoint("amqp+unix", "", 0, user, password, unquote(parts.path))
+    if not host:
+        raise ValueError("the URL has no host")
+    return Endpoint(
+        parts.scheme,
+        unquote(host),
+        port if port is not None else PORTS[parts.scheme],
+        user,
+        password,
+        unquote(parts.path).removeprefix("/"),
+    )
