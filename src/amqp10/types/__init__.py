@@ -24,6 +24,7 @@ from ._serial import serial_add as serial_add
 from ._serial import serial_compare as serial_compare
 from ._serial import serial_diff as serial_diff
 from ._serial import serial_lt as serial_lt
+from ._values import TYPE_NAMES as TYPE_NAMES
 from ._values import Array as Array
 from ._values import Byte as Byte
 from ._values import Char as Char
@@ -47,6 +48,7 @@ del _write_array
 
 __all__ = (
     "DEFAULT_LIMITS",
+    "TYPE_NAMES",
     "Array",
     "Byte",
     "Char",

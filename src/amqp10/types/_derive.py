@@ -188,7 +188,7 @@ _write_map = typed_writer("map")
 
 
 def _write_fields(out: bytearray, value: Any) -> None:
-    """A map of a composite. All of them but `unsettled` have symbols for keys (§2.8.13), so a str key stands for one."""
+    """A map in a composite: all but `unsettled` have symbols for keys (§2.8.13), so that a str stands for one."""
     if isinstance(value, Mapping):
         value = {Symbol(key) if type(key) is str else key: item for key, item in value.items()}
     _write_map(out, value)
@@ -458,6 +458,9 @@ def _special_reader(cls: type[Composite], index: int) -> Callable[[int, bytes, i
                     check_archetype(item, requires, place)
         elif requires is not None and type(value) is Map:
             value.pairs = [(key, as_composite(item)) for key, item in value.pairs]
+            for _, item in value.pairs:
+                if isinstance(item, Composite):
+                    check_archetype(item, requires, place)
         return value, at
 
     if declared.multiple:
