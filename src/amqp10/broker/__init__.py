@@ -1,1 +1,7 @@
-"""(to be written)"""
+"""A broker in this process, in memory: for development, tests and small services."""
+
+from ._broker import Broker as Broker
+from ._facts import QueueFacts as QueueFacts
+from ._facts import TopicFacts as TopicFacts
+
+__all__ = ("Broker", "QueueFacts", "TopicFacts")

@@ -1,0 +1,351 @@
+"""The broker that users hold: it listens, lets peers in, negotiates, and ends in order.
+
+    listener ──> TLS ──> Negotiation ──> Engine + Pump ──events──> Peer ──> links ──> Router: queues and topics
+
+What speaks (accepting, negotiating, pumping) stays apart from what is spoken about: nodes know no protocol, so every
+dialect that the registry learns is served by the same queues, on the same port.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+import ssl
+from collections.abc import Iterable, Mapping
+from os import PathLike, fspath
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, Unpack
+
+import anyio
+from anyio.abc import ByteStream, Listener, TaskGroup
+
+from ..client import Connection
+from ..engine import ConnectionTerms, SessionTerms
+from ..errors import ConnectionLost
+from ..net import TLS, StreamFacts, TLSSettings, accept, listen_tcp, listen_unix
+from ..types import Symbol
+from ._access import Access
+from ._connection import PeerTerms
+from ._facts import QueueFacts, TopicFacts, queue_facts, topic_facts
+from ._memory import memory_streams
+from ._node import Limits
+from ._queue import Queue
+from ._router import AddressError, Router
+from ._serving import Doorkeeper
+from ._topic import Topic
+
+if TYPE_CHECKING:
+    from ..client._settings import ConnectionSettings
+
+_log = logging.getLogger("amqp10.broker")
+
+
+class Broker:
+    """A broker in this process, in memory: for development, tests and small services.
+
+    Messages end with it, durable ones too: it accepts the header and says in no answer that it keeps anything.
+
+        async with Broker(queues=["orders"], topics=["news"]) as broker:
+            async with Connection(broker.url) as connection: ...
+
+    **Addresses.** An unknown address is made when a link attaches to it (`auto_create`): a topic if the address
+    begins with `topic.` or `topic://`, or the terminus has the capability "topic"; else a queue. Declared names are
+    what they were declared as. A dynamic terminus gets a node of its own that ends with its link; a target
+    without address (the anonymous terminus) takes messages to wherever each says in `to`.
+
+    **Queues** give each message to one consumer, in turn among those that have credit; with distribution-mode "copy"
+    a receiver only looks. Released messages come back to their place; so do those that are modified, or were held by
+    a link that is lost, and these count as failed attempts (`delivery_count`). Rejected ones go to the `dead_letter`
+    queue, with the reason in their message annotations `x-opt-dead-letter-...`.
+
+    **Topics** give a copy to each subscriber of the moment; a subscription ends with its link.
+
+    **Limits.** A full queue stops granting credit; what is on its way is still taken, nothing is dropped. A topic
+    is full when one of its subscriptions is.
+
+    Args:
+        host, port: where to listen; port 0 for any that is free, host None for no TCP at all.
+        users: name -> password, for PLAIN and SCRAM.
+        anonymous: let peers in without a name, by ANONYMOUS or without SASL. None: where there are no users, nor
+            client certificates, and then on loopback only.
+        tls: a `TLS` or any `ssl.SSLContext` for the server's side; TCP is then TLS only. Where it
+            asks for client certificates, the names in these may log in by EXTERNAL.
+        path: a Unix socket to listen on, too.
+        queues, topics: names to begin with.
+        auto_create: make nodes on demand.
+        dead_letter: the queue of messages that nobody could take; None for none.
+        dead_letter_expired: expired messages go there too, instead of being dropped.
+        max_delivery_count: failed attempts after which a message goes there too; None for no limit.
+        max_queue_messages, max_queue_bytes: when a queue is full.
+        max_message_size: the largest message that is taken, bytes.
+        max_connections: how many peers at once; None for any number.
+        credit: messages that one sender may send ahead.
+        idle_timeout: seconds of silence after which a peer is given up; None for never.
+        handshake_timeout: seconds that a peer has from connecting to its open.
+        close_timeout: seconds that leaving waits for peers to close, too.
+        container_id: the broker's name in its open; made up when None.
+
+    Raises:
+        ValueError: without users, and with a host that is not loopback, nobody said that everyone may come in.
+    """
+
+    def __init__(
+        self,
+        host: str | None = "127.0.0.1",
+        port: int = 0,
+        *,
+        users: Mapping[str, str] | None = None,
+        anonymous: bool | None = None,
+        tls: TLSSettings | None = None,
+        path: str | PathLike[str] | None = None,
+        queues: Iterable[str] = (),
+        topics: Iterable[str] = (),
+        auto_create: bool = True,
+        dead_letter: str | None = "dead-letter",
+        dead_letter_expired: bool = False,
+        max_delivery_count: int | None = None,
+        max_queue_messages: int | None = None,
+        max_queue_bytes: int | None = 268_435_456,
+        max_message_size: int = 67_108_864,
+        max_connections: int | None = None,
+        credit: int = 1000,
+        idle_timeout: float | None = 60.0,
+        handshake_timeout: float = 10.0,
+        close_timeout: float = 2.0,
+        container_id: str | None = None,
+    ) -> None:
+        self._tls = tls.server_context() if isinstance(tls, TLS) else tls
+        external = self._tls is not None and self._tls.verify_mode != ssl.CERT_NONE
+        access = Access(users, anonymous, external)
+        if host is not None:
+            access.check_host(host)
+        self._host = host
+        self._port = port
+        self._path = fspath(path) if path is not None else None
+        self._handshake_timeout = handshake_timeout
+        self._close_timeout = close_timeout
+        self._router = Router(
+            clock=anyio.current_time,
+            limits=Limits(messages=max_queue_messages, bytes=max_queue_bytes, credit=credit),
+            auto_create=auto_create,
+            dead_letter=dead_letter,
+            dead_letter_expired=dead_letter_expired,
+            max_delivery_count=max_delivery_count,
+            on_alarm=self._on_alarm,
+        )
+        self._declare(queues, topics)
+        terms = PeerTerms(
+            ConnectionTerms(
+                container_id=container_id if container_id is not None else f"amqp10-broker-{secrets.token_hex(8)}",
+                idle_timeout=idle_timeout,
+                offered_capabilities=("ANONYMOUS-RELAY",),
+                properties={Symbol("product"): "amqp10"},
+            ),
+            SessionTerms(),
+            max_message_size,
+        )
+        self._door = Doorkeeper(self._router, access.authenticator(), terms, max_connections)
+        self._urls: tuple[str, ...] = ()
+        self._entered = False
+        # Around the task group, not inside: shielding while it closes must reach the group's own waiting too.
+        self._shield = anyio.CancelScope()
+        self._listening = anyio.CancelScope()
+        self._tasks: TaskGroup | None = None
+        self._alarm: anyio.Event | None = None
+
+    def _declare(self, queues: Iterable[str], topics: Iterable[str]) -> None:
+        try:
+            for name in queues:
+                self._router.declare(name, "queue")
+            for name in topics:
+                self._router.declare(name, "topic")
+        except AddressError as error:
+            raise ValueError(str(error)) from None
+
+    # Opening
+
+    async def __aenter__(self) -> Self:
+        """Listen.
+
+        Raises:
+            OSError: the address cannot be listened on.
+
+        Cancelling: nothing is left open.
+        """
+        if self._entered:
+            raise RuntimeError("a Broker is opened by `async with` once; make a new one")
+        self._entered = True
+        listeners = await self._listen()
+        self._shield.__enter__()
+        self._tasks = tasks = anyio.create_task_group()
+        await tasks.__aenter__()
+        for listener in listeners:
+            tasks.start_soon(self._listen_on, listener)
+        tasks.start_soon(self._keep_time)
+        return self
+
+    async def _listen(self) -> list[Listener[ByteStream]]:
+        listeners: list[Listener[ByteStream]] = []
+        urls = []
+        try:
+            if self._host is not None:
+                listener, url = await listen_tcp(self._host, self._port, secure=self._tls is not None)
+                listeners.append(listener)
+                urls.append(url)
+            if self._path is not None:
+                listener, url = await listen_unix(self._path)
+                listeners.append(listener)
+                urls.append(url)
+        except BaseException:
+            for listener in listeners:
+                await listener.aclose()
+            raise
+        self._urls = tuple(urls)
+        return listeners
+
+    async def _listen_on(self, listener: Listener[ByteStream]) -> None:
+        async with listener:
+            with self._listening:
+                await listener.serve(self._take, self._tasks)
+
+    async def _take(self, stream: ByteStream) -> None:
+        """A stream came in at a listener."""
+        with anyio.CancelScope(deadline=anyio.current_time() + self._handshake_timeout) as scope:
+            try:
+                stream, facts = await accept(stream, self._tls)
+            except ConnectionLost as error:
+                _log.debug("%s", error)
+                return
+            await self._door.serve(stream, facts, scope)
+
+    async def _take_memory(self, stream: ByteStream) -> None:
+        with anyio.CancelScope(deadline=anyio.current_time() + self._handshake_timeout) as scope:
+            await self._door.serve(stream, StreamFacts(secure=True, peer="this process"), scope)
+
+    def _on_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.set()
+
+    async def _keep_time(self) -> None:
+        """Let messages die on time."""
+        while True:
+            self._alarm = anyio.Event()
+            deadline = self._router.expire()
+            self._router.flush()
+            with anyio.move_on_at(deadline if deadline is not None else math.inf):
+                await self._alarm.wait()
+
+    # Coming in without a port
+
+    def open_stream(self) -> ByteStream:
+        """A connection in memory, as bare bytes: the client's end of it.
+
+        Raises:
+            RuntimeError: the broker is not running.
+        """
+        if self._tasks is None:
+            raise RuntimeError("the broker runs inside `async with` only")
+        ours, theirs = memory_streams()
+        self._tasks.start_soon(self._take_memory, ours)
+        return theirs
+
+    def connect(self, url: str = "amqp://localhost", **settings: Unpack[ConnectionSettings]) -> Connection:
+        """A client connection in memory, to be opened by `async with`; no port is needed.
+
+        Args:
+            url: for the credentials in it, where there are users.
+            settings: as for `amqp10.Connection`.
+
+        Raises:
+            RuntimeError: the broker is not running.
+        """
+        return Connection.over(self.open_stream(), url, secure=True, **settings)
+
+    # Facts
+
+    @property
+    def url(self) -> str:
+        """Where to connect to: TCP if it listens there, else the Unix socket.
+
+        Raises:
+            LookupError: it listens nowhere, or not yet; `connect` needs no URL.
+        """
+        if not self._urls:
+            raise LookupError("the broker listens nowhere: use connect()")
+        return self._urls[0]
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """All of them."""
+        return self._urls
+
+    @property
+    def connections(self) -> int:
+        """Peers that have opened and are still there."""
+        return self._door.opened
+
+    @property
+    def unroutable(self) -> int:
+        """Messages that went nowhere and whose sender could not be told, for it had settled them."""
+        return self._router.unroutable
+
+    @property
+    def queues(self) -> tuple[QueueFacts, ...]:
+        """All queues as they are now, temporary ones included; subscriptions are with their topics."""
+        return tuple(queue_facts(node) for node in self._router.nodes.values() if isinstance(node, Queue))
+
+    @property
+    def topics(self) -> tuple[TopicFacts, ...]:
+        """All topics as they are now."""
+        return tuple(topic_facts(node) for node in self._router.nodes.values() if isinstance(node, Topic))
+
+    def queue(self, name: str) -> QueueFacts:
+        """The queue of that name as it is now.
+
+        Raises:
+            KeyError: there is none.
+        """
+        node = self._router.nodes.get(name)
+        if not isinstance(node, Queue):
+            raise KeyError(name)
+        return queue_facts(node)
+
+    def topic(self, name: str) -> TopicFacts:
+        """The topic of that name as it is now.
+
+        Raises:
+            KeyError: there is none.
+        """
+        node = self._router.nodes.get(name)
+        if not isinstance(node, Topic):
+            raise KeyError(name)
+        return topic_facts(node)
+
+    # Closing
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop listening, close all connections (`amqp:connection:forced`), and end.
+
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most, then transports are cut.
+        """
+        self._shield.shield = True
+        tasks, self._tasks = self._tasks, None
+        assert tasks is not None
+        try:
+            self._listening.cancel()
+            with anyio.move_on_after(self._close_timeout):
+                await self._door.close()
+        finally:
+            tasks.cancel_scope.cancel()
+            try:
+                await tasks.__aexit__(None, None, None)
+            except BaseExceptionGroup as group:
+                cause: BaseException = group
+                while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
+                    cause = cause.exceptions[0]
+                raise cause from None
+            finally:
+                self._shield.__exit__(None, None, None)
