@@ -1,1 +1,43 @@
-"""(to be written)"""
+"""SASL mechanisms (Part 5, and the RFC of each), client and server: pure challenge and response, no frames."""
+
+from ._authenticator import Authenticator as Authenticator
+from ._choose import choose as choose
+from ._choose import from_credentials as from_credentials
+from ._mechanism import Challenge as Challenge
+from ._mechanism import ClientExchange as ClientExchange
+from ._mechanism import Failure as Failure
+from ._mechanism import Mechanism as Mechanism
+from ._mechanism import ServerExchange as ServerExchange
+from ._mechanism import Step as Step
+from ._mechanism import Success as Success
+from ._oauth import OAuthBearer as OAuthBearer
+from ._oauth import TokenVerifier as TokenVerifier
+from ._oauth import XOAuth2 as XOAuth2
+from ._plain import Anonymous as Anonymous
+from ._plain import External as External
+from ._plain import Plain as Plain
+from ._scram import ScramSha1 as ScramSha1
+from ._scram import ScramSha256 as ScramSha256
+from ._scram import ScramSha512 as ScramSha512
+
+__all__ = (
+    "Anonymous",
+    "Authenticator",
+    "Challenge",
+    "ClientExchange",
+    "External",
+    "Failure",
+    "Mechanism",
+    "OAuthBearer",
+    "Plain",
+    "ScramSha1",
+    "ScramSha256",
+    "ScramSha512",
+    "ServerExchange",
+    "Step",
+    "Success",
+    "TokenVerifier",
+    "XOAuth2",
+    "choose",
+    "from_credentials",
+)

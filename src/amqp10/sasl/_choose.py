@@ -1,0 +1,43 @@
+"""Which mechanism: the strongest that the server offers, the credentials allow and the transport may carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..errors import AuthenticationFailed, InsecureTransport
+from ._mechanism import Mechanism
+from ._plain import Anonymous, Plain
+from ._scram import ScramSha1, ScramSha256, ScramSha512
+
+
+def from_credentials(user: str | None, password: str | None) -> tuple[Mechanism, ...]:
+    """What a URL's user and password allow, strongest first; without a user ANONYMOUS, and with one never."""
+    if user is None:
+        return (Anonymous(),)
+    secret = password if password is not None else ""
+    return (ScramSha512(user, secret), ScramSha256(user, secret), ScramSha1(user, secret), Plain(user, secret))
+
+
+def choose(offered: Iterable[str], mechanisms: Sequence[Mechanism], *, secure: bool = True) -> Mechanism:
+    """The strongest of `mechanisms` that is offered.
+
+    Args:
+        offered: names, as the server gave them.
+        mechanisms: what the credentials allow.
+        secure: secrets may cross the transport as they are.
+
+    Raises:
+        AuthenticationFailed: none is offered; the message names both lists.
+        InsecureTransport: only such are offered whose secret the transport would show.
+    """
+    names = set(offered)
+    fitting = sorted((one for one in mechanisms if one.name in names), key=lambda one: -one.strength)
+    if not fitting:
+        ours = ", ".join(one.name for one in mechanisms) or "nothing"
+        raise AuthenticationFailed(f"the server offers {', '.join(sorted(names)) or 'nothing'}; we can do {ours}")
+    for one in fitting:
+        if secure or not one.needs_tls:
+            return one
+    raise InsecureTransport(
+        f"{fitting[0].name} would send a secret readable over the network: use amqps://, or say allow_insecure=True"
+    )

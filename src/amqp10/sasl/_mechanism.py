@@ -1,0 +1,88 @@
+"""The interface: a mechanism is a login that can be tried any number of times, an exchange is one try (RFC 4422).
+
+Pure challenge and response: no frames, no sockets. Secrets never show in a `repr` or an error.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class ClientExchange(ABC):
+    """One try of a client."""
+
+    @abstractmethod
+    def initial(self) -> bytes | None:
+        """The initial response; None where the server speaks first."""
+
+    def respond(self, challenge: bytes) -> bytes:
+        """The answer to a challenge.
+
+        Raises:
+            AuthenticationFailed: the challenge is not one of this mechanism's, or the server could not prove itself.
+        """
+        return b""
+
+    def finish(self, additional: bytes | None) -> None:
+        """The server says that it succeeded, perhaps with a last word.
+
+        Raises:
+            AuthenticationFailed: the server could not prove itself.
+        """
+
+
+class Mechanism(ABC):
+    """A client's login.
+
+    Attributes:
+        name: as registered with IANA.
+        strength: the strongest that is offered is used.
+        needs_tls: a secret crosses the wire as it is, so the transport must be secure.
+    """
+
+    name: ClassVar[str]
+    strength: ClassVar[int]
+
+    @property
+    def needs_tls(self) -> bool:
+        return False
+
+    @abstractmethod
+    def exchange(self, hostname: str | None = None) -> ClientExchange:
+        """A new try; `hostname` is the server's name as the user knows it."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(...)"
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """The server asks on."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """The client is who it says. `identity` None: nobody in particular (ANONYMOUS)."""
+
+    identity: str | None
+    additional: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The client is not let in; it is never told why."""
+
+
+Step = Challenge | Success | Failure
+
+
+class ServerExchange(ABC):
+    """One try, from the server's side."""
+
+    @abstractmethod
+    def step(self, response: bytes | None) -> Step:
+        """Take a response (None: an init without initial response) and go on. Never raises for what the client sends."""
