@@ -147,5 +147,5 @@ async def accept(stream: ByteStream, tls: TLSSettings | None = None) -> tuple[By
         secure=True,
         tls=True,
         identity=certificate_identity(certificate),
-        peer=peer,  # type: ignore[arg-type]
+        peer=peer,
     )

@@ -36,7 +36,7 @@ class Authenticator:
     secure: bool = True
     external_identity: str | None = None
     _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
-    _keys: dict[tuple[str, str], ScramKeys] = field(default_factory=dict, repr=False)
+    _keys: dict[tuple[str, str, str], ScramKeys] = field(default_factory=dict, repr=False)
 
     def for_connection(self, *, secure: bool, external_identity: str | None = None) -> Authenticator:
         """The same rules, for one connection."""
@@ -92,7 +92,7 @@ class Authenticator:
         if password is None:
             nobody = sha256(salt + self._secret).digest()
             return ScramKeys(salt, SERVER_ITERATIONS, nobody, nobody), False
-        keys = self._keys.get((name, user))
+        keys = self._keys.get((name, user, password))
         if keys is None:
-            keys = self._keys[name, user] = derive_keys(digest, password, salt)
+            keys = self._keys[name, user, password] = derive_keys(digest, password, salt)
         return keys, True

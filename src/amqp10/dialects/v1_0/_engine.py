@@ -96,6 +96,7 @@ class V1Engine(Engine):
         self._events: list[Event] = []
         self._dirty: list[SessionEndpoint] = []
         self._open_asked = False
+        self._open_sent = False
         self._header_sent = False
         # Time: flags that `tick` turns into times, so that no clock is read on the message path.
         self._received = False
@@ -130,7 +131,8 @@ class V1Engine(Engine):
 
     def _open_if_asked(self) -> None:
         """Send our open as soon as the header went out, without waiting for the peer's (§2.4.1, pipelined open)."""
-        if self._open_asked and self._header_sent:
+        if self._open_asked and self._header_sent and not self._open_sent:
+            self._open_sent = True
             self.connection.send_open(self.terms)
 
     def _send_header(self) -> None:
