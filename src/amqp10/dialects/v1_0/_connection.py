@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _SENDING = frozenset(
     {ConnectionState.OPEN_PIPE, ConnectionState.OPEN_SENT, ConnectionState.OPENED, ConnectionState.CLOSE_RCVD}
 )
+_OWN_FRAMES = frozenset({Open, Close})
 _CLOSE_SENT = frozenset(
     {
         ConnectionState.OC_PIPE,
@@ -164,7 +165,7 @@ class ConnectionEndpoint:
     def receive(self, channel: int, frame: Composite, payload: bytes) -> None:
         """One frame of the peer, by the table of §2.4: open and close here, the rest to its session."""
         session = self._by_remote_channel.get(channel)
-        if session is not None and self.state is ConnectionState.OPENED:
+        if session is not None and self.state is ConnectionState.OPENED and type(frame) not in _OWN_FRAMES:
             session.receive(frame, payload)
         elif self.state is ConnectionState.DISCARDING and type(frame) is not Close:
             pass  # §2.4.6: after a close with an error, everything up to the peer's close is dropped
