@@ -11,23 +11,23 @@ from amqp10.errors import ConnectionLost, LinkDetached, LocalProtocolError
 
 def test_not_yet_open() -> None:
     """Using what was not entered is a fault of this side's."""
-    assert isinstance(Endpoint().gone(), LocalProtocolError)
+    assert isinstance(Endpoint()._gone(), LocalProtocolError)
 
 
 def test_entered_once() -> None:
     """The objects are not reusable."""
     endpoint = Endpoint()
-    endpoint.enter()
+    endpoint._enter()
     with pytest.raises(LocalProtocolError, match="once"):
-        endpoint.enter()
+        endpoint._enter()
 
 
 def test_the_peer_ended_it() -> None:
     """The cause has the peer's words, in a copy of its own for each who raises it."""
     endpoint = Endpoint()
     cause = LinkDetached("amqp:resource-deleted", "gone", {"k": 1})
-    endpoint.ended(cause)
-    first, second = endpoint.gone(), endpoint.gone()
+    endpoint._on_ended(cause)
+    first, second = endpoint._gone(), endpoint._gone()
     assert first is not second
     assert isinstance(first, LinkDetached)
     assert (first.condition, first.description, first.info) == ("amqp:resource-deleted", "gone", {"k": 1})
@@ -36,9 +36,9 @@ def test_the_peer_ended_it() -> None:
 def test_closed_here_goes_first() -> None:
     """Who closed it is told so, whatever came afterwards."""
     endpoint = Endpoint()
-    endpoint.closed = True
-    endpoint.ended(ConnectionLost("later"))
-    assert isinstance(endpoint.gone(), anyio.ClosedResourceError)
+    endpoint._closed = True
+    endpoint._on_ended(ConnectionLost("later"))
+    assert isinstance(endpoint._gone(), anyio.ClosedResourceError)
 
 
 def test_fresh_keeps_the_reason() -> None:
@@ -57,15 +57,15 @@ async def test_until_wakes_every_waiter() -> None:
     seen = []
 
     async def wait(number: int) -> None:
-        await endpoint.until(lambda: endpoint.over)
+        await endpoint._until(lambda: endpoint._over)
         seen.append(number)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(wait, 1)
         tasks.start_soon(wait, 2)
         await anyio.wait_all_tasks_blocked()
-        endpoint.changed()
+        endpoint._changed()
         await anyio.wait_all_tasks_blocked()
         assert seen == []
-        endpoint.ended(None)
+        endpoint._on_ended(None)
     assert sorted(seen) == [1, 2]

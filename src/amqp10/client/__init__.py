@@ -8,5 +8,16 @@ from ._oneoff import send as send
 from ._receiver import Receiver as Receiver
 from ._sender import Sender as Sender
 from ._session import Session as Session
+from ._settings import ConnectionSettings as ConnectionSettings
 
-__all__ = ("Connection", "Delivery", "Receiver", "Sender", "SentDelivery", "Session", "receive", "send")
+__all__ = (
+    "Connection",
+    "ConnectionSettings",
+    "Delivery",
+    "Receiver",
+    "Sender",
+    "SentDelivery",
+    "Session",
+    "receive",
+    "send",
+)

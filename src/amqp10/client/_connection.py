@@ -37,11 +37,11 @@ from ..engine import (
 from ..engine import dialect as find_dialect
 from ..errors import AmqpError, ConnectionLost
 from ..messaging import Error
-from ..net import Pump, connect, parse_url
+from ..net import Pump, StreamFacts, TLSSettings, connect, parse_url
 from ..sasl import Mechanism, from_credentials
 from ._endpoint import Endpoint
 from ._session import Links, Session
-from ._settings import ConnectionSettings, SASLSetting, TLSSetting
+from ._settings import ConnectionSettings, SASLSettings
 
 
 class Connection(Endpoint, Links):
@@ -58,7 +58,7 @@ class Connection(Endpoint, Links):
         sasl: a mechanism, or several to choose from, the strongest that the peer offers. None: those that the URL's
             credentials allow, ANONYMOUS without any. False: no SASL layer at all (§5.3).
         container_id: this container's name (§2.4.1); made up when None.
-        hostname: the virtual host asked for (§2.7.1) and the name in the certificate; the URL's host when None.
+        hostname: the virtual host asked for (§2.7.1); the URL's host when None.
         idle_timeout: seconds of silence of the peer after which the connection is lost; None for never. Half of
             it is what the peer is told (§2.4.5).
         max_frame_size: the largest frame this side takes, bytes, 512 at least.
@@ -80,8 +80,8 @@ class Connection(Endpoint, Links):
         self,
         url: str,
         *,
-        tls: TLSSetting = None,
-        sasl: SASLSetting = None,
+        tls: TLSSettings | None = None,
+        sasl: SASLSettings = None,
         container_id: str | None = None,
         hostname: str | None = None,
         idle_timeout: float | None = 60.0,
@@ -119,7 +119,7 @@ class Connection(Endpoint, Links):
         self._engine: Engine | None = None
         self._pump: Pump | None = None
         self._pumped = False
-        self._crash: Exception | None = None
+        self._crash: BaseException | None = None
         # Around the task group, not inside: shielding while it closes must reach the group's own waiting too.
         self._shield = anyio.CancelScope()
         self._tasks: TaskGroup | None = None
@@ -152,19 +152,19 @@ class Connection(Endpoint, Links):
         """Connect, secure, authenticate, open.
 
         Raises:
-            ConnectionLost: no connection could be made, or its certificate is not trusted; `__cause__` has the error below.
+            ConnectionLost: no connection could be made, or its certificate is not trusted; the reason is
+                in `__cause__`.
             AuthenticationFailed: no mechanism fitted, or the peer refused the credentials.
             InsecureTransport: a secret would have crossed the network in the clear; nothing was sent.
             ConnectionClosed: the peer closed at once; `condition` and `description` say why.
-            ConnectionLost: the transport ended before the connection was open.
             RemoteProtocolError: the peer does not speak this protocol.
 
         Cancelling: the transport is closed, nothing is left behind.
         """
-        self.enter()
+        self._enter()
         mechanisms = self._mechanisms()
-        stream, secure = await self._connect()
-        self._engine = engine = self._dialect.client(self._terms, mechanisms, secure)
+        stream, facts = await self._connect()
+        self._engine = engine = self._dialect.client(self._terms, mechanisms, facts.secure)
         self._shield.__enter__()
         self._tasks = tasks = anyio.create_task_group()
         await tasks.__aenter__()
@@ -173,20 +173,20 @@ class Connection(Endpoint, Links):
             engine.start()
             engine.open()
             tasks.start_soon(self._run)
-            await self.until(lambda: self.open or self.over)
-            if self.over:
+            await self._until(lambda: self.open or self._over)
+            if self._over:
                 with anyio.move_on_after(self.close_timeout):
-                    await self.until(lambda: self._pumped)
-                raise self.lost()
+                    await self._until(lambda: self._pumped)
+                raise self._lost()
         except BaseException:
             self._shield.shield = True
             await self._stop_tasks()
             raise
         return self
 
-    async def _connect(self) -> tuple[ByteStream, bool]:
+    async def _connect(self) -> tuple[ByteStream, StreamFacts]:
         if self._given is not None:
-            return self._given, self._given_secure
+            return self._given, StreamFacts(secure=self._given_secure)
         stream, facts = await connect(self._endpoint, self._tls)
         return stream, facts.secure
 
@@ -206,15 +206,15 @@ class Connection(Endpoint, Links):
         try:
             await self._pump.run()
         except Exception as error:
-            self._crash = error
-            cause = ConnectionLost(f"the connection's own task failed: {error!r}")
-            cause.__cause__ = error
+            self._crash = only(error)
+            cause = ConnectionLost(f"the connection's own task failed: {self._crash!r}")
+            cause.__cause__ = self._crash
             self._engine.receive_eof()
             self._handle(self._engine.events())
-            self.ended(cause)
+            self._on_ended(cause)
         finally:
             self._pumped = True
-            self.changed()
+            self._changed()
 
     # What happened
 
@@ -222,17 +222,17 @@ class Connection(Endpoint, Links):
         """Tell those concerned; called by the pump with the events of each pass."""
         for event in events:
             if isinstance(event, DeliveriesReceived):
-                event.link.context.deliveries_received()
+                event.link.context._on_deliveries()
             elif isinstance(event, OutcomesReceived):
-                event.link.context.outcomes_received(event.deliveries)
+                event.link.context._on_outcomes(event.deliveries)
             elif isinstance(event, CreditChanged):
-                event.link.context.credit_changed()
+                event.link.context._on_credit()
             elif isinstance(event, SettlementsReceived):
-                event.link.context.settlements_received(event.deliveries)
+                event.link.context._on_settlements(event.deliveries)
             elif isinstance(event, FlowReceived):
-                event.link.context.flow_received(event.drained)
+                event.link.context._on_flow(event.drained)
             elif isinstance(event, WindowOpened):
-                event.session.context.window_opened()
+                event.session.context._on_window()
             else:
                 self._handle_rare(event)
 
@@ -241,30 +241,30 @@ class Connection(Endpoint, Links):
             if event.link.context is None:
                 event.link.refuse(Error("amqp:not-implemented", "this client takes no links that its peer attaches"))
             else:
-                event.link.context.attached()
+                event.link.context._on_attached()
         elif isinstance(event, LinkEnded):
             if event.link.context is not None:
-                event.link.context.ended(event.error)
+                event.link.context._on_ended(event.error)
         elif isinstance(event, SessionBegun):
             if event.session.context is None:
                 event.session.begin()
                 event.session.end(Error("amqp:not-implemented", "this client takes no sessions that its peer begins"))
             else:
-                event.session.context.begun()
+                event.session.context._on_begun()
         elif isinstance(event, SessionUnmapped):
             if event.session.context is not None:
-                event.session.context.ended(event.error)
+                event.session.context._on_ended(event.error)
         elif isinstance(event, ConnectionOpened):
-            self.open = not self.over
-            self.changed()
+            self.open = not self._over
+            self._changed()
         elif isinstance(event, ConnectionEnded):
-            self.ended(event.error)
+            self._on_ended(event.error)
         elif isinstance(event, Authenticated):
             self._mechanism = event.mechanism
 
-    def ended(self, error: AmqpError | None) -> None:
-        if not self.over:
-            super().ended(error)
+    def _on_ended(self, error: AmqpError | None) -> None:
+        if not self._over:
+            super()._on_ended(error)
 
     # Facts
 
@@ -297,7 +297,7 @@ class Connection(Endpoint, Links):
         """
         remote = self._engine.remote if self._engine is not None else None
         if remote is None:
-            raise self.gone()
+            raise self._gone()
         return remote
 
     @property
@@ -334,11 +334,11 @@ class Connection(Endpoint, Links):
         terms = SessionTerms(incoming_window=incoming_window, handle_max=handle_max, properties=dict(properties or {}))
         return Session(self, terms)
 
-    def default_session(self) -> Session:
+    def _default_session(self) -> Session:
         """The session of links that ask for none; begun when first needed, and again if the peer ended it."""
         if self._default is None or not self._default.open:
             session = Session(self, self._session_terms)
-            session.begin()
+            session._begin()
             self._default = session
         return self._default
 
@@ -348,27 +348,27 @@ class Connection(Endpoint, Links):
     # For sessions and links
 
     @property
-    def engine(self) -> Engine:
+    def _in_engine(self) -> Engine:
         """The engine; links and sessions speak to it.
 
         Raises:
             LocalProtocolError: the connection was not opened.
         """
         if self._engine is None:
-            raise self.gone()
+            raise self._gone()
         return self._engine
 
-    def wake(self) -> None:
+    def _wake(self) -> None:
         """Have the engine's output written soon; cheap, and idempotent until it was."""
         if self._pump is not None:
             self._pump.wake()
 
     @property
-    def output_full(self) -> bool:
-        """More is waiting to be written than should be; who sends waits in `output_drained`."""
+    def _output_full(self) -> bool:
+        """More is waiting to be written than should be; who sends waits in `_output_drained`."""
         return self._pump is not None and self._pump.full
 
-    async def output_drained(self) -> None:
+    async def _output_drained(self) -> None:
         """Wait until the output has room, or the connection is over.
 
         Cancelling: only stops the waiting.
@@ -386,16 +386,16 @@ class Connection(Endpoint, Links):
         Cancelling: is not noticed; it takes `close_timeout` seconds at most, then the transport is cut.
         """
         self._shield.shield = True
-        self.closed = True
+        self._closed = True
         try:
-            if self._engine is not None and not self.over:
+            if self._engine is not None and not self._over:
                 self.open = False
                 if self._default is not None and self._default.open:
-                    self._default.engine_session.end()
+                    self._default._in_engine.end()
                 self._engine.close()
-                self.wake()
+                self._wake()
             with anyio.move_on_after(self.close_timeout):
-                await self.until(lambda: self._pumped)
+                await self._until(lambda: self._pumped)
         finally:
             await self._stop_tasks()
         if self._crash is not None and exc is None:
@@ -410,9 +410,13 @@ class Connection(Endpoint, Links):
         try:
             await tasks.__aexit__(None, None, None)
         except BaseExceptionGroup as group:
-            cause: BaseException = group
-            while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
-                cause = cause.exceptions[0]
-            raise cause from None
+            raise only(group) from None
         finally:
             self._shield.__exit__(None, None, None)
+
+
+def only(error: BaseException) -> BaseException:
+    """The one cause that a group of one stands for."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -134,8 +134,8 @@ class Delivery(IncomingDelivery):
         if self.local_settled:
             await anyio.lowlevel.checkpoint()
         while not self.local_settled:
-            if receiver.over or receiver.closed:
-                raise receiver.gone()
+            if receiver._over or receiver._closed:
+                raise receiver._gone()
             if self.waiter is None:
                 self.waiter = anyio.Event()
             await self.waiter.wait()
@@ -148,8 +148,8 @@ class Delivery(IncomingDelivery):
         except LocalProtocolError:
             if receiver.open:
                 raise
-            raise receiver.gone() from None
-        receiver.wake()
+            raise receiver._gone() from None
+        receiver._wake()
 
     def __enter__(self) -> Message:
         try:
@@ -208,18 +208,18 @@ class SentDelivery(OutgoingDelivery):
 
         Cancelling: only stops the waiting; the outcome is not lost, ask again.
         """
-        while (outcome := self.known_outcome()) is None:
+        while (outcome := self._known_outcome()) is None:
             sender = self.link.context
-            if sender.over:
-                sender.told = True
-                raise sender.lost()
+            if sender._over:
+                sender._told = True
+                raise sender._lost()
             if self.waiter is None:
                 self.waiter = anyio.Event()
-                sender.waiters.add(self.waiter)
+                sender._waiters.add(self.waiter)
             await self.waiter.wait()
         return outcome
 
-    def known_outcome(self) -> Outcome | None:
+    def _known_outcome(self) -> Outcome | None:
         """The outcome if it is known now, else None."""
         state = self.remote_state
         if type(state) in OUTCOMES:
@@ -235,7 +235,7 @@ class SentDelivery(OutgoingDelivery):
         return default if type(default) in OUTCOMES else Modified(delivery_failed=True)  # type: ignore[return-value]
 
     def __repr__(self) -> str:
-        return f"<SentDelivery {self.delivery_id} tag={self.tag.hex()} {self.known_outcome() or 'in flight'}>"
+        return f"<SentDelivery {self.delivery_id} tag={self.tag.hex()} {self._known_outcome() or 'in flight'}>"
 
 
 def not_accepted(outcome: Outcome) -> MessageNotAccepted:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import anyio
 
@@ -33,57 +33,58 @@ class Endpoint:
     """The life of one session or link: not yet there, open, over.
 
     Attributes:
+        connection: the connection that it is of.
         open: it can be used now.
-        over: it is over for the engine too, nothing more will come.
-        closed: its owner closed it, or is closing it.
-        cause: why it is over; None for an orderly end of our own.
     """
 
+    # _over: it is over for the engine too, nothing more will come. _closed: its owner closed it, or is closing it.
+    # _cause: why it is over; None for an orderly end of our own.
+
     connection: Connection
-    kind = "endpoint"
+    kind: ClassVar[str] = "endpoint"
 
     def __init__(self) -> None:
         self.open = False
-        self.over = False
-        self.closed = False
-        self.cause: AmqpError | None = None
+        self._over = False
+        self._closed = False
+        self._cause: AmqpError | None = None
         self._entered = False
         self._change: anyio.Event | None = None
 
-    def gone(self) -> Exception:
+    def _gone(self) -> Exception:
         """The error of a call that needs the endpoint and cannot have it."""
-        if self.closed:
+        if self._closed:
             return anyio.ClosedResourceError(f"the {self.kind} was closed here")
-        if self.over:
-            return self.lost()
+        if self._over:
+            return self._lost()
         return LocalProtocolError(f"the {self.kind} is not open yet: it is opened by `async with`")
 
-    def lost(self) -> AmqpError | anyio.ClosedResourceError:
+    def _lost(self) -> AmqpError | anyio.ClosedResourceError:
         """The error of what is lost with an endpoint that is over."""
-        if self.cause is not None:
-            return fresh(self.cause)
+        if self._cause is not None:
+            return fresh(self._cause)
         return anyio.ClosedResourceError(f"the {self.kind} was closed here")
 
-    def enter(self) -> None:
+    def _enter(self) -> None:
         """Note that `async with` opens the endpoint; it can be opened once."""
         if self._entered:
             raise LocalProtocolError(f"a {self.kind} is opened by `async with` once; make a new one")
         self._entered = True
 
-    def ended(self, error: AmqpError | None) -> None:
+    def _on_ended(self, error: AmqpError | None) -> None:
         """The engine says that it is over."""
         self.open = False
-        self.over = True
-        self.cause = error
-        self.changed()
+        self._over = True
+        self._cause = error
+        self._changed()
 
-    def changed(self) -> None:
+    def _changed(self) -> None:
         """Let those who wait in `until` look again."""
         event, self._change = self._change, None
         if event is not None:
             event.set()
 
-    async def until(self, condition: Callable[[], bool]) -> None:
+    async def _until(self, condition: Callable[[], bool]) -> None:
         """Wait for what happens rarely: attached, detached, drained, everything settled."""
         while not condition():
             if self._change is None:

@@ -37,35 +37,35 @@ class Link(Endpoint):
     # Attaching
 
     async def _attach(self) -> None:
-        self.enter()
-        session = self._session if self._session is not None else self.connection.default_session()
+        self._enter()
+        session = self._session if self._session is not None else self.connection._default_session()
         if not session.open or not self.connection.open:
-            raise session.gone() if self.connection.open else self.connection.gone()
+            raise session._gone() if self.connection.open else self.connection._gone()
         self._require_capabilities()
         link = self._attach_to(session)
         link.context = self
-        self.connection.wake()
+        self.connection._wake()
         try:
-            await self.until(lambda: self.open or self.over)
+            await self._until(lambda: self.open or self._over)
         except BaseException:
             self._abandon()
             raise
-        if self.over:
-            raise self.lost()
+        if self._over:
+            raise self._lost()
 
     def _abandon(self) -> None:
         """Attaching was cancelled: nobody will use the link, so it goes as soon as it stands."""
-        self.closed = self._abandoned = True
+        self._closed = self._abandoned = True
         if self.open:
             self._detach(closed=True)
 
-    def attached(self) -> None:
+    def _on_attached(self) -> None:
         """The peer's attach is here."""
         if self._abandoned:
             self._detach(closed=True)
             return
         self.open = True
-        self.changed()
+        self._changed()
 
     @property
     @abstractmethod
@@ -97,7 +97,7 @@ class Link(Endpoint):
         """
         link = self._engine_link
         if link is None or link.remote is None:
-            raise self.gone()
+            raise self._gone()
         return link.remote
 
     @property
@@ -148,29 +148,29 @@ class Link(Endpoint):
 
     async def _leave(self, closed: bool) -> None:
         """Finish, detach and wait for the answer: shielded, and in `close_timeout` seconds at most."""
-        if self.closed or not self._entered:
+        if self._closed or not self._entered:
             return
-        self.closed = True
+        self._closed = True
         self.open = False
         self._stop()
-        if self.over:
+        if self._over:
             return
         started = anyio.current_time()
         limit = self.connection.close_timeout
         with anyio.move_on_after(limit * (1 - ANSWER_SHARE), shield=True):
             await self._finish()
-        if not self.over:
+        if not self._over:
             self._wrap_up()
             self._detach(closed=closed)
             left = limit - (anyio.current_time() - started)
             with anyio.move_on_after(max(left, 0.0), shield=True):
-                await self.until(lambda: self.over)
+                await self._until(lambda: self._over)
 
     def _detach(self, closed: bool) -> None:
         link = self._engine_link
         if link is not None:
             link.detach(closed=closed)
-            self.connection.wake()
+            self.connection._wake()
 
     async def close(self) -> None:
         """Close the link for good: the peer drops its terminus too, a durable subscription ends (§2.6.6).
@@ -189,6 +189,6 @@ class Link(Endpoint):
         """
         await self._leave(closed=False)
 
-    def ended(self, error: AmqpError | None) -> None:
-        super().ended(error)
+    def _on_ended(self, error: AmqpError | None) -> None:
+        super()._on_ended(error)
         self._stop()

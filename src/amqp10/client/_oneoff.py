@@ -29,7 +29,7 @@ async def send(url: str, address: str | None, *messages: object, **settings: Unp
         MessageRejected, MessageReleased, MessageModified: the first outcome that was another one. Messages after it may
             not have been sent; the exception's note counts them.
         LinkDetached: the peer refused the address.
-        OSError, AuthenticationFailed, InsecureTransport, ConnectionClosed, ConnectionLost, RemoteProtocolError: see
+        AuthenticationFailed, InsecureTransport, ConnectionClosed, ConnectionLost, RemoteProtocolError: see
             `Connection`.
         EncodeError: a message holds a value without an AMQP encoding.
 
@@ -53,7 +53,7 @@ async def receive(url: str, address: str, *, count: int = 1, **settings: Unpack[
     Raises:
         LinkDetached: the peer refused the address, or ended the link.
         DecodeError: one of them is not a message; it was rejected, the others were released.
-        OSError, AuthenticationFailed, InsecureTransport, ConnectionClosed, ConnectionLost, RemoteProtocolError: see
+        AuthenticationFailed, InsecureTransport, ConnectionClosed, ConnectionLost, RemoteProtocolError: see
             `Connection`.
 
     Cancelling: the messages that came are released; none is lost.

@@ -54,7 +54,7 @@ class Pipeline:
 
     def outcome_received(self, delivery: OutgoingDelivery) -> None:
         """The receiver told a state of the delivery, perhaps its outcome."""
-        outcome = delivery.known_outcome()  # type: ignore[attr-defined]
+        outcome = delivery._known_outcome()  # type: ignore[attr-defined]
         if outcome is None:
             return
         delivery.waiter = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import anyio
 import anyio.lowlevel
@@ -43,7 +43,7 @@ class Receiver(Link):
     peer. Deliveries that were taken and not settled are the peer's to send again.
     """
 
-    kind = "receiver"
+    kind: ClassVar[str] = "receiver"
 
     def __init__(self, connection: Connection, session: Session | None, terms: LinkTerms, credit: int) -> None:
         super().__init__(connection, session, terms)
@@ -56,7 +56,7 @@ class Receiver(Link):
         self._waiter: anyio.Event | None = None  # also the mark that a task is in receive
         self._drain_running = False
         self._drained = False
-        self.wake: Callable[[], None] = connection.wake
+        self._wake: Callable[[], None] = connection._wake
 
     # Attaching
 
@@ -83,13 +83,13 @@ class Receiver(Link):
             self._require("settle-second", "receiver settle mode 'second'")
 
     def _attach_to(self, session: Session) -> ReceiverLink:
-        self._link = link = session.engine_session.attach_receiver(self._terms)
+        self._link = link = session._in_engine.attach_receiver(self._terms)
         link.delivery_type = Delivery
         self._incoming = link.incoming
         return link
 
-    def attached(self) -> None:
-        super().attached()
+    def _on_attached(self) -> None:
+        super()._on_attached()
         if self.open and self._automatic:
             self._refill()
 
@@ -222,7 +222,7 @@ class Receiver(Link):
             while True:
                 held.extend(incoming)
                 incoming.clear()
-                if held and not self.closed and (len(held) >= size or not self.open or self.credit <= 0):
+                if held and not self._closed and (len(held) >= size or not self.open or self.credit <= 0):
                     self._waiter = anyio.Event()
                     await anyio.lowlevel.checkpoint()
                     return
@@ -230,21 +230,21 @@ class Receiver(Link):
         finally:
             self._waiter = None
             incoming.extendleft(reversed(held))
-            if self.closed:
+            if self._closed:
                 self._release_buffered()
 
     async def _next_arrival(self) -> None:
         """Wait for deliveries; raise if none can come any more."""
         if not self.open:
-            raise self.gone()
+            raise self._gone()
         if self._automatic and self.credit <= 0 and self._taken:
             self._refill()  # after a drain, for one: whoever waits here wants more
         self._waiter = waiter = anyio.Event()
         await waiter.wait()
 
-    def deliveries_received(self) -> None:
+    def _on_deliveries(self) -> None:
         """The engine has put something in the deque."""
-        if self.closed:
+        if self._closed:
             self._release_buffered()
         elif self._waiter is not None:
             self._waiter.set()
@@ -256,7 +256,7 @@ class Receiver(Link):
         if link is not None and self.open and not self._drain_running:
             self._taken = 0
             link.flow(max(0, self._automatic - len(self._incoming)))
-            self.wake()
+            self._wake()
 
     def add_credit(self, credit: int) -> None:
         """Let the peer send `credit` more deliveries (§2.6.7). For receivers with `credit=0`; never blocks.
@@ -270,11 +270,11 @@ class Receiver(Link):
             raise ValueError("credit is added, never taken back; drain() takes all of it back")
         link = self._link
         if link is None or not self.open:
-            raise self.gone()
+            raise self._gone()
         if self._automatic:
             raise LocalProtocolError("the credit of this receiver is automatic; manual credit needs credit=0")
         link.flow(link.credit + credit)
-        self.wake()
+        self._wake()
 
     async def drain(self) -> None:
         """Ask the peer to use the credit now or give it back; return when it has (§2.6.7).
@@ -292,7 +292,7 @@ class Receiver(Link):
         if self._drain_running:
             raise anyio.BusyResourceError("draining this receiver")
         if not self.open:
-            raise self.gone()
+            raise self._gone()
         self._require("drain", "drain")
         await anyio.lowlevel.checkpoint()
         try:
@@ -300,37 +300,37 @@ class Receiver(Link):
         except BaseException:
             if self._link is not None and self.open:
                 self._link.flow(self._link.credit)
-                self.wake()
+                self._wake()
             raise
         if not self._drained and not self.open:
-            raise self.gone()
+            raise self._gone()
         self._taken = max(0, self._automatic - len(self._incoming))
 
     async def _drain(self) -> None:
         link = self._link
-        if link is None or self.over or link.credit <= 0:
+        if link is None or self._over or link.credit <= 0:
             self._drained = True
             return
         self._drain_running = True
         self._drained = False
         try:
             link.flow(link.credit, drain=True)
-            self.wake()
-            await self.until(lambda: self._drained or self.over)
+            self._wake()
+            await self._until(lambda: self._drained or self._over)
         finally:
             self._drain_running = False
 
-    def flow_received(self, drained: bool) -> None:
+    def _on_flow(self, drained: bool) -> None:
         """The peer's flow for this link."""
         if drained:
             self._drained = True
-            self.changed()
+            self._changed()
         elif self._automatic and self.credit + len(self._incoming) <= self._automatic - self._refill_at:
             self._refill()  # an aborted delivery uses up credit and is never taken
 
     # Settlement by the sender
 
-    def settlements_received(self, deliveries: Sequence[IncomingDelivery]) -> None:
+    def _on_settlements(self, deliveries: Sequence[IncomingDelivery]) -> None:
         for delivery in deliveries:
             if delivery.waiter is not None:
                 delivery.waiter.set()
@@ -341,7 +341,7 @@ class Receiver(Link):
         if self._waiter is not None:
             self._waiter.set()
         link = self._link
-        if link is not None and (self.over or self.closed):
+        if link is not None and (self._over or self._closed):
             for delivery in link.unsettled.values():
                 if delivery.waiter is not None:
                     delivery.waiter.set()
@@ -359,9 +359,9 @@ class Receiver(Link):
         incoming, link = self._incoming, self._link
         while incoming:
             delivery = incoming.popleft()
-            if link is not None and not self.over and not delivery.local_settled:
+            if link is not None and not self._over and not delivery.local_settled:
                 link.settle(delivery, RELEASED, settled=True)
-                self.wake()
+                self._wake()
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None

@@ -60,8 +60,8 @@ class Sender(Link):
         self._run = 0
         self._last: OutgoingDelivery | None = None
         self._draining = False
-        self.waiters: set[anyio.Event | Pipeline] = set()  # of all who wait for outcomes
-        self.told = False  # the cause of the link's end has been raised to the user
+        self._waiters: set[anyio.Event | Pipeline] = set()  # of all who wait for outcomes
+        self._told = False  # the cause of the link's end has been raised to the user
 
     # Attaching
 
@@ -88,20 +88,15 @@ class Sender(Link):
                 self._require("anonymous-terminus", "anonymous terminus")
 
     def _attach_to(self, session: Session) -> SenderLink:
-        self._link = link = session.engine_session.attach_sender(self._terms)
+        self._link = link = session._in_engine.attach_sender(self._terms)
         link.delivery_type = SentDelivery
-        session.add_sender(self)
+        session._add_sender(self)
         self._on = session
         return link
 
     @property
     def _engine_link(self) -> SenderLink | None:
         return self._link
-
-    def attached(self) -> None:
-        super().attached()
-        assert self._link is not None
-        self._presettled = self._link.settled_by_sender
 
     # Facts
 
@@ -174,11 +169,11 @@ class Sender(Link):
             or not self.open
             or link.credit <= 0
             or not link.session.sendable
-            or self.connection.output_full
+            or self.connection._output_full
         ):
             link = await self._room()
         self._last = delivery = link.send(payload, settled=settled or self._presettled)
-        self.connection.wake()
+        self.connection._wake()
         if self._draining:
             self._give_back()
         return delivery  # type: ignore[return-value]
@@ -209,11 +204,11 @@ class Sender(Link):
         Cancelling: no further message is sent; what is in flight stays so, and closing the sender waits for it.
         """
         pipeline = Pipeline(window)
-        self.waiters.add(pipeline)
+        self._waiters.add(pipeline)
         try:
             return await self._run_pipeline(pipeline, messages, settled)
         finally:
-            self.waiters.discard(pipeline)
+            self._waiters.discard(pipeline)
 
     async def _run_pipeline(
         self, pipeline: Pipeline, messages: Iterable[object] | AsyncIterable[object], settled: bool
@@ -230,7 +225,7 @@ class Sender(Link):
                     if pipeline.failed:
                         break
         except Exception as error:
-            if not self.over:
+            if not self._over:
                 await self._flow_out(pipeline)
             error.add_note(pipeline.account())
             raise
@@ -252,9 +247,9 @@ class Sender(Link):
             await self._next_outcome(pipeline)
 
     async def _next_outcome(self, pipeline: Pipeline) -> None:
-        if self.over:
-            self.told = True
-            lost = self.lost()
+        if self._over:
+            self._told = True
+            lost = self._lost()
             lost.add_note(pipeline.account())
             raise lost
         await pipeline.wait()
@@ -273,14 +268,14 @@ class Sender(Link):
         if link is None or not self.open:
             raise self._refusal()
         ahead = len(turns)
-        if link.credit > ahead and link.session.sendable and not self.connection.output_full:
+        if link.credit > ahead and link.session.sendable and not self.connection._output_full:
             return link
         turn = Turn()
         turns.append(turn)
         try:
-            while link.credit <= ahead or not link.session.sendable or self.connection.output_full:
+            while link.credit <= ahead or not link.session.sendable or self.connection._output_full:
                 if link.credit > ahead and link.session.sendable:
-                    await self.connection.output_drained()
+                    await self.connection._output_drained()
                 else:
                     await turn.event.wait()
                     turn.event = anyio.Event()
@@ -297,8 +292,8 @@ class Sender(Link):
         return link
 
     def _refusal(self) -> Exception:
-        self.told = True
-        return self.gone()
+        self._told = True
+        return self._gone()
 
     def _wake_turns(self) -> None:
         """Wake as many as there is credit for."""
@@ -308,7 +303,7 @@ class Sender(Link):
             for turn in islice(self._turns, count):
                 turn.event.set()
 
-    def credit_changed(self) -> None:
+    def _on_credit(self) -> None:
         """The peer's flow for this link."""
         link = self._link
         assert link is not None
@@ -323,16 +318,16 @@ class Sender(Link):
         if link is not None and self.open and (not self._turns or link.credit <= 0):
             self._draining = False
             link.drained(len(self._turns))
-            self.connection.wake()
+            self.connection._wake()
 
-    def window_opened(self) -> None:
+    def _on_window(self) -> None:
         """The session's window opened."""
         self._wake_turns()
-        self.changed()
+        self._changed()
 
     # Outcomes
 
-    def outcomes_received(self, deliveries: Sequence[OutgoingDelivery]) -> None:
+    def _on_outcomes(self, deliveries: Sequence[OutgoingDelivery]) -> None:
         """The receiver told states of these; whoever waits for one of them is woken once."""
         for delivery in deliveries:
             waiter = delivery.waiter
@@ -342,23 +337,23 @@ class Sender(Link):
                 waiter.outcome_received(delivery)
             else:
                 delivery.waiter = None
-                self.waiters.discard(waiter)
+                self._waiters.discard(waiter)
                 waiter.set()
         if self._change is not None:
-            self.changed()
+            self._changed()
 
     # Closing
 
     def _stop(self) -> None:
         self._wake_turns()
-        if self.over:
+        if self._over:
             if self._on is not None:
-                self._on.remove_sender(self)
-            for waiter in self.waiters:
+                self._on._remove_sender(self)
+            for waiter in self._waiters:
                 waiter.set()
 
     async def _finish(self) -> None:
-        await self.until(lambda: self.over or self._finished())
+        await self._until(lambda: self._over or self._finished())
 
     def _finished(self) -> bool:
         last = self._last
@@ -387,8 +382,8 @@ class Sender(Link):
         """
         await self._leave(closed=not self._lasting())
         left = self._without_outcome()
-        if left and exc is None and not self.told:
-            self.told = True
-            if self.cause is not None:
-                raise self.lost()
+        if left and exc is None and not self._told:
+            self._told = True
+            if self._cause is not None:
+                raise self._lost()
             raise TimeoutError(f"{left} deliveries had no outcome when close_timeout had passed")

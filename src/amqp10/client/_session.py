@@ -163,44 +163,44 @@ class Session(Endpoint, Links):
 
         Cancelling: the session is ended as soon as the peer's answer comes.
         """
-        self.begin()
+        self._begin()
         try:
-            await self.until(lambda: self._begun or self.over)
+            await self._until(lambda: self._begun or self._over)
         except BaseException:
-            self.closed = self._abandoned = True
+            self._closed = self._abandoned = True
             if self._begun:
                 self._end()
             raise
-        if self.over:
-            raise self.lost()
+        if self._over:
+            raise self._lost()
         return self
 
-    def begin(self) -> None:
+    def _begin(self) -> None:
         """Send the begin; links may attach at once."""
-        self.enter()
+        self._enter()
         if not self.connection.open:
-            raise self.connection.gone()
-        self._engine_session = session = self.connection.engine.begin(self._terms)
+            raise self.connection._gone()
+        self._engine_session = session = self.connection._in_engine.begin(self._terms)
         session.context = self
         self.open = True
-        self.connection.wake()
+        self.connection._wake()
 
-    def begun(self) -> None:
+    def _on_begun(self) -> None:
         """The peer's begin is here."""
         self._begun = True
         if self._abandoned:
             self._end()
-        self.changed()
+        self._changed()
 
     @property
-    def engine_session(self) -> EngineSession:
+    def _in_engine(self) -> EngineSession:
         """The engine's session; links attach to it.
 
         Raises:
             LocalProtocolError: there is none yet.
         """
         if self._engine_session is None:
-            raise self.gone()
+            raise self._gone()
         return self._engine_session
 
     @property
@@ -210,24 +210,24 @@ class Session(Endpoint, Links):
         Raises:
             LocalProtocolError: it has not begun yet.
         """
-        remote = self.engine_session.remote
+        remote = self._in_engine.remote
         if remote is None:
-            raise self.gone()
+            raise self._gone()
         return remote
 
     # Window
 
-    def add_sender(self, sender: Sender) -> None:
+    def _add_sender(self, sender: Sender) -> None:
         """Note a sender that is to hear of the window."""
         self._senders[sender] = None
 
-    def remove_sender(self, sender: Sender) -> None:
+    def _remove_sender(self, sender: Sender) -> None:
         self._senders.pop(sender, None)
 
-    def window_opened(self) -> None:
+    def _on_window(self) -> None:
         """The peer's incoming window opened: whoever waits to send goes on (§2.5.6)."""
         for sender in self._senders:
-            sender.window_opened()
+            sender._on_window()
 
     # Ending
 
@@ -235,10 +235,10 @@ class Session(Endpoint, Links):
         self.open = False
         if self._engine_session is not None:
             self._engine_session.end()
-            self.connection.wake()
+            self.connection._wake()
 
-    def ended(self, error: AmqpError | None) -> None:
-        super().ended(error)
+    def _on_ended(self, error: AmqpError | None) -> None:
+        super()._on_ended(error)
         self._senders.clear()
 
     async def __aexit__(
@@ -248,9 +248,9 @@ class Session(Endpoint, Links):
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most.
         """
-        if self.closed or self.over:
+        if self._closed or self._over:
             return
-        self.closed = True
+        self._closed = True
         self._end()
         with anyio.move_on_after(self.connection.close_timeout, shield=True):
-            await self.until(lambda: self.over)
+            await self._until(lambda: self._over)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
-from ..net import TLS
+from ..net import TLSSettings
 from ..sasl import Mechanism
 
-TLSSetting = TLS | ssl.SSLContext | None
-SASLSetting = Mechanism | Sequence[Mechanism] | Literal[False] | None
+SASLSettings = Mechanism | Sequence[Mechanism] | Literal[False] | None
 
 
 class ConnectionSettings(TypedDict, total=False):
     """The keyword arguments of `Connection`; see there."""
 
-    tls: TLSSetting
-    sasl: SASLSetting
+    tls: TLSSettings | None
+    sasl: SASLSettings
     container_id: str | None
     hostname: str | None
     idle_timeout: float | None
