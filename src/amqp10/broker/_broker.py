@@ -36,7 +36,7 @@ from ._serving import Doorkeeper
 from ._topic import Topic
 
 if TYPE_CHECKING:
-    from ..client._settings import ConnectionSettings
+    from ..client import ConnectionSettings
 
 _log = logging.getLogger("amqp10.broker")
 
