@@ -143,6 +143,7 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
         self._partial = partial
         if frame.aborted:  # the payload is thrown away, and the delivery is settled with that (§2.7.5)
             self._partial = None
+            self._tell_flow()  # it used up a credit, and no delivery will say so
             return
         partial.parts.append(payload)
         partial.size += len(payload)
