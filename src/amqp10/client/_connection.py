@@ -187,8 +187,7 @@ class Connection(Endpoint, Links):
     async def _connect(self) -> tuple[ByteStream, StreamFacts]:
         if self._given is not None:
             return self._given, StreamFacts(secure=self._given_secure)
-        stream, facts = await connect(self._endpoint, self._tls)
-        return stream, facts.secure
+        return await connect(self._endpoint, self._tls)
 
     def _mechanisms(self) -> tuple[Mechanism, ...] | None:
         if self._sasl is False:
