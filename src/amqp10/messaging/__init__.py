@@ -5,6 +5,13 @@ The neutral vocabulary that every dialect speaks; nothing here knows of frames, 
 
 from __future__ import annotations
 
+from ._body import AmqpSequence as AmqpSequence
+from ._body import AmqpValue as AmqpValue
+from ._body import Data as Data
+from ._message import Message as Message
+from ._message import MessageChanges as MessageChanges
+from ._message import MessageFields as MessageFields
+from ._message import MessageId as MessageId
 from ._outcomes import ACCEPTED as ACCEPTED
 from ._outcomes import RELEASED as RELEASED
 from ._outcomes import Accepted as Accepted
@@ -15,6 +22,11 @@ from ._outcomes import Outcome as Outcome
 from ._outcomes import Received as Received
 from ._outcomes import Rejected as Rejected
 from ._outcomes import Released as Released
+from ._patch import patch_header as patch_header
+from ._patch import read_header as read_header
+from ._patch import read_properties as read_properties
+from ._sections import Header as Header
+from ._sections import Properties as Properties
 from ._terminus import Coordinator as Coordinator
 from ._terminus import DeleteOnClose as DeleteOnClose
 from ._terminus import DeleteOnNoLinks as DeleteOnNoLinks
@@ -30,7 +42,10 @@ __all__ = (
     "ACCEPTED",
     "RELEASED",
     "Accepted",
+    "AmqpSequence",
+    "AmqpValue",
     "Coordinator",
+    "Data",
     "DeleteOnClose",
     "DeleteOnNoLinks",
     "DeleteOnNoLinksOrMessages",
@@ -38,8 +53,14 @@ __all__ = (
     "DeliveryState",
     "DistributionMode",
     "Error",
+    "Header",
+    "Message",
+    "MessageChanges",
+    "MessageFields",
+    "MessageId",
     "Modified",
     "Outcome",
+    "Properties",
     "Received",
     "Rejected",
     "Released",
@@ -47,4 +68,7 @@ __all__ = (
     "Target",
     "TerminusDurability",
     "TerminusExpiryPolicy",
+    "patch_header",
+    "read_header",
+    "read_properties",
 )

@@ -1,0 +1,104 @@
+"""The three forms of a body (§3.2.6-8), for when the plain Python value does not say which is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ..errors import EncodeError
+
+
+class Data:
+    """A body of opaque binary, in one or more data sections (§3.2.6).
+
+    `Message(b"...")` is the same as `Message(Data(b"..."))`. `bytes(data)` is all of it in one piece; the sections
+    themselves are `data.parts`, over which it iterates.
+
+    Raises:
+        EncodeError: no section, or one that is not bytes, bytearray or memoryview.
+    """
+
+    __slots__ = ("parts",)
+
+    def __init__(self, *parts: bytes | bytearray | memoryview) -> None:
+        if not parts:
+            raise EncodeError("a data body has one section at least")
+        for part in parts:
+            if not isinstance(part, bytes | bytearray | memoryview):
+                raise EncodeError(f"a data section is bytes, not {type(part).__qualname__}")
+        self.parts: tuple[bytes, ...] = tuple(map(bytes, parts))
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.parts)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.parts)
+
+    def __eq__(self, other: object) -> bool:
+        return self.parts == other.parts if isinstance(other, Data) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.parts)
+
+    def __repr__(self) -> str:
+        return f"Data({', '.join(map(repr, self.parts))})"
+
+
+class AmqpSequence:
+    """A body of structured data, in one or more amqp-sequence sections (§3.2.7).
+
+    Each argument is one section, a list of values of any type; `sequence.parts` are the sections, over which it
+    iterates.
+
+    Raises:
+        EncodeError: no section, or one that is not a list or tuple.
+    """
+
+    __slots__ = ("parts",)
+
+    def __init__(self, *parts: Iterable[Any]) -> None:
+        if not parts:
+            raise EncodeError("an amqp-sequence body has one section at least")
+        for part in parts:
+            if not isinstance(part, list | tuple):
+                raise EncodeError(f"an amqp-sequence section is a list, not {type(part).__qualname__}")
+        self.parts: tuple[list[Any], ...] = tuple(map(list, parts))
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        return iter(self.parts)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __eq__(self, other: object) -> bool:
+        return self.parts == other.parts if isinstance(other, AmqpSequence) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"AmqpSequence({', '.join(map(repr, self.parts))})"
+
+
+class AmqpValue:
+    """A body of a single AMQP value (§3.2.8).
+
+    `Message("text")` is the same as `Message(AmqpValue("text"))`; only for bytes, which alone make a data section,
+    it has to be said.
+    """
+
+    __slots__ = ("value",)
+    __match_args__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.value == other.value) if isinstance(other, AmqpValue) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"AmqpValue({self.value!r})"

@@ -1,0 +1,135 @@
+"""The wire form of the body, and of a message all of whose sections are at hand (§3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..errors import DecodeError, EncodeError
+from ..types import decode_from
+from ..types._encode import BINARY_HEAD, WRITERS, pack_word
+from ._body import AmqpSequence, AmqpValue, Data
+from ._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS
+from ._layout import (
+    AMQP_SEQUENCE,
+    AMQP_VALUE,
+    APPLICATION_PROPERTIES,
+    DATA,
+    DELIVERY_ANNOTATIONS,
+    MESSAGE_ANNOTATIONS,
+    NAMES,
+    Place,
+    section_at,
+)
+
+_DATA: Final = bytes((0, 0x53, DATA))
+_SEQUENCE: Final = bytes((0, 0x53, AMQP_SEQUENCE))
+_VALUE: Final = bytes((0, 0x53, AMQP_VALUE))
+# Descriptor and size of a data section, by size.
+DATA_HEADS: Final = [_DATA + head for head in BINARY_HEAD]
+_HEADER_NAMES: Final = frozenset(HEADER_FIELDS.defaults)
+
+
+def wide_data_head(size: int) -> bytes:
+    """Descriptor and size of a data section of 256 octets or more.
+
+    Raises:
+        EncodeError: it is longer than a section can be.
+    """
+    if size > 0xFFFF_FFFF:
+        raise EncodeError(f"{size} octets are more than a data section can have")
+    return _DATA + pack_word(0xB0, size)
+
+
+def data_head(size: int) -> bytes:
+    """Descriptor and size of a data section (§3.2.6)."""
+    return DATA_HEADS[size] if size < 256 else wide_data_head(size)
+
+
+def write_head(out: bytearray, fields: Mapping[str, Any]) -> None:
+    """Append the sections before the body, those that say nothing left out.
+
+    Raises:
+        EncodeError: a field is of the wrong type or out of range; it is named.
+    """
+    if not _HEADER_NAMES.isdisjoint(fields):
+        HEADER_FIELDS.write(out, fields)
+    if "delivery_annotations" in fields:
+        write_map(out, DELIVERY_ANNOTATIONS, fields)
+    if "message_annotations" in fields:
+        write_map(out, MESSAGE_ANNOTATIONS, fields)
+    PROPERTIES_FIELDS.write(out, fields)
+    if "application_properties" in fields:
+        write_map(out, APPLICATION_PROPERTIES, fields)
+
+
+def write_map(out: bytearray, code: int, fields: Mapping[str, Any]) -> None:
+    """Append one of the sections that are maps, if it has anything.
+
+    Raises:
+        EncodeError: a key or a value is of the wrong type or out of range; the section and the key are named.
+    """
+    section = MAPS[code]
+    entries = fields.get(section.name)
+    if entries is not None:
+        section.write(out, entries)
+
+
+def write_body(out: bytearray, body: Any) -> None:
+    """Append the body section or sections.
+
+    Raises:
+        EncodeError: a value in it has no AMQP encoding.
+    """
+    python = type(body)
+    if python is Data:
+        for part in body.parts:
+            write_data(out, part)
+    elif python is AmqpSequence:
+        for part in body.parts:
+            out += _SEQUENCE
+            WRITERS[type(part)](out, part)
+    elif python is AmqpValue:
+        out += _VALUE
+        WRITERS[type(body.value)](out, body.value)
+    elif issubclass(python, bytes | bytearray | memoryview):
+        write_data(out, body)
+    else:
+        out += _VALUE
+        WRITERS[python](out, body)
+
+
+def write_data(out: bytearray, data: bytes | bytearray | memoryview) -> None:
+    """Append one data section (§3.2.6)."""
+    out += _DATA
+    WRITERS[type(data)](out, data)
+
+
+def read_body(payload: bytes, code: int, place: Place) -> Any:
+    """The body that is at this place: bytes for one data section, the plain value of an amqp-value section.
+
+    Raises:
+        DecodeError: a section is malformed, or not of the type that its descriptor promises.
+    """
+    _, value_at, end = place
+    values = []
+    wanted = _WANTED[code]
+    while True:
+        value, stop = decode_from(payload, value_at)
+        if wanted is not None and type(value) is not wanted:
+            raise DecodeError(f"a section of {NAMES[code]} holds a {type(value).__name__}")
+        values.append(value)
+        if stop >= end:
+            break
+        _, value_at, _ = section_at(payload, stop)
+    if stop != end:
+        raise DecodeError(f"the {NAMES[code]} section is not as long as it says")
+    if code == DATA:
+        return values[0] if len(values) == 1 else Data(*values)
+    if code == AMQP_SEQUENCE:
+        return AmqpSequence(*values)
+    # Bytes alone would be encoded as a data section.
+    return AmqpValue(values[0]) if type(values[0]) is bytes else values[0]
+
+
+_WANTED: Final[dict[int, type | None]] = {DATA: bytes, AMQP_SEQUENCE: list, AMQP_VALUE: None}

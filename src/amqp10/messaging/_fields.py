@@ -1,0 +1,292 @@
+"""Each section but the body, to and from the flat fields of a message, by tables derived from the declarations.
+
+A field takes only the Python types that stand for its AMQP types, and its table finds the writer by `type(value)`.
+What the wire has no Python word for is translated here: `ttl` is a `timedelta`, a `str` stands for a symbol where a
+symbol belongs, and an `int` for a ulong where it identifies a message or keys an annotation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final
+from uuid import UUID
+
+from ..errors import DecodeError, EncodeError
+from ..types import (
+    Byte,
+    Char,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Field,
+    Float,
+    Int,
+    Map,
+    Short,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+    decode_composite,
+    decode_from,
+)
+from ..types._encode import (
+    WRITERS,
+    Writer,
+    close_compound,
+    write_string,
+    write_symbol,
+    write_ubyte,
+    write_uint,
+    write_ulong,
+)
+from ._layout import APPLICATION_PROPERTIES, DELIVERY_ANNOTATIONS, FOOTER, MESSAGE_ANNOTATIONS, NAMES, Place
+from ._sections import Header, Properties
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def milliseconds(ttl: timedelta) -> int:
+    """A time-to-live in the wire's unit; what is finer than a millisecond is rounded up, so that none becomes 0.
+
+    Raises:
+        EncodeError: it is no timedelta, negative, or longer than 2³²-1 ms (49.7 days).
+    """
+    if not isinstance(ttl, timedelta):
+        raise EncodeError(f"a timedelta is wanted, not {type(ttl).__qualname__}")
+    ms = -(-ttl // _MILLISECOND)
+    if not 0 <= ms <= 0xFFFF_FFFF:
+        raise EncodeError(f"{ttl} is out of range; a time-to-live is 0 to 4294967295 ms")
+    return ms
+
+
+def _write_ttl(out: bytearray, value: timedelta) -> None:
+    write_uint(out, milliseconds(value))
+
+
+class Writers(dict[type, Writer]):
+    """The writers for a place that takes some AMQP types only, by Python type.
+
+    A subclass, such as a `StrEnum`, is written as its base, but not one that has an AMQP type of its own: `bool` is no
+    int here, and `Char` no string.
+    """
+
+    __slots__ = ("_taken", "_wanted")
+
+    def __init__(self, wanted: str, writers: Mapping[type, Writer]) -> None:
+        super().__init__(writers)
+        self._wanted = wanted
+        self._taken = frozenset(writers)
+
+    def __missing__(self, python: type) -> Writer:
+        for base in python.__mro__:
+            if base in self._taken:
+                self[python] = self[base]
+                return self[base]
+            if base in _AMQP_TYPES:
+                break
+        raise EncodeError(f"{self._wanted} is wanted, not {python.__qualname__}")
+
+
+_INTEGERS: Final = (int, UByte, UShort, UInt, ULong, Byte, Short, Int)
+_SIMPLE_TYPES: Final = (
+    *(type(None), bool, *_INTEGERS, float, Float, Decimal, Decimal32, Decimal64, Decimal128),
+    *(Char, datetime, Timestamp, UUID, bytes, str, Symbol),
+)
+_AMQP_TYPES: Final = frozenset((*_SIMPLE_TYPES, list, dict, tuple, object))
+
+
+def _as(writer: Writer, *types: type) -> dict[type, Writer]:
+    return dict.fromkeys(types, writer)
+
+
+def _own(*types: type) -> dict[type, Writer]:
+    return {python: WRITERS[python] for python in types}
+
+
+_BINARY: Final = _own(bytes, bytearray, memoryview)
+_TEXT: Final = Writers("a str", _as(write_string, str, Symbol))
+_MESSAGE_ID: Final = Writers("an int, UUID, bytes or str", _as(write_ulong, int, ULong) | _own(UUID, str) | _BINARY)
+# By the type of the field, and for a field of any type by what it requires.
+_FIELD_WRITERS: Final = {
+    "boolean": Writers("a bool", _own(bool)),
+    "ubyte": Writers("an int", _as(write_ubyte, *_INTEGERS)),
+    "uint": Writers("an int", _as(write_uint, *_INTEGERS)),
+    "binary": Writers("bytes", _BINARY),
+    "string": _TEXT,
+    "symbol": Writers("a str", _as(write_symbol, str, Symbol)),
+    "timestamp": Writers("an aware datetime", _own(datetime, Timestamp)),
+    "address": _TEXT,
+    "message-id": _MESSAGE_ID,
+}
+_TTL_WRITERS: Final = Writers("a timedelta", _as(_write_ttl, timedelta))
+# What a field of any type may be read as (§3.2.11-15).
+_READ_AS: Final = {
+    "message-id": frozenset((type(None), ULong, UUID, bytes, str)),
+    "address": frozenset((type(None), str)),
+}
+
+_NULLS: Final = [b"\x40" * n for n in range(16)]
+
+
+def _writers_of(field: Field) -> Writers:
+    if field.name == "ttl":
+        return _TTL_WRITERS
+    return _FIELD_WRITERS[field.requires or field.type]
+
+
+class FieldsSection:
+    """A section that is a list of named fields: header (§3.2.1) or properties (§3.2.4)."""
+
+    def __init__(self, declared: type[Header] | type[Properties]) -> None:
+        self.code = declared.descriptor_code
+        self.declared = declared
+        self.defaults: dict[str, Any] = {field.name: field.default for field in declared.fields}
+        self._head = bytes((0, 0x53, self.code, 0xC0, 0, 0))
+        self._fields = [(field.name, _writers_of(field), field.default) for field in declared.fields]
+        self._open = [(field.name, _READ_AS[field.requires]) for field in declared.fields if field.requires]
+
+    def write(self, out: bytearray, fields: Mapping[str, Any]) -> None:
+        """Append the section as these fields have it, or nothing when all of them have their defaults.
+
+        Raises:
+            EncodeError: a field is of the wrong type or out of range; it is named.
+        """
+        start = len(out)
+        out += self._head
+        get = fields.get
+        nulls = count = 0
+        name = ""
+        try:
+            for name, writers, default in self._fields:
+                value = get(name)
+                if value is None or (value == default and type(value) in writers):
+                    nulls += 1
+                    continue
+                if nulls:
+                    out += _NULLS[nulls]
+                    count += nulls
+                    nulls = 0
+                writers[type(value)](out, value)
+                count += 1
+        except EncodeError as e:
+            raise EncodeError(f"{name}: {e}") from None
+        if count:
+            close_compound(out, start + 3, count)
+        else:
+            del out[start:]
+
+    def read(self, payload: bytes, place: Place) -> Any:
+        """The section at this place, as `Header` or `Properties`.
+
+        Raises:
+            DecodeError: it is not a list, has too many fields, or one of the wrong type.
+        """
+        section, end = decode_composite(payload, place[0])
+        if end != place[2]:
+            raise DecodeError(f"the {NAMES[self.code]} section is not as long as it says")
+        for name, types in self._open:
+            value = getattr(section, name)
+            if type(value) not in types:
+                raise DecodeError(f"{name}: a value of type {type(value).__name__} has no place there")
+        return section
+
+
+class MapSection:
+    """A section that is a map: the annotations and the footer (§3.2.2-3, §3.2.9), or application-properties."""
+
+    def __init__(
+        self, code: int, keys: Writers, read_keys: Iterable[type], values: Mapping[type, Writer], simple: bool
+    ) -> None:
+        self.code = code
+        self.name = NAMES[code].replace("-", "_")
+        self._head = bytes((0, 0x53, code, 0xC1, 0, 0))
+        self._keys = keys
+        self._values = values
+        self._read_keys = frozenset(read_keys)
+        self._read_values = frozenset(_SIMPLE_TYPES) if simple else None
+        # The same few keys come again and again: a str key that was written once is kept as it was written.
+        self._known: dict[str, bytes] = {}
+
+    def write(self, out: bytearray, entries: Mapping[Any, Any]) -> None:
+        """Append the section with these entries, or nothing when there are none.
+
+        Raises:
+            EncodeError: a key or a value is of the wrong type or out of range; the section and the key are named.
+        """
+        if not isinstance(entries, Mapping):
+            raise EncodeError(f"{self.name}: a mapping is wanted, not {type(entries).__qualname__}")
+        if not entries:
+            return
+        start = len(out) + 3
+        out += self._head
+        known = self._known
+        values = self._values
+        count = 0
+        key: Any = None
+        try:
+            for key, value in entries.items():
+                if type(key) is str and key in known:
+                    out += known[key]
+                else:
+                    self._write_key(out, key)
+                values[type(value)](out, value)
+                count += 2
+        except EncodeError as e:
+            raise EncodeError(f"{self.name}[{key!r:.80}]: {e}") from None
+        close_compound(out, start, count)
+
+    def _write_key(self, out: bytearray, key: Any) -> None:
+        start = len(out)
+        self._keys[type(key)](out, key)
+        if type(key) is str and len(key) <= _KEY_LENGTH:
+            if len(self._known) >= _KEYS_KEPT:
+                self._known.clear()
+            self._known[key] = bytes(out[start:])
+
+    def read(self, payload: bytes, place: Place) -> dict[Any, Any]:
+        """The entries of the section at this place.
+
+        Raises:
+            DecodeError: it is not a map, has a key twice, or a key or value of a type that has no place there.
+        """
+        _, value_at, section_end = place
+        entries, end = decode_from(payload, value_at)
+        if end != section_end:
+            raise DecodeError(f"the {NAMES[self.code]} section is not as long as it says")
+        if type(entries) is Map and self._read_keys.issuperset(map(type, entries)):
+            raise DecodeError(f"{self.name}: a key comes twice")
+        if type(entries) is not dict:
+            raise DecodeError(f"{self.name}: a map is wanted, not {type(entries).__name__}")
+        if not self._read_keys.issuperset(map(type, entries)):
+            raise DecodeError(f"{self.name}: a key is of a type that has no place there")
+        if self._read_values is not None and not self._read_values.issuperset(map(type, entries.values())):
+            raise DecodeError(f"{self.name}: a value is not of a simple type")
+        return entries
+
+
+_KEY_LENGTH: Final = 64
+_KEYS_KEPT: Final = 1024
+
+_ANNOTATION_KEYS: Final = Writers("a Symbol, str or int", _as(write_symbol, Symbol, str) | _as(write_ulong, ULong, int))
+_SIMPLE_WRITERS: Final = Writers("a value of a simple type", _own(*_SIMPLE_TYPES, bytearray, memoryview))
+
+
+def _annotations(code: int) -> MapSection:
+    return MapSection(code, _ANNOTATION_KEYS, (Symbol, ULong), WRITERS, simple=False)
+
+
+HEADER_FIELDS: Final = FieldsSection(Header)
+PROPERTIES_FIELDS: Final = FieldsSection(Properties)
+MAPS: Final = {
+    DELIVERY_ANNOTATIONS: _annotations(DELIVERY_ANNOTATIONS),
+    MESSAGE_ANNOTATIONS: _annotations(MESSAGE_ANNOTATIONS),
+    APPLICATION_PROPERTIES: MapSection(
+        APPLICATION_PROPERTIES, Writers("a str", _own(str)), (str,), _SIMPLE_WRITERS, simple=True
+    ),
+    FOOTER: _annotations(FOOTER),
+}

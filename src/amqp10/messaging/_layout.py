@@ -1,0 +1,122 @@
+"""Where the sections of an encoded message are, nothing decoded (§3.2).
+
+A message is a run of described values, the sections, in a fixed order: header, delivery-annotations,
+message-annotations, properties, application-properties, body, footer. All but the body may be absent; the body is one
+or more data sections, or one or more amqp-sequence sections, or a single amqp-value section.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..errors import DecodeError
+from ..types import Symbol, ULong, decode_from, skip
+
+HEADER: Final = 0x70
+DELIVERY_ANNOTATIONS: Final = 0x71
+MESSAGE_ANNOTATIONS: Final = 0x72
+PROPERTIES: Final = 0x73
+APPLICATION_PROPERTIES: Final = 0x74
+DATA: Final = 0x75
+AMQP_SEQUENCE: Final = 0x76
+AMQP_VALUE: Final = 0x77
+FOOTER: Final = 0x78
+
+NAMES: Final = {
+    HEADER: "header",
+    DELIVERY_ANNOTATIONS: "delivery-annotations",
+    MESSAGE_ANNOTATIONS: "message-annotations",
+    PROPERTIES: "properties",
+    APPLICATION_PROPERTIES: "application-properties",
+    DATA: "data",
+    AMQP_SEQUENCE: "amqp-sequence",
+    AMQP_VALUE: "amqp-value",
+    FOOTER: "footer",
+}
+BODY: Final = (DATA, AMQP_VALUE, AMQP_SEQUENCE)
+
+# Sections by their symbolic descriptor, which a peer may use in place of the number (§1.2).
+_BY_SYMBOL: Final = {
+    f"amqp:{name}:{'list' if code in (HEADER, PROPERTIES) else 'map'}": code
+    for code, name in NAMES.items()
+    if code not in BODY
+} | {"amqp:data:binary": DATA, "amqp:amqp-sequence:list": AMQP_SEQUENCE, "amqp:amqp-value:*": AMQP_VALUE}
+
+_REPEATABLE: Final = frozenset((DATA, AMQP_SEQUENCE))
+
+# A section's place: where it begins, where its value begins (at the constructor), and where it ends.
+Place = tuple[int, int, int]
+
+
+def section_at(payload: bytes, at: int) -> tuple[int, int, int]:
+    """The section that begins at `at`: its descriptor code, where its value begins and where it ends.
+
+    Only the extent of the value is checked, not its content.
+
+    Raises:
+        DecodeError: no section begins there, or the payload ends within it.
+    """
+    try:
+        if payload[at] == 0 and payload[at + 1] == 0x53:
+            code = payload[at + 2]
+            value_at = at + 3
+        else:
+            code, value_at = _wide_descriptor(payload, at)
+        kind = payload[value_at] >> 4
+        if kind == 0xC or kind == 0xA:
+            end = value_at + 2 + payload[value_at + 1]
+        elif kind == 0xD or kind == 0xB:
+            end = value_at + 5 + int.from_bytes(payload[value_at + 1 : value_at + 5], "big")
+        else:
+            end = skip(payload, value_at)
+    except IndexError:
+        end = len(payload) + 1
+    if end > len(payload):
+        raise DecodeError(f"the message ends within the section at offset {at}")
+    if code not in NAMES:
+        raise DecodeError(f"the descriptor 0x{code:02x} at offset {at} is that of no message section")
+    return code, value_at, end
+
+
+def _wide_descriptor(payload: bytes, at: int) -> tuple[int, int]:
+    if payload[at]:
+        raise DecodeError(f"no message section begins at offset {at}, but a value with constructor 0x{payload[at]:02x}")
+    descriptor, value_at = decode_from(payload, at + 1)
+    code = _BY_SYMBOL.get(descriptor) if type(descriptor) is Symbol else descriptor
+    if code not in NAMES or (type(descriptor) is not Symbol and type(descriptor) is not ULong):
+        raise DecodeError(f"the descriptor {descriptor!r:.80} at offset {at} is that of no message section")
+    return int(code), value_at
+
+
+def scan(payload: bytes) -> dict[int, Place]:
+    """Where each section is, by descriptor code; several data or amqp-sequence sections count as one place.
+
+    Raises:
+        DecodeError: an unknown or truncated section, sections out of order or twice, bodies of two kinds, no body.
+    """
+    places: dict[int, Place] = {}
+    at = last = 0
+    size = len(payload)
+    while at < size:
+        code, value_at, end = section_at(payload, at)
+        if code > last and not (DATA <= last <= AMQP_VALUE and code != FOOTER):
+            places[code] = (at, value_at, end)
+        elif code == last and code in _REPEATABLE:
+            first = places[code]
+            places[code] = (first[0], first[1], end)
+        else:
+            raise misplaced(last, code)
+        last = code
+        at = end
+    if last < DATA or (last == FOOTER and not (DATA in places or AMQP_VALUE in places or AMQP_SEQUENCE in places)):
+        raise DecodeError("a message has no body section")
+    return places
+
+
+def misplaced(last: int, code: int) -> DecodeError:
+    """The error for a section that may not follow the section `last`."""
+    if code == last:
+        return DecodeError(f"a message has the section {NAMES[code]} twice")
+    if DATA <= code <= AMQP_VALUE and DATA <= last <= AMQP_VALUE:
+        return DecodeError(f"a message has a body of {NAMES[last]} and of {NAMES[code]}")
+    return DecodeError(f"the section {NAMES[code]} comes after {NAMES[last]}")

@@ -1,0 +1,413 @@
+"""The message (§3.2): flat fields by the specification's names, encoded by tables, decoded section by section.
+
+A message that was decoded keeps its payload and reads a section when one of its fields is asked for, never before.
+Encoding it again copies the sections that were not changed, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final, Self, TypedDict, Unpack
+from uuid import UUID
+
+from ..errors import DecodeError, EncodeError
+from ..types import Timestamp
+from ._body import AmqpValue, Data
+from ._codec import DATA_HEADS, data_head, read_body, wide_data_head, write_body, write_head, write_map
+from ._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS, FieldsSection
+from ._layout import BODY, FOOTER, HEADER, NAMES, PROPERTIES, Place, scan
+
+MessageId = int | UUID | bytes | str
+
+
+class MessageFields(TypedDict, total=False):
+    """The keyword arguments of `Message`; None is the same as leaving one out."""
+
+    durable: bool | None
+    priority: int | None
+    ttl: timedelta | None
+    first_acquirer: bool | None
+    delivery_count: int | None
+    delivery_annotations: Mapping[Any, Any] | None
+    message_annotations: Mapping[Any, Any] | None
+    message_id: MessageId | None
+    user_id: bytes | None
+    to: str | None
+    subject: str | None
+    reply_to: str | None
+    correlation_id: MessageId | None
+    content_type: str | None
+    content_encoding: str | None
+    absolute_expiry_time: datetime | Timestamp | None
+    creation_time: datetime | Timestamp | None
+    group_id: str | None
+    group_sequence: int | None
+    reply_to_group_id: str | None
+    application_properties: Mapping[str, Any] | None
+    footer: Mapping[Any, Any] | None
+
+
+class MessageChanges(MessageFields, total=False):
+    """The keyword arguments of `Message.replace`."""
+
+    body: Any
+
+
+_NAMES: Final = frozenset(MessageFields.__annotations__)
+_UNREAD: Final[Any] = object()
+_LISTS: Final = {HEADER: HEADER_FIELDS, PROPERTIES: PROPERTIES_FIELDS}
+_MAP_NAMES: Final = {section.name: code for code, section in MAPS.items()}
+_WIDE_DATA: Final = wide_data_head(0)[:4]
+_NO_PLACES: Final[dict[int, Place]] = {}
+
+
+def _field(name: str, section: FieldsSection, doc: str) -> Any:
+    """A field of the header or the properties."""
+    default = section.defaults[name]
+
+    def get(self: Message) -> Any:
+        value = self._fields.get(name)
+        return self._read_field(name, section, default) if value is None else value
+
+    def put(self: Message, value: Any) -> None:
+        self._fields[name] = value
+
+    return property(get, put, doc=doc)
+
+
+def _map(name: str, doc: str) -> Any:
+    """A section that is a map."""
+
+    def get(self: Message) -> Any:
+        value = self._fields.get(name)
+        return value if type(value) is dict else self._read_map(name)
+
+    def put(self: Message, value: Any) -> None:
+        self._fields[name] = value
+
+    return property(get, put, doc=doc)
+
+
+class Message:
+    """A message: a body, and around it the fields of the specification, flat and by its names (§3.2).
+
+    `bytes` (also `bytearray`, `memoryview`) make a data section, any other body an amqp-value section; `Data`,
+    `AmqpSequence` and `AmqpValue` say it explicitly. Numbers and text keep their AMQP type when they are decoded and
+    encoded again.
+
+    Fields may be set at any time; they are checked by `encode`, which names the one that is wrong. Messages with equal
+    fields and bodies are equal.
+
+    Where Python has a choice:
+
+    - `ttl` is a `timedelta`; on the wire it counts whole milliseconds, up to 49.7 days, and is rounded up to them.
+    - `message_id` and `correlation_id` are an int (sent as ulong), `UUID`, bytes or str.
+    - `content_type` and `content_encoding` are symbols; a str is taken for one.
+    - Keys of annotations and footer are symbols or ulongs; a str is sent as a symbol, an int as a ulong. Values may be
+      anything.
+    - Keys of `application_properties` are str, values of simple types only: no list, map, array or described value.
+    - The map fields are always a dict, empty when the section is absent; an empty one is not sent.
+
+    Raises:
+        TypeError: a keyword that is no field of a message.
+    """
+
+    __slots__ = ("_body", "_fields", "_parsed", "_payload", "_places")
+
+    _body: Any
+    _fields: dict[str, Any]  # what was set, and the maps that were read
+    _payload: bytes | None  # of a decoded message
+    _places: dict[int, Place] | None  # where the payload's sections are, once it was scanned
+    _parsed: dict[int, Any]  # Header and Properties of the payload, once they were read
+
+    def __init__(self, body: Any = None, **fields: Unpack[MessageFields]) -> None:
+        if fields and not fields.keys() <= _NAMES:
+            unknown = min(fields.keys() - _NAMES)
+            raise TypeError(f"a message has no field {unknown!r}")
+        self._payload = None
+        self._body = body
+        self._fields = fields  # type: ignore[assignment]
+
+    # Header (§3.2.1)
+    durable: bool = _field("durable", HEADER_FIELDS, "It must survive the loss of the intermediary that holds it.")
+    priority: int = _field("priority", HEADER_FIELDS, "0 to 255, higher goes first; 4 unless set.")
+    ttl: timedelta | None = _field("ttl", HEADER_FIELDS, "How long it lives from now; None for ever.")
+    first_acquirer: bool = _field("first_acquirer", HEADER_FIELDS, "Nobody has acquired it before.")
+    delivery_count: int = _field("delivery_count", HEADER_FIELDS, "Earlier attempts to deliver it that failed.")
+
+    # Annotations (§3.2.2, §3.2.3)
+    delivery_annotations: dict[Any, Any] = _map("delivery_annotations", "For the next node only.")
+    message_annotations: dict[Any, Any] = _map("message_annotations", "For infrastructure, all the way.")
+
+    # Properties (§3.2.4)
+    message_id: MessageId | None = _field("message_id", PROPERTIES_FIELDS, "Identifies the message.")
+    user_id: bytes | None = _field("user_id", PROPERTIES_FIELDS, "Who produced it.")
+    to: str | None = _field("to", PROPERTIES_FIELDS, "The address of the node that it is for.")
+    subject: str | None = _field("subject", PROPERTIES_FIELDS, "A summary of content and purpose.")
+    reply_to: str | None = _field("reply_to", PROPERTIES_FIELDS, "The address for replies.")
+    correlation_id: MessageId | None = _field("correlation_id", PROPERTIES_FIELDS, "What this one answers.")
+    content_type: str | None = _field("content_type", PROPERTIES_FIELDS, "The MIME type of a data body.")
+    content_encoding: str | None = _field("content_encoding", PROPERTIES_FIELDS, 'Applied to a data body: "gzip", ...')
+    absolute_expiry_time: datetime | Timestamp | None = _field(
+        "absolute_expiry_time", PROPERTIES_FIELDS, "When it expires, to the millisecond."
+    )
+    creation_time: datetime | Timestamp | None = _field(
+        "creation_time", PROPERTIES_FIELDS, "When it was made, to the millisecond."
+    )
+    group_id: str | None = _field("group_id", PROPERTIES_FIELDS, "The group that it belongs to.")
+    group_sequence: int | None = _field("group_sequence", PROPERTIES_FIELDS, "Its place in the group, 32 bits.")
+    reply_to_group_id: str | None = _field("reply_to_group_id", PROPERTIES_FIELDS, "The group for replies.")
+
+    # The rest (§3.2.5, §3.2.9)
+    application_properties: dict[str, Any] = _map(
+        "application_properties", "The application's own, str to simple types."
+    )
+    footer: dict[Any, Any] = _map("footer", "Known only after the body: hashes, signatures.")
+
+    @property
+    def body(self) -> Any:
+        """The body: bytes for one data section, `Data` for several, `AmqpSequence`, or the value of an amqp-value.
+
+        An amqp-value of binary is `AmqpValue(b"...")`, since bytes alone would become a data section.
+
+        Raises:
+            DecodeError: the payload is malformed.
+        """
+        body = self._body
+        return self._read_body() if body is _UNREAD else body
+
+    @body.setter
+    def body(self, value: Any) -> None:
+        self._body = value
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Self:
+        """The message of this payload, of message-format 0 (§3.2.16); nothing of it is looked at yet.
+
+        What is malformed raises `DecodeError` when a field of its section is asked for, and what is out of order or
+        missing at the first; `check` looks at everything at once.
+        """
+        self = cls.__new__(cls)
+        self._payload = payload if type(payload) is bytes else bytes(payload)
+        self._body = _UNREAD
+        self._fields = {}
+        self._places = None
+        return self
+
+    def check(self) -> None:
+        """Read all that has not been read yet.
+
+        Raises:
+            DecodeError: something in the payload is malformed.
+        """
+        if self._payload is None:
+            return
+        if self._body is _UNREAD:
+            self._read_body()
+            if self._places is None:
+                return  # it is one data section and nothing else
+        for code, place in self._scanned().items():
+            if code in _LISTS:
+                self._list_section(_LISTS[code], place)
+            elif code in MAPS:
+                name = MAPS[code].name
+                if name not in self._fields:
+                    self._read_map(name)
+
+    def _scanned(self) -> dict[int, Place]:
+        """Where the payload's sections are; nowhere, for a message that was not decoded."""
+        if self._payload is None:
+            return _NO_PLACES
+        places = self._places
+        if places is None:
+            places = self._places = scan(self._payload)
+            self._parsed = {}
+        return places
+
+    def _read_field(self, name: str, section: FieldsSection, default: Any) -> Any:
+        """A field that is None or was not set."""
+        if self._payload is None or name in self._fields:
+            return default
+        place = self._scanned().get(section.code)
+        if place is None:
+            return default
+        value = getattr(self._list_section(section, place), name)
+        return timedelta(milliseconds=value) if name == "ttl" and value is not None else value
+
+    def _list_section(self, section: FieldsSection, place: Place) -> Any:
+        parsed = self._parsed.get(section.code)
+        if parsed is None:
+            assert self._payload is not None
+            parsed = self._parsed[section.code] = section.read(self._payload, place)
+        return parsed
+
+    def _read_map(self, name: str) -> dict[Any, Any]:
+        """A map field that is not a dict yet."""
+        fields = self._fields
+        value = fields.get(name)
+        if value is None and name not in fields:
+            code = _MAP_NAMES[name]
+            place = self._scanned().get(code)
+            if place is not None:
+                assert self._payload is not None
+                value = MAPS[code].read(self._payload, place)
+        fields[name] = value = {} if value is None else dict(value)
+        return value
+
+    def _read_body(self) -> Any:
+        payload = self._payload
+        assert payload is not None
+        # The common message is one data section and nothing else.
+        size = len(payload) - 5
+        if 0 <= size < 256 and payload.startswith(DATA_HEADS[size]):
+            self._body = body = payload[5:]
+            return body
+        if size >= 3 and payload.startswith(_WIDE_DATA) and payload.startswith(wide_data_head(size - 3)):
+            self._body = body = payload[8:]
+            return body
+        places = self._scanned()
+        code = next(code for code in BODY if code in places)
+        self._body = value = read_body(payload, code, places[code])
+        return value
+
+    def encode(self) -> bytes:
+        """The payload: all sections, those that say nothing left out.
+
+        Of a decoded message, sections that were not changed are kept byte for byte.
+
+        Raises:
+            EncodeError: a field is of the wrong type or out of range (it is named), or the body has no AMQP encoding.
+            DecodeError: of a decoded message something was changed, and the rest is malformed.
+        """
+        if self._payload is not None:
+            return self._encode_decoded(self._payload)
+        fields = self._fields
+        body = self._body
+        if not fields and type(body) is bytes and len(body) < 256:
+            return DATA_HEADS[len(body)] + body
+        out = bytearray()
+        try:
+            if fields:
+                write_head(out, fields)
+            if type(body) is bytes and fields.get("footer") is None:
+                # What may be long is copied but once.
+                return b"".join((out, data_head(len(body)), body))
+            write_body(out, body)
+            write_map(out, FOOTER, fields)
+        except RecursionError:
+            raise EncodeError("the message is nested too deeply, or contains itself") from None
+        return bytes(out)
+
+    def _encode_decoded(self, payload: bytes) -> bytes:
+        if not self._fields and self._body is _UNREAD:
+            return payload
+        try:
+            sections = [self._section(code, payload) for code in NAMES if code not in BODY]
+            sections.insert(-1, self._body_section(payload))
+        except RecursionError:
+            raise EncodeError("the message is nested too deeply, or contains itself") from None
+        return b"".join(sections)
+
+    def _section(self, code: int, payload: bytes) -> bytes:
+        """A section as it is now, of a message that was decoded."""
+        place = self._scanned().get(code)
+        raw = b"" if place is None else payload[place[0] : place[2]]
+        out = bytearray()
+        if code in MAPS:
+            section = MAPS[code]
+            if section.name not in self._fields:
+                return raw
+            write_map(out, code, self._fields)
+            # The dict may have been changed since it was read; if not, the octets stay those that came.
+            if place is not None and raw != out:
+                as_read = bytearray()
+                section.write(as_read, section.read(payload, place))
+                return raw if as_read == out else bytes(out)
+            return bytes(out)
+        names = _LISTS[code].defaults.keys()
+        if names.isdisjoint(self._fields):
+            return raw
+        _LISTS[code].write(out, {name: getattr(self, name) for name in names})
+        return bytes(out)
+
+    def _body_section(self, payload: bytes) -> bytes:
+        places = self._scanned()
+        code = next(code for code in BODY if code in places)
+        start, _, end = places[code]
+        raw = payload[start:end]
+        if self._body is _UNREAD:
+            return raw
+        out = bytearray()
+        write_body(out, self._body)
+        if raw != out:
+            as_read = bytearray()
+            write_body(as_read, read_body(payload, code, places[code]))
+            return raw if as_read == out else bytes(out)
+        return raw
+
+    def replace(self, **changes: Unpack[MessageChanges]) -> Self:
+        """A copy with these fields changed; None takes one away.
+
+        The copy has dicts of its own, but shares what is in them, and the body.
+
+        Raises:
+            TypeError: a keyword that is neither `body` nor a field of a message.
+        """
+        fields: dict[str, Any] = dict(changes)
+        body = fields.pop("body", self._body)
+        if not fields.keys() <= _NAMES:
+            raise TypeError(f"a message has no field {min(fields.keys() - _NAMES)!r}")
+        copy = type(self).__new__(type(self))
+        copy._payload = self._payload
+        copy._body = body
+        if self._payload is not None:
+            copy._places = self._places
+            if self._places is not None:
+                copy._parsed = self._parsed
+        kept = {name: dict(value) if type(value) is dict else value for name, value in self._fields.items()}
+        copy._fields = kept | fields
+        return copy
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Message):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in MessageFields.__annotations__) and (
+            _plain(self.body) == _plain(other.body)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).decode, (self.encode(),)
+
+    def __repr__(self) -> str:
+        try:
+            shown = [_short(self.body)]
+            for name in MessageFields.__annotations__:
+                value = getattr(self, name)
+                if value not in (None, {}, _DEFAULTS.get(name)):
+                    shown.append(f"{name}={_short(value)}")
+        except DecodeError as e:
+            return f"<{type(self).__name__} that cannot be decoded: {e}>"
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+_DEFAULTS: Final = HEADER_FIELDS.defaults
+_SHOWN: Final = 60
+
+
+def _plain(body: Any) -> Any:
+    """A body such that equal messages have equal ones."""
+    if type(body) is Data and len(body) == 1:
+        return body.parts[0]
+    if type(body) is AmqpValue and not isinstance(body.value, bytes | bytearray | memoryview):
+        return body.value
+    return body
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, bytes | str) and len(value) > _SHOWN:
+        return f"{value[:_SHOWN]!r}... ({len(value)})"
+    text = repr(value)
+    return text if len(text) <= 4 * _SHOWN else f"{text[: 4 * _SHOWN]}..."

@@ -1,0 +1,107 @@
+"""What an intermediary does to an encoded message without decoding it (§3.2).
+
+"Intermediaries ... MUST NOT" touch the bare message (properties, application-properties, body); header and annotations
+are theirs. The functions here read or rewrite the front of a payload and keep every octet behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final, TypedDict, Unpack
+
+from ._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS
+from ._layout import DELIVERY_ANNOTATIONS, HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, Place, misplaced, section_at
+from ._sections import Header, Properties
+
+
+class HeadChanges(TypedDict, total=False):
+    """The keyword arguments of `patch_header`."""
+
+    durable: bool
+    priority: int
+    ttl: timedelta | None
+    first_acquirer: bool
+    delivery_count: int
+    delivery_annotations: Mapping[Any, Any] | None
+    message_annotations: Mapping[Any, Any] | None
+
+
+def read_header(payload: bytes) -> Header:
+    """The header of a payload, with all defaults when it has none; nothing else is read.
+
+    Raises:
+        DecodeError: no message section begins the payload, or the header is malformed.
+    """
+    places, _ = _front(payload, HEADER)
+    return HEADER_FIELDS.read(payload, places[HEADER]) if HEADER in places else Header()
+
+
+def read_properties(payload: bytes) -> Properties:
+    """The properties of a payload, all None when it has none; what comes before is skipped, nothing else is read.
+
+    Raises:
+        DecodeError: a section before the properties, or they themselves, are malformed.
+    """
+    places, _ = _front(payload, PROPERTIES)
+    return PROPERTIES_FIELDS.read(payload, places[PROPERTIES]) if PROPERTIES in places else Properties()
+
+
+def patch_header(payload: bytes, **changes: Unpack[HeadChanges]) -> bytes:
+    """The payload with its header, and if asked its annotations, changed; the bare message and footer stay as they are.
+
+    Fields of the header that are not given keep their values. Annotations that are given are added to those that are
+    there, in place of those with the same key; None removes the whole section.
+
+    Raises:
+        DecodeError: the sections to change are malformed.
+        EncodeError: a new value is of the wrong type or out of range; it is named.
+        TypeError: a keyword that is none of `HeadChanges`.
+    """
+    if not changes.keys() <= _CHANGES:
+        raise TypeError(f"{min(changes.keys() - _CHANGES)!r} is no field of the header, and no annotations")
+    places, rest = _front(payload, MESSAGE_ANNOTATIONS)
+    out = bytearray()
+    if not _HEADER_NAMES.isdisjoint(changes):
+        header = HEADER_FIELDS.read(payload, places[HEADER]) if HEADER in places else Header()
+        fields = {name: getattr(header, name) for name in HEADER_FIELDS.defaults}
+        if header.ttl is not None:
+            fields["ttl"] = timedelta(milliseconds=header.ttl)
+        HEADER_FIELDS.write(out, {**fields, **changes})
+    elif HEADER in places:
+        out += _octets(payload, places[HEADER])
+    for code in (DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS):
+        section = MAPS[code]
+        added: Any = changes.get(section.name, _NOTHING)
+        if added is None:
+            continue
+        if added:
+            section.write(out, {**(section.read(payload, places[code]) if code in places else {}), **added})
+        elif code in places:
+            out += _octets(payload, places[code])
+    return b"".join((out, memoryview(payload)[rest:]))
+
+
+def _octets(payload: bytes, place: Place) -> bytes:
+    return payload[place[0] : place[2]]
+
+
+_CHANGES: Final = frozenset(HeadChanges.__annotations__)
+_HEADER_NAMES: Final = frozenset(HEADER_FIELDS.defaults)
+_NOTHING: Final[Mapping[Any, Any]] = {}
+
+
+def _front(payload: bytes, last: int) -> tuple[dict[int, Place], int]:
+    """The sections up to the one with the code `last`, and where they end."""
+    places: dict[int, Place] = {}
+    at = code = 0
+    while at < len(payload):
+        start, before = at, code
+        code, value_at, end = section_at(payload, at)
+        if code > last:
+            break
+        if code <= before:
+            raise misplaced(before, code)
+        places[code] = (start, value_at, end)
+        at = end
+    return places, at
