@@ -74,7 +74,9 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
         if self.remote is None or self.state.name == "ATTACHED":
             self._template = TransferTemplate(self.session.channel, self.handle)
         if self.flow_state.delivery_count == 0 and not self.unsettled:
-            self.flow_state = SenderCredit(self.terms.initial_delivery_count)
+            # Credit may have come before our attach: a receiver pipelines its flow.
+            told, self.flow_state = self.flow_state, SenderCredit(self.terms.initial_delivery_count)
+            self.flow_state.credit, self.flow_state.drain = told.credit, told.drain
         # The sender's own word on settling is the one in force (§2.7.3).
         self._must_settle = self.terms.settle_mode == "settled"
         self._may_settle = self.terms.settle_mode != "unsettled"
