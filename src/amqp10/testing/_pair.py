@@ -1,0 +1,195 @@
+"""Two engines back to back: a client and a server connected in memory, no I/O, no task, no clock."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Literal
+
+from ..engine import (
+    ConnectionOpened,
+    ConnectionTerms,
+    CreditChanged,
+    Engine,
+    Event,
+    LinkAttached,
+    LinkTerms,
+    ReceiverLink,
+    SenderLink,
+    Session,
+    SessionBegun,
+    SessionTerms,
+)
+from ..engine import dialect as find_dialect
+from ..messaging import Source, Target
+from ..sasl import Authenticator, Mechanism
+
+Side = Literal["client", "server"]
+
+
+class EnginePair:
+    """A client engine and a server engine, and the bytes between them.
+
+        pair = EnginePair()
+        pair.open()
+        sender, receiver = pair.attach("orders", credit=10)      # the client sends, the server receives
+        sender.send(Message("hello").encode())
+        pair.run()
+        receiver.incoming.popleft().payload
+
+    Nothing moves but in `run`, which the shortcuts call. Both owners are the test: events gather in `client_events`
+    and `server_events`, and whatever the shortcuts do not answer, the test answers.
+
+    Args:
+        client: what the client says in its open.
+        server: what the server says in its open.
+        mechanisms: the client's SASL mechanisms; None for no SASL layer.
+        authenticator: who the server lets in; anybody when None.
+        chunk: bytes cross in portions of this size; None for as they are written.
+        dialect: the protocol that both speak.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: ConnectionTerms | None = None,
+        server: ConnectionTerms | None = None,
+        mechanisms: tuple[Mechanism, ...] | None = None,
+        authenticator: Authenticator | None = None,
+        chunk: int | None = None,
+        dialect: str = "1.0",
+    ) -> None:
+        spoken = find_dialect(dialect)
+        client = client if client is not None else ConnectionTerms("client")
+        server = server if server is not None else ConnectionTerms("server")
+        if authenticator is None:
+            authenticator = Authenticator(None, anonymous=True).for_connection(secure=True)
+        self.client: Engine = spoken.client(client, mechanisms, True)
+        self.server: Engine = spoken.server(server, authenticator)
+        self.chunk = chunk
+        self.client_events: list[Event] = []
+        self.server_events: list[Event] = []
+        self.session: Session | None = None
+        self._names = itertools.count(1)
+        self.client.start()
+        self.server.start()
+
+    # Moving bytes
+
+    def run(self, chunk: int | None = None) -> None:
+        """Carry bytes both ways until neither side writes any more.
+
+        Args:
+            chunk: the size of a portion, instead of the pair's own.
+        """
+        chunk = chunk if chunk is not None else self.chunk
+        while True:
+            there = self._carry(self.client, self.server, chunk)
+            back = self._carry(self.server, self.client, chunk)
+            self.client_events += self.client.events()
+            self.server_events += self.server.events()
+            if not (there or back):
+                return
+
+    def _carry(self, writer: Engine, reader: Engine, chunk: int | None) -> bool:
+        data = writer.data_to_send()
+        size = chunk or max(1, len(data))
+        for start in range(0, len(data), size):
+            reader.receive_data(data[start : start + size])
+        return bool(data)
+
+    def lose(self, side: Side | None = None) -> None:
+        """Lose the transport: what was not carried is gone, and the end comes to that side, or to both."""
+        for name, engine in (("client", self.client), ("server", self.server)):
+            engine.data_to_send()
+            if side in (None, name):
+                engine.receive_eof()
+        self.run()
+
+    def take(self, side: Side) -> list[Event]:
+        """The events of that side since they were last taken, in order."""
+        self.run()
+        mine = self.client_events if side == "client" else self.server_events
+        taken = list(mine)
+        mine.clear()
+        return taken
+
+    # The usual beginning
+
+    def open(self) -> None:
+        """Open the connection from both sides."""
+        self.client.open()
+        self.run()
+        if any(isinstance(event, ConnectionOpened) for event in self.server_events):
+            self.server.open()
+        self.run()
+        if not (self.client.opened and self.server.opened):
+            raise AssertionError(f"not open: client {self.client_events}, server {self.server_events}")
+        self._answered(ConnectionOpened())
+
+    def begin(
+        self, client: SessionTerms | None = None, server: SessionTerms | None = None, *, by: Side = "client"
+    ) -> tuple[Session, Session]:
+        """Begin a session; the client's end and the server's.
+
+        Args:
+            client, server: what each says in its begin.
+            by: who begins; the other answers.
+        """
+        starter, (mine, theirs) = (self.client, (client, server)) if by == "client" else (self.server, (server, client))
+        first = starter.begin(mine)
+        self.run()
+        events = self.server_events if by == "client" else self.client_events
+        second = next(event.session for event in events if isinstance(event, SessionBegun))
+        second.begin(theirs)
+        self.run()
+        self._answered(SessionBegun(first), SessionBegun(second))
+        return (first, second) if by == "client" else (second, first)
+
+    def attach(
+        self,
+        address: str = "queue",
+        *,
+        credit: int | None = None,
+        sender: Side = "client",
+        session: Session | None = None,
+        terms: LinkTerms | None = None,
+        answer: LinkTerms | None = None,
+    ) -> tuple[SenderLink, ReceiverLink]:
+        """Attach a link, on the client's initiative; the sending end and the receiving end, whichever side has them.
+
+        Args:
+            address: of both termini, where `terms` does not say.
+            credit: what the receiver grants; None for nothing.
+            sender: which side sends.
+            session: the client's end of the session; the last one begun by this, or a new one, when None.
+            terms: the client's word; its name must be new.
+            answer: the server's word; the client's termini and modes when None.
+        """
+        if session is None:
+            session = self.session if self.session is not None and self.session.begun else self.begin()[0]
+        self.session = session
+        if terms is None:
+            terms = LinkTerms(f"link-{next(self._names)}", Source(address), Target(address))
+        if terms.source is None and terms.target is None:
+            terms = replace(terms, source=Source(address), target=Target(address))
+        mine = session.attach_sender(terms) if sender == "client" else session.attach_receiver(terms)
+        self.run()
+        theirs = next(event.link for event in self.server_events if isinstance(event, LinkAttached))
+        assert theirs.remote is not None
+        theirs.attach(answer if answer is not None else replace(theirs.remote, initial_delivery_count=0))
+        self.run()
+        ends = (mine, theirs) if sender == "client" else (theirs, mine)
+        sending, receiving = ends
+        assert isinstance(sending, SenderLink)
+        assert isinstance(receiving, ReceiverLink)
+        if credit is not None:
+            receiving.flow(credit)
+            self.run()
+        self._answered(LinkAttached(sending), LinkAttached(receiving), CreditChanged(sending))
+        return sending, receiving
+
+    def _answered(self, *done: Event) -> None:
+        """Drop the events that a shortcut has acted on; the others stay for the test."""
+        for events in (self.client_events, self.server_events):
+            events[:] = [event for event in events if event not in done]

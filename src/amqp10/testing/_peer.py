@@ -1,0 +1,464 @@
+"""A scripted AMQP 1.0 peer over a real or an in-memory stream: it says what the script says, however wrong.
+
+It holds no protocol state beyond the channel and the frame that came last. Nothing is read but by `expect`, so a peer
+that expects nothing is one that has fallen silent and lets the other side's writes pile up.
+"""
+
+from __future__ import annotations
+
+import ssl
+import struct
+from socket import SO_LINGER, SOL_SOCKET
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import anyio
+from anyio.abc import ByteStream, SocketAttribute, SocketListener
+from anyio.streams.tls import TLSStream
+
+from ..broker._memory import MemoryStream, memory_streams
+from ..dialects.v1_0._frames import AMQP_HEADER, SASL_HEADER
+from ..dialects.v1_0._performatives import (
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    Disposition,
+    End,
+    Flow,
+    Open,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+)
+from ..types import Composite
+from ._script import answer_to
+from ._transcript import Frame, Transcript, garbage
+
+P = TypeVar("P", bound=Composite)
+
+
+class ScriptedPeer:
+    """Plays one side of AMQP 1.0 frame by frame: expects, answers, and misbehaves on demand.
+
+        async with ScriptedPeer() as peer, anyio.create_task_group() as tasks:
+            tasks.start_soon(client_under_test, peer.url)
+            await peer.accept_connection()
+            await peer.accept_session()
+            attach = await peer.accept_link(credit=10)
+            await peer.expect(Transfer, handle=attach.handle, settled=None)
+            await peer.drop()
+
+    As a server it listens on a free port of the loopback (`url`), and takes connections without a port (`connect`) too.
+    `ScriptedPeer.over(stream)` plays over a stream that exists, as either side; `open_connection` and its like begin.
+
+    Args:
+        tls: a server-side context: connections to the port are wrapped in it.
+        patience: seconds that an expectation waits before it fails.
+    """
+
+    def __init__(self, *, tls: ssl.SSLContext | None = None, patience: float = 5.0) -> None:
+        self.patience = patience
+        self.transcript = Transcript()
+        self.channel = 0
+        self.frame: Frame | None = None
+        self._tls = tls
+        self._listener: SocketListener | None = None
+        self._waiting: list[ByteStream] = []
+        self._stream: ByteStream | None = None
+        self._chunk: int | None = None
+        self._stalled: bytearray | None = None
+
+    @classmethod
+    def over(cls, stream: ByteStream, *, patience: float = 5.0) -> ScriptedPeer:
+        """A peer at this end of a stream that exists; it listens nowhere."""
+        peer = cls(patience=patience)
+        peer._stream = stream
+        return peer
+
+    # Its life
+
+    async def __aenter__(self) -> Self:
+        """Listen on a free port of the loopback, unless the peer plays over a given stream."""
+        if self._stream is None:
+            listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+            (found,) = listener.listeners
+            assert isinstance(found, SocketListener)
+            self._listener = found
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close every stream and the port. Cancelling: they are closed."""
+        with anyio.CancelScope(shield=True):
+            for stream in self._waiting:
+                await anyio.aclose_forcefully(stream)
+            if self._stream is not None:
+                await anyio.aclose_forcefully(self._stream)
+            if self._listener is not None:
+                await self._listener.aclose()
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        if self._listener is None:
+            raise RuntimeError("the peer listens inside `async with` only")
+        port: int = self._listener.extra(SocketAttribute.local_port)
+        return port
+
+    @property
+    def url(self) -> str:
+        """Where a client finds it; ANONYMOUS is what `accept_connection` offers."""
+        return f"{'amqps' if self._tls else 'amqp'}://127.0.0.1:{self.port}"
+
+    def connect(self) -> MemoryStream:
+        """The other end of a new in-memory stream to this peer, for `Connection.over`."""
+        mine, theirs = memory_streams()
+        self._waiting.append(mine)
+        return theirs
+
+    # Connections
+
+    async def accept(self) -> None:
+        """Take the next connection; a former one is closed, and the conversation starts anew.
+
+        Every expectation does so by itself while there was no connection at all.
+
+        Raises:
+            PeerMismatch: none came in time.
+
+        Cancelling: no connection is lost.
+        """
+        if self._stream is not None:
+            await anyio.aclose_forcefully(self._stream)
+            self._stream = None
+            self.transcript = Transcript()
+        if self._waiting:
+            self._stream = self._waiting.pop(0)
+        elif self._listener is not None:
+            with anyio.move_on_after(self.patience):
+                self._stream = await self._listener.accept()
+                if self._tls is not None:
+                    self._stream = await TLSStream.wrap(self._stream, server_side=True, ssl_context=self._tls)
+        if self._stream is None:
+            raise self.transcript.mismatch(f"nobody connected within {self.patience} s")
+        self.transcript.heard("(connected)")
+        self.channel = 0
+        self._stalled = None
+
+    async def _connected(self) -> ByteStream:
+        if self._stream is None:
+            await self.accept()
+        assert self._stream is not None
+        return self._stream
+
+    # What the other side does
+
+    async def expect(self, kind: type[P], *, channel: int | None = None, **fields: Any) -> P:
+        """The next frame, which must be of this kind, with these fields. Empty frames are passed over.
+
+        Args:
+            kind: the performative's class.
+            channel: the channel that it must be on; any when None.
+            fields: what its fields must be: a value, or a function that judges the value.
+
+        Raises:
+            PeerMismatch: it is another frame, nothing came in time, or the other side hung up.
+
+        Cancelling: nothing is lost.
+        """
+        while True:
+            item = await self._item(kind.__name__)
+            if not isinstance(item, Frame) or item.performative is not None:
+                break
+        performative = self.transcript.check(item, kind, channel, fields)
+        assert isinstance(item, Frame)
+        self.frame = item
+        self.channel = item.channel
+        return performative
+
+    @property
+    def payload(self) -> bytes:
+        """What followed the performative that was expected last."""
+        return self.frame.payload if self.frame is not None else b""
+
+    async def expect_header(self, header: bytes | None = None) -> bytes:
+        """The next bytes, which must be a protocol header (§2.2); which one it was.
+
+        Raises:
+            PeerMismatch: they are no header or not this one, nothing came in time, or the other side hung up.
+
+        Cancelling: nothing is lost.
+        """
+        self.transcript.expect_header()
+        item = await self._item("a protocol header")
+        if not isinstance(item, bytes) or header not in (None, item):
+            raise self.transcript.unexpected(f"the protocol header {header!r}" if header else "a protocol header", item)
+        return item
+
+    async def expect_empty(self) -> None:
+        """The next frame, which must be an empty one: a sign of life (§2.4.5).
+
+        Raises:
+            PeerMismatch: it is not, nothing came in time, or the other side hung up.
+
+        Cancelling: nothing is lost.
+        """
+        item = await self._item("an empty frame")
+        if not isinstance(item, Frame) or item.performative is not None:
+            raise self.transcript.unexpected("an empty frame", item)
+
+    async def expect_end(self) -> None:
+        """The other side hangs up, and has said nothing before that was not expected.
+
+        Raises:
+            PeerMismatch: something else came, or nothing in time.
+
+        Cancelling: nothing is lost.
+        """
+        item = await self._item("the end of the stream", ends=True)
+        if item is not None:
+            raise self.transcript.unexpected("the end of the stream", item)
+
+    async def _item(self, what: str, *, ends: bool = False) -> Frame | bytes | None:
+        """The next header or frame; None for the end, where it may be."""
+        stream = await self._connected()
+        transcript = self.transcript
+        with anyio.move_on_after(self.patience):
+            while True:
+                item = transcript.take()
+                if item is not None:
+                    return item
+                try:
+                    data = await stream.receive(65_536)
+                except (anyio.EndOfStream, anyio.BrokenResourceError) as error:
+                    transcript.heard("(end of stream)")
+                    if ends:
+                        return None
+                    raise transcript.mismatch(f"expected {what}, but the other side hung up") from error
+                transcript.feed(data)
+        raise transcript.mismatch(f"expected {what}, but nothing came within {self.patience} s")
+
+    # What the script does
+
+    async def send(self, performative: Composite, payload: bytes = b"", *, channel: int | None = None) -> None:
+        """Send a frame as it is, on `channel`; None: that of the frame expected last.
+
+        Raises:
+            EncodeError: a field of the performative has no encoding.
+            BrokenResourceError: the other side is gone.
+
+        Cancelling: a part of the frame may have been sent.
+        """
+        frame = Frame(self.channel if channel is None else channel, performative, payload)
+        data = frame.encode()
+        self.transcript.said(frame)
+        await self._write(data)
+
+    async def reply(self, performative: Composite, payload: bytes = b"") -> None:
+        """Answer the frame expected last: on its channel, and for a begin with `remote_channel` set to it.
+
+        Raises:
+            EncodeError: a field of the performative has no encoding.
+            BrokenResourceError: the other side is gone.
+
+        Cancelling: a part of the frame may have been sent.
+        """
+        if isinstance(performative, Begin) and performative.remote_channel is None:
+            performative.remote_channel = self.channel
+        await self.send(performative, payload)
+
+    async def send_empty(self) -> None:
+        """Send an empty frame: a sign of life (§2.4.5). Cancelling: a part of it may have been sent."""
+        self.transcript.said(Frame(0, None))
+        await self._write(Frame(0, None).encode())
+
+    async def send_bytes(self, data: bytes) -> None:
+        """Send bytes, whatever they are. Cancelling: a part of them may have been sent."""
+        self.transcript.said(f"{len(data)} bytes: {data[:32].hex(' ')}{' ...' if len(data) > 32 else ''}")
+        await self._write(data)
+
+    async def send_garbage(self, size: int = 64, seed: int = 0) -> None:
+        """Send bytes without sense, the same ones for the same seed. Cancelling: a part of them may have been sent."""
+        await self.send_bytes(garbage(size, seed))
+
+    async def _write(self, data: bytes) -> None:
+        stream = await self._connected()
+        if self._stalled is not None:
+            self._stalled += data
+            return
+        size = self._chunk or max(1, len(data))
+        for start in range(0, len(data), size):
+            await stream.send(data[start : start + size])
+
+    # Misbehaving below the protocol
+
+    def chunk(self, size: int | None) -> None:
+        """From now on bytes go out in portions of `size`; None: as they are."""
+        self._chunk = size
+
+    def stall(self) -> None:
+        """From now on what is sent stays here, until `resume`: the network hangs."""
+        self.transcript.said("(stall)")
+        if self._stalled is None:
+            self._stalled = bytearray()
+
+    async def resume(self) -> None:
+        """Send at once what was sent since `stall`. Cancelling: a part of it may have been sent."""
+        self.transcript.said("(resume)")
+        held, self._stalled = self._stalled, None
+        if held:
+            await self._write(bytes(held))
+
+    async def drop(self, *, reset: bool = False) -> None:
+        """Cut the transport, without a word of AMQP. Cancelling: it is cut.
+
+        Args:
+            reset: with a TCP reset where there is TCP: what was sent before may be lost too.
+        """
+        stream = await self._connected()
+        self.transcript.said("(reset)" if reset else "(drop)")
+        raw = stream.extra(SocketAttribute.raw_socket, None)
+        if reset and raw is not None:
+            raw.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+        await anyio.aclose_forcefully(stream)
+
+    # The usual beginning, as the server
+
+    async def accept_connection(
+        self, *, mechanisms: tuple[str, ...] = ("ANONYMOUS",), outcome: int = 0, **fields: Any
+    ) -> Open:
+        """Take a connection through protocol headers, SASL if the client begins with it, and opens.
+
+        Args:
+            mechanisms: what is offered; whatever the client then says gets `outcome`, without any further challenge.
+            outcome: the code of the SASL outcome (§5.3.3.6); unless 0, this returns what an empty open is.
+            fields: of the peer's open; its container-id is "peer".
+
+        Returns:
+            The client's open.
+
+        Raises:
+            PeerMismatch: the client did something else.
+        """
+        header = await self.expect_header()
+        if header == SASL_HEADER:
+            await self.send_bytes(SASL_HEADER)
+            await self.send(SaslMechanisms(sasl_server_mechanisms=mechanisms))
+            await self.expect(SaslInit)
+            await self.send(SaslOutcome(code=outcome))
+            if outcome:
+                return Open(container_id="")
+            header = await self.expect_header()
+        if header != AMQP_HEADER:
+            raise self.transcript.unexpected("the AMQP 1.0 header", header)
+        await self.send_bytes(AMQP_HEADER)
+        opened = await self.expect(Open)
+        await self.reply(Open(**({"container_id": "peer"} | fields)))
+        return opened
+
+    async def accept_session(self, **fields: Any) -> Begin:
+        """Expect a begin and answer it, on the same channel; the client's begin.
+
+        Args:
+            fields: of the peer's begin; ids from 0, windows of 2048 frames, unless said.
+
+        Raises:
+            PeerMismatch: the client did something else.
+        """
+        begun = await self.expect(Begin)
+        await self.reply(Begin(**(_WINDOWS | fields)))
+        return begun
+
+    async def accept_link(self, *, credit: int | None = None, handle: int | None = None, **fields: Any) -> Attach:
+        """Expect an attach and answer it with the same termini and modes; the client's attach.
+
+        Args:
+            credit: granted at once when the client is the sender; None for nothing.
+            handle: the peer's handle; the client's own number when None.
+            fields: of the peer's attach, in place of what the client's says.
+
+        Raises:
+            PeerMismatch: the client did something else.
+        """
+        attach = await self.expect(Attach)
+        await self.reply(answer_to(attach, handle, fields))
+        if credit is not None:
+            await self.grant(credit, handle=attach.handle if handle is None else handle)
+        return attach
+
+    async def grant(self, credit: int, *, handle: int = 0, delivery_count: int = 0, **fields: Any) -> None:
+        """Send a flow for a link on which this peer receives.
+
+        Args:
+            credit: deliveries that may come.
+            handle: the peer's handle of the link.
+            delivery_count: the deliveries that this peer has seen, as it says.
+            fields: of the flow, in place of a session state of id 0 and windows of 2048.
+        """
+        session = {"next_incoming_id": 0, "incoming_window": 2048, "next_outgoing_id": 0, "outgoing_window": 2048}
+        link = {"handle": handle, "link_credit": credit, "delivery_count": delivery_count}
+        await self.send(Flow(**(session | link | fields)))
+
+    async def accept_close(self) -> None:
+        """Answer detaches and ends as they come, then the close, and wait for the other side to hang up.
+
+        Raises:
+            PeerMismatch: the client said something else than flows, dispositions and ends of things.
+        """
+        while True:
+            item = await self._item("detach, end or close")
+            if not isinstance(item, Frame):
+                raise self.transcript.unexpected("detach, end or close", item)
+            performative = item.performative
+            self.channel = item.channel
+            if isinstance(performative, Close):
+                await self.send(Close())
+                return await self.expect_end()
+            if isinstance(performative, End):
+                await self.send(End())
+            elif isinstance(performative, Detach):
+                await self.send(Detach(handle=performative.handle, closed=performative.closed))
+            elif not isinstance(performative, Flow | Disposition | None):
+                raise self.transcript.unexpected("detach, end or close", item)
+
+    # The usual beginning, as the client
+
+    async def open_connection(self, **fields: Any) -> Open:
+        """Send the AMQP header and an open, without SASL, and expect both; the server's open.
+
+        Raises:
+            PeerMismatch: the server did something else.
+        """
+        await self.send_bytes(AMQP_HEADER)
+        await self.send(Open(**({"container_id": "peer"} | fields)), channel=0)
+        await self.expect_header(AMQP_HEADER)
+        return await self.expect(Open)
+
+    async def begin_session(self, channel: int = 0, **fields: Any) -> Begin:
+        """Begin a session on a channel and expect the answer; the server's begin.
+
+        Raises:
+            PeerMismatch: the server did something else.
+        """
+        await self.send(Begin(**(_WINDOWS | fields)), channel=channel)
+        return await self.expect(Begin, remote_channel=channel)
+
+    async def attach_link(self, name: str, *, role: bool, handle: int = 0, **fields: Any) -> Attach:
+        """Attach a link and expect the answer; the server's attach. `role` is True to receive.
+
+        Raises:
+            PeerMismatch: the server did something else.
+        """
+        if not role:
+            fields.setdefault("initial_delivery_count", 0)
+        await self.send(Attach(name=name, handle=handle, role=role, **fields))
+        return await self.expect(Attach, name=name, role=not role)
+
+    def trace(self) -> str:
+        """The conversation of this connection so far, in words; secrets of SASL are left out."""
+        return str(self.transcript)
+
+
+_WINDOWS = {"next_outgoing_id": 0, "incoming_window": 2048, "outgoing_window": 2048}

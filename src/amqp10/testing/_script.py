@@ -1,0 +1,224 @@
+"""A script played against one engine, without I/O: the exact way to test what an engine answers to a frame."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from ..dialects.v1_0._frames import AMQP_HEADER
+from ..dialects.v1_0._performatives import Attach, Begin, Flow, Open
+from ..engine import Engine, Event, Role
+from ..types import Composite
+from ._transcript import Frame, Transcript
+
+P = TypeVar("P", bound=Composite)
+E = TypeVar("E", bound=Event)
+
+
+class EngineScript:
+    """Plays the peer of one AMQP 1.0 engine by hand: any frame, in any order, however wrong.
+
+        script = EngineScript(engine)
+        script.open()                                   # headers and opens
+        script.send(Begin(next_outgoing_id=0, incoming_window=10, outgoing_window=10))
+        script.expect(End, error=lambda e: e.condition == "amqp:...")
+
+    The events of the engine gather in `events`; nothing answers them but the test.
+
+    Args:
+        engine: a fresh engine of either role; it is started here.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.events: list[Event] = []
+        self.transcript = Transcript()
+        self.channel = 0
+        engine.start()
+
+    # The script's side
+
+    def send(self, performative: Composite, payload: bytes = b"", channel: int | None = None) -> None:
+        """Give the engine a frame, on the channel of the frame that was expected last unless one is named.
+
+        Raises:
+            EncodeError: a field of the performative has no encoding.
+        """
+        frame = Frame(self.channel if channel is None else channel, performative, payload)
+        self.transcript.said(frame)
+        self._give(frame.encode())
+
+    def send_together(self, *performatives: Composite | tuple[Composite, bytes]) -> None:
+        """Give the engine several frames in one portion of bytes."""
+        data = b""
+        for each in performatives:
+            performative, payload = each if isinstance(each, tuple) else (each, b"")
+            frame = Frame(self.channel, performative, payload)
+            self.transcript.said(frame)
+            data += frame.encode()
+        self._give(data)
+
+    def send_bytes(self, data: bytes) -> None:
+        """Give the engine bytes, whatever they are."""
+        self.transcript.said(f"{len(data)} bytes: {data[:32].hex(' ')}{' ...' if len(data) > 32 else ''}")
+        self._give(data)
+
+    def send_empty(self) -> None:
+        """Give the engine an empty frame, a sign of life (§2.4.5)."""
+        self.send_bytes(Frame(0, None).encode())
+
+    def end_of_stream(self) -> None:
+        """End the transport."""
+        self.transcript.said("(end of stream)")
+        self.engine.receive_eof()
+        self.events += self.engine.events()
+
+    def _give(self, data: bytes) -> None:
+        self.engine.receive_data(data)
+        self.events += self.engine.events()
+
+    # The engine's side
+
+    def read(self) -> Frame | bytes | None:
+        """The next frame or protocol header that the engine wrote; None when there is none."""
+        self.transcript.feed(self.engine.data_to_send())
+        return self.transcript.take()
+
+    def expect(self, kind: type[P], *, channel: int | None = None, **fields: Any) -> P:
+        """The engine's next frame, which must be of this kind, with these fields.
+
+        Args:
+            kind: the performative's class.
+            fields: what its fields must be: a value, or a function that judges the value.
+
+        Raises:
+            PeerMismatch: it is another one, or there is none.
+        """
+        return self.expect_payload(kind, channel=channel, **fields)[0]
+
+    def expect_payload(self, kind: type[P], *, channel: int | None = None, **fields: Any) -> tuple[P, bytes]:
+        """As `expect`, with the payload that follows the performative."""
+        item = self.read()
+        performative = self.transcript.check(item, kind, channel, fields)
+        assert isinstance(item, Frame)
+        self.channel = item.channel
+        return performative, item.payload
+
+    def expect_header(self, header: bytes = AMQP_HEADER) -> None:
+        """The engine's next bytes must be this protocol header (§2.2).
+
+        Raises:
+            PeerMismatch: they are not.
+        """
+        self.transcript.expect_header()
+        item = self.read()
+        if item != header:
+            raise self.transcript.unexpected(f"the protocol header {header!r}", item)
+
+    def expect_empty(self) -> None:
+        """The engine's next frame must be empty: a sign of life (§2.4.5).
+
+        Raises:
+            PeerMismatch: it is not, or there is none.
+        """
+        item = self.read()
+        if not isinstance(item, Frame) or item.performative is not None:
+            raise self.transcript.unexpected("an empty frame", item)
+
+    def expect_nothing(self) -> None:
+        """The engine must have written nothing more.
+
+        Raises:
+            PeerMismatch: it has.
+        """
+        item = self.read()
+        if item is not None:
+            raise self.transcript.unexpected("nothing", item)
+
+    def expect_event(self, kind: type[E]) -> E:
+        """The next event of this kind; those before it are dropped.
+
+        Raises:
+            PeerMismatch: there is none.
+        """
+        for number, event in enumerate(self.events):
+            if isinstance(event, kind):
+                del self.events[: number + 1]
+                return event
+        raise self.transcript.mismatch(f"expected {kind.__name__}, the events are {self.events}")
+
+    def take_events(self) -> list[Event]:
+        """The events since they were last taken."""
+        self.events += self.engine.events()
+        events, self.events = self.events, []
+        return events
+
+    # The usual beginning
+
+    def open(self, **fields: Any) -> Open:
+        """Exchange protocol headers and opens, as the other role than the engine's; the engine's open.
+
+        Args:
+            fields: of the script's open; its container-id is "script".
+        """
+        fields.setdefault("container_id", "script")
+        if self.engine.role is Role.CLIENT:
+            self.engine.open()
+        self.send_bytes(AMQP_HEADER)
+        self.expect_header()
+        self.send(Open(**fields), channel=0)
+        if self.engine.role is Role.SERVER:
+            self.engine.open()
+        return self.expect(Open)
+
+    def begin(self, channel: int = 0, **fields: Any) -> None:
+        """Begin a session as the script's own; a server engine's owner has to answer `SessionBegun`."""
+        self.send(Begin(**self._begin_fields(fields)), channel=channel)
+
+    def answer_begin(self, channel: int | None = None, **fields: Any) -> Begin:
+        """Expect a begin and answer it."""
+        begun = self.expect(Begin)
+        fields.setdefault("remote_channel", self.channel)
+        self.send(Begin(**self._begin_fields(fields)), channel=channel)
+        if channel is not None:
+            self.channel = channel
+        return begun
+
+    @staticmethod
+    def _begin_fields(fields: dict[str, Any]) -> dict[str, Any]:
+        return {"next_outgoing_id": 0, "incoming_window": 100, "outgoing_window": 100} | fields
+
+    def answer_attach(self, handle: int | None = None, **fields: Any) -> Attach:
+        """Expect an attach and answer it with the same name, termini and modes, in the other role."""
+        attach = self.expect(Attach)
+        self.send(answer_to(attach, handle, fields))
+        return attach
+
+    def flow(self, **fields: Any) -> None:
+        """Send a flow; windows are wide open and ids 0 unless said."""
+        self.send(
+            Flow(
+                **(
+                    {"next_incoming_id": 0, "incoming_window": 100, "next_outgoing_id": 0, "outgoing_window": 100}
+                    | fields
+                )
+            )
+        )
+
+    def trace(self) -> str:
+        """The conversation so far, in words."""
+        return str(self.transcript)
+
+
+def answer_to(attach: Attach, handle: int | None, fields: dict[str, Any]) -> Attach:
+    """The attach that takes another as it is, in the other role, with `fields` replaced."""
+    answer: dict[str, Any] = {
+        "name": attach.name,
+        "handle": attach.handle if handle is None else handle,
+        "role": not attach.role,
+        "snd_settle_mode": attach.snd_settle_mode,
+        "rcv_settle_mode": attach.rcv_settle_mode,
+        "source": attach.source,
+        "target": attach.target,
+        "initial_delivery_count": 0 if attach.role else None,
+    }
+    return Attach(**(answer | fields))

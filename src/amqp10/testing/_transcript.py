@@ -1,0 +1,206 @@
+"""What crossed the wire, both ways, frame by frame: the part that scripted peers with and without I/O share.
+
+Bytes of the side under test are cut into items (protocol headers and frames), and everything is kept, so that a
+failure shows the conversation that led to it. Frames are read and written by the codec alone: no state machine
+stands in the way of a script that breaks the rules.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from ..dialects.v1_0._frames import (
+    AMQP_HEADER,
+    FRAME_AMQP,
+    FRAME_SASL,
+    SASL_HEADER,
+    TLS_HEADER,
+    FrameReader,
+    encode_frame,
+    encode_sasl_frame,
+)
+from ..dialects.v1_0._performatives import (
+    SaslChallenge,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+    SaslResponse,
+)
+from ..errors import AmqpError
+from ..types import Composite
+
+_SASL = frozenset({SaslMechanisms, SaslInit, SaslChallenge, SaslResponse, SaslOutcome})
+_SECRET: Final = {"initial_response", "response", "challenge", "additional_data"}
+_HEADERS: Final = {AMQP_HEADER: "AMQP 1.0", SASL_HEADER: "SASL", TLS_HEADER: "TLS"}
+# How much of a conversation a failure shows.
+_SHOWN = 40
+
+P = TypeVar("P", bound=Composite)
+
+
+class PeerMismatch(AssertionError):  # noqa: N818  (it is a finding, like the assertion that it is)
+    """The side under test did not do what the script expects; the message ends with the conversation so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A frame (§2.3).
+
+    Attributes:
+        channel: its channel; 0 for a SASL frame.
+        performative: its body; None for an empty frame, which only shows life (§2.4.5).
+        payload: what follows the performative, b"" but for transfers.
+    """
+
+    channel: int
+    performative: Composite | None
+    payload: bytes = b""
+
+    def __str__(self) -> str:
+        if self.performative is None:
+            return f"[{self.channel}] (empty)"
+        body = describe(self.performative)
+        return f"[{self.channel}] {body}" + (f" + {len(self.payload)} bytes" if self.payload else "")
+
+    def encode(self) -> bytes:
+        """The frame as bytes; a SASL frame where the performative is one of SASL's.
+
+        Raises:
+            EncodeError: a field of the performative has no encoding.
+        """
+        if self.performative is None:
+            return b"\x00\x00\x00\x08\x02\x00" + self.channel.to_bytes(2, "big")
+        if type(self.performative) in _SASL:
+            return encode_sasl_frame(self.performative)
+        return encode_frame(self.channel, self.performative, self.payload)
+
+
+def describe(performative: Composite) -> str:
+    """The performative with the fields that say something, secrets left out."""
+    shown = []
+    for each in performative.fields:
+        value = getattr(performative, each.name)
+        if value == each.absent:
+            continue
+        secret = each.name in _SECRET and type(performative) in _SASL and value is not None
+        shown.append(f"{each.name}={'<secret>' if secret else repr(value)}")
+    return f"{type(performative).__name__}({', '.join(shown)})"
+
+
+def garbage(size: int, seed: int = 0) -> bytes:
+    """`size` bytes without sense, the same ones for the same seed."""
+    return random.Random(seed).randbytes(size)
+
+
+class Transcript:
+    """The conversation between a script and the side under test.
+
+    Attributes:
+        lines: it, in words: "< " before what the side under test wrote, "> " before what the script did.
+    """
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._reader = FrameReader(0xFFFF_FFFF)
+        self._header_due = True
+        self._items: deque[bytes | Frame] = deque()
+
+    # What the side under test wrote
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes that the side under test wrote.
+
+        Raises:
+            PeerMismatch: they are no protocol header where one is due, or no frames.
+        """
+        self._reader.feed(data)
+        try:
+            while (item := self._next()) is not None:
+                self._items.append(item)
+                self.lines.append(f"< {_HEADERS.get(item, item) if isinstance(item, bytes) else item}")
+        except AmqpError as error:
+            raise self.mismatch(f"what came is not AMQP 1.0: {error}") from error
+
+    def _next(self) -> bytes | Frame | None:
+        if self._header_due:
+            header = self._reader.header()
+            if header is None:
+                return None
+            self._header_due = False
+            return bytes(header)
+        frame = self._reader.next()
+        if frame is None:
+            return None
+        kind, channel, performative, payload = frame
+        if kind not in (FRAME_AMQP, FRAME_SASL):
+            raise self.mismatch(f"a frame of type {kind}")
+        return Frame(channel, performative, payload)
+
+    def expect_header(self) -> None:
+        """The next bytes are a protocol header: at the start, and after SASL (§2.2, §5.3.2)."""
+        self._header_due = True
+        self.feed(b"")
+
+    def take(self) -> bytes | Frame | None:
+        """The next header or frame that was not taken, if it is there."""
+        return self._items.popleft() if self._items else None
+
+    # What the script wrote
+
+    def said(self, what: object) -> None:
+        """Note what the script did."""
+        self.lines.append(f"> {what}")
+
+    def heard(self, what: object) -> None:
+        """Note what happened at the other end, besides bytes."""
+        self.lines.append(f"< {what}")
+
+    # Judging
+
+    def unexpected(self, wanted: str, item: bytes | Frame | None) -> PeerMismatch:
+        """The failure for an item that is another than the wanted one; None for nothing at all."""
+        if isinstance(item, bytes):
+            return self.mismatch(f"expected {wanted}, got the protocol header {item!r}")
+        return self.mismatch(f"expected {wanted}, got {item if item is not None else 'nothing'}")
+
+    def check(self, frame: bytes | Frame | None, kind: type[P], channel: int | None, wanted: dict[str, Any]) -> P:
+        """The frame's performative, if it is of that kind and its fields are as wanted.
+
+        A wanted value that is callable judges the field's value, any other must equal it.
+
+        Raises:
+            PeerMismatch: with the fields that differ, and the conversation.
+        """
+        found = frame.performative if isinstance(frame, Frame) else None
+        if not isinstance(frame, Frame) or type(found) is not kind:
+            raise self.unexpected(kind.__name__, frame)
+        assert isinstance(found, kind)
+        faults = []
+        if channel is not None and frame.channel != channel:
+            faults.append(f"  channel: {frame.channel}, expected {channel}")
+        for name, value in wanted.items():
+            if name not in {each.name for each in kind.fields}:
+                raise TypeError(f"{kind.__name__} has no field {name!r}")
+            actual = getattr(found, name)
+            if callable(value) and not isinstance(value, type):
+                if not value(actual):
+                    faults.append(f"  {name}: {actual!r} does not satisfy {getattr(value, '__name__', value)!s}")
+            elif actual != value:
+                faults.append(f"  {name}: {actual!r}, expected {value!r}")
+        if faults:
+            raise self.mismatch(f"{kind.__name__} is not as expected:\n" + "\n".join(faults))
+        return found
+
+    def mismatch(self, why: str) -> PeerMismatch:
+        """The failure to raise, with the conversation."""
+        return PeerMismatch(f"{why}\n{self}")
+
+    def __str__(self) -> str:
+        left = len(self.lines) - _SHOWN
+        before = [f"  ... {left} more before ..."] if left > 0 else []
+        return "\n".join(["the conversation, < from the side under test, > from the script:", *before]) + "".join(
+            f"\n  {line}" for line in self.lines[-_SHOWN:]
+        )
