@@ -1,7 +1,7 @@
 """Frames: bytes cut into frames, frames written as bytes (§2.2, §2.3).
 
-The reader holds what was fed as one bytes object and an offset into it: a read of 64 KiB with hundreds of frames is never
-copied, but for each frame's own payload.
+The reader holds what was fed as one bytes object and an offset into it: a read of 64 KiB with hundreds of frames is
+never copied, but for each frame's own payload.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class FrameReader:
         """
         start = self._data[self._at : self._at + 8]
         if len(start) < 8 and (not start or b"AMQP"[: len(start)] == start[:4]):
-            self._missing = 8 - len(start)
+            self._wait(8 - len(start))
             return None
         self._at += len(start)
         return start
@@ -103,19 +103,19 @@ class FrameReader:
         """The next whole frame, None while it is not all there.
 
         Raises:
-            RemoteProtocolError: a frame header that cannot be, or a frame above the limit, as soon as its header is here.
+            RemoteProtocolError: a frame header that cannot be, or a frame above the limit; both as soon as it is here.
             DecodeError: the frame's body is not one of its type's.
         """
         data, at = self._data, self._at
         left = len(data) - at
         if left < 8:
-            self._missing = 8 - left
+            self._wait(8 - left)
             return None
         size, offset, kind, channel = _read_header(data, at)
         if size > self.max_frame_size or size < 8 or offset < 2 or offset * 4 > size:
             raise self._bad_header(size, offset)
         if left < size:
-            self._missing = size - left
+            self._wait(size - left)
             return None
         end = at + size
         self._at = end
@@ -127,6 +127,11 @@ class FrameReader:
         if body == end:
             return kind, channel, None, b""
         return self._generic(kind, channel, data[body:end])
+
+    def _wait(self, missing: int) -> None:
+        """Look again when that many bytes came; what came since this was first said counts already."""
+        if not self._more:
+            self._missing = missing
 
     def _bad_header(self, size: int, offset: int) -> RemoteProtocolError:
         if size > self.max_frame_size:
