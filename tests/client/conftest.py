@@ -18,6 +18,7 @@ from amqp10.engine import (
     ConnectionEnded,
     ConnectionOpened,
     ConnectionTerms,
+    CreditChanged,
     DeliveriesReceived,
     Event,
     Link,
@@ -89,6 +90,7 @@ class Peer:
         self.outcomes: list[OutgoingDelivery] = []
         self.ended: list[LinkEnded] = []
         self.over = False
+        self.error: Exception | None = None
         self.sessions: list[Any] = []
         self.on_event: Callable[[Event], bool] = lambda event: False
         self._waiting: list[Event] = []
@@ -115,17 +117,22 @@ class Peer:
             self.engine.open()
         elif isinstance(event, SessionBegun):
             self.sessions.append(event.session)
-            event.session.begin(self.session_terms)
+            if event.session.terms is None:
+                event.session.begin(self.session_terms)
         elif isinstance(event, LinkAttached):
             self.attach(event.link)
         elif isinstance(event, DeliveriesReceived):
             self.take(event.link)
+        elif isinstance(event, CreditChanged):
+            if event.link.drain:
+                event.link.drained()
         elif isinstance(event, OutcomesReceived):
             self.outcomes.extend(event.deliveries)
         elif isinstance(event, LinkEnded):
             self.ended.append(event)
         elif isinstance(event, ConnectionEnded):
             self.over = True
+            self.error = event.error
 
     def attach(self, link: Link) -> None:
         remote = link.remote

@@ -11,7 +11,7 @@ import pytest
 
 from amqp10.client import Connection
 from amqp10.engine import ConnectionOpened, ConnectionTerms
-from amqp10.errors import AuthenticationFailed, ConnectionClosed, ConnectionLost, LocalProtocolError, Unsupported
+from amqp10.errors import AuthenticationFailed, ConnectionClosed, ConnectionLost, LinkDetached, LocalProtocolError, Unsupported
 from amqp10.messaging import Error
 from amqp10.sasl import Plain
 
@@ -103,7 +103,9 @@ async def test_a_cancellation_passes_through(serve: Serve) -> None:
         assert scope.cancelled_caught
         await anyio.wait_all_tasks_blocked()
         assert peer.over
-        assert peer.ended[0].error is None
+        assert isinstance(peer.ended[0].error, LinkDetached)
+        assert isinstance(peer.error, ConnectionClosed)
+        assert peer.ended[0].error.condition is peer.error.condition is None
 
 
 async def test_the_peer_closes(serve: Serve) -> None:

@@ -308,6 +308,7 @@ async def test_drain_is_for_one_task(serve: Serve) -> None:
 async def test_drain_on_a_link_that_dies(serve: Serve) -> None:
     """Who waits for the drain gets the cause."""
     async with serve() as (peer, connection), connection, connection.receiver("q", credit=10) as receiver:
+        peer.on_event = lambda event: isinstance(event, CreditChanged)
         async with anyio.create_task_group() as tasks:
 
             async def drain() -> None:

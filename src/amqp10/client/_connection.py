@@ -120,7 +120,9 @@ class Connection(Endpoint, Links):
         self._pump: Pump | None = None
         self._pumped = False
         self._crash: BaseException | None = None
-        # Around the task group, not inside: shielding while it closes must reach the group's own waiting too.
+        # Cancelling the block must reach neither the background task, which has the closing still to do, nor the
+        # waiting for it: the first has a shield of its own, the second a scope around the group, shut while closing.
+        self._background = anyio.CancelScope(shield=True)
         self._shield = anyio.CancelScope()
         self._tasks: TaskGroup | None = None
 
@@ -203,14 +205,13 @@ class Connection(Endpoint, Links):
         assert self._pump is not None
         assert self._engine is not None
         try:
-            await self._pump.run()
+            with self._background:
+                await self._pump.run()
         except Exception as error:
             self._crash = only(error)
-            cause = ConnectionLost(f"the connection's own task failed: {self._crash!r}")
-            cause.__cause__ = self._crash
             self._engine.receive_eof()
             self._handle(self._engine.events())
-            self._on_ended(cause)
+            self._on_ended(self._reason(None))
         finally:
             self._pumped = True
             self._changed()
@@ -219,6 +220,13 @@ class Connection(Endpoint, Links):
 
     def _handle(self, events: Iterable[Event]) -> None:
         """Tell those concerned; called by the pump with the events of each pass."""
+        try:
+            self._dispatch(events)
+        except Exception as error:
+            self._crash = error
+            raise
+
+    def _dispatch(self, events: Iterable[Event]) -> None:
         for event in events:
             if isinstance(event, DeliveriesReceived):
                 event.link.context._on_deliveries()
@@ -243,7 +251,7 @@ class Connection(Endpoint, Links):
                 event.link.context._on_attached()
         elif isinstance(event, LinkEnded):
             if event.link.context is not None:
-                event.link.context._on_ended(event.error)
+                event.link.context._on_ended(self._reason(event.error))
         elif isinstance(event, SessionBegun):
             if event.session.context is None:
                 event.session.begin()
@@ -252,14 +260,22 @@ class Connection(Endpoint, Links):
                 event.session.context._on_begun()
         elif isinstance(event, SessionUnmapped):
             if event.session.context is not None:
-                event.session.context._on_ended(event.error)
+                event.session.context._on_ended(self._reason(event.error))
         elif isinstance(event, ConnectionOpened):
             self.open = not self._over
             self._changed()
         elif isinstance(event, ConnectionEnded):
-            self._on_ended(event.error)
+            self._on_ended(self._reason(event.error))
         elif isinstance(event, Authenticated):
             self._mechanism = event.mechanism
+
+    def _reason(self, error: AmqpError | None) -> AmqpError | None:
+        """Why something ended; a fault of our own goes first, for what the engine says then is its consequence."""
+        if self._crash is None:
+            return error
+        cause = ConnectionLost(f"the connection's own task failed: {self._crash!r}")
+        cause.__cause__ = self._crash
+        return cause
 
     def _on_ended(self, error: AmqpError | None) -> None:
         if not self._over:
@@ -404,8 +420,7 @@ class Connection(Endpoint, Links):
         """Leave the task group. What it raises for one cause is that cause."""
         tasks = self._tasks
         assert tasks is not None
-        if not self._pumped:
-            tasks.cancel_scope.cancel()
+        self._background.cancel()
         try:
             await tasks.__aexit__(None, None, None)
         except BaseExceptionGroup as group:

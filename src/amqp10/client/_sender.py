@@ -42,7 +42,7 @@ class Turn:
 class Sender(Link):
     """The sending end of a link; made by `connection.sender()`, attached by `async with`.
 
-    Any number of tasks may send at once; who waits for credit is served in order of arrival.
+    Any number of tasks may send at once; who waits for credit gets it in order of arrival.
 
     On leaving, outcomes that are still out are waited for, `close_timeout` seconds at most. If deliveries are left
     without an outcome then, the exit raises: the cause if the link ended and no call has raised it yet, else
