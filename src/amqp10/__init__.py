@@ -1,1 +1,140 @@
-"""The AMQP client for structured concurrency."""
+"""The AMQP client for structured concurrency: AMQP 1.0 on trio and asyncio.
+
+Everything public is here, but the embedded broker (`amqp10.broker`) and the test kit (`amqp10.testing`).
+"""
+
+from .client import Connection as Connection
+from .client import Delivery as Delivery
+from .client import Receiver as Receiver
+from .client import Sender as Sender
+from .client import SentDelivery as SentDelivery
+from .client import Session as Session
+from .client import receive as receive
+from .client import send as send
+from .errors import AmqpError as AmqpError
+from .errors import AuthenticationFailed as AuthenticationFailed
+from .errors import ConnectionClosed as ConnectionClosed
+from .errors import ConnectionLost as ConnectionLost
+from .errors import DecodeError as DecodeError
+from .errors import EncodeError as EncodeError
+from .errors import EndpointError as EndpointError
+from .errors import InsecureTransport as InsecureTransport
+from .errors import LinkDetached as LinkDetached
+from .errors import LocalProtocolError as LocalProtocolError
+from .errors import MessageModified as MessageModified
+from .errors import MessageNotAccepted as MessageNotAccepted
+from .errors import MessageRejected as MessageRejected
+from .errors import MessageReleased as MessageReleased
+from .errors import RemoteProtocolError as RemoteProtocolError
+from .errors import SessionEnded as SessionEnded
+from .errors import Unsupported as Unsupported
+from .messaging import Accepted as Accepted
+from .messaging import AmqpSequence as AmqpSequence
+from .messaging import AmqpValue as AmqpValue
+from .messaging import Data as Data
+from .messaging import DeliveryState as DeliveryState
+from .messaging import Error as Error
+from .messaging import Message as Message
+from .messaging import Modified as Modified
+from .messaging import Outcome as Outcome
+from .messaging import Received as Received
+from .messaging import Rejected as Rejected
+from .messaging import Released as Released
+from .messaging import Source as Source
+from .messaging import Target as Target
+from .net import TLS as TLS
+from .sasl import Anonymous as Anonymous
+from .sasl import External as External
+from .sasl import Mechanism as Mechanism
+from .sasl import OAuthBearer as OAuthBearer
+from .sasl import Plain as Plain
+from .sasl import ScramSha1 as ScramSha1
+from .sasl import ScramSha256 as ScramSha256
+from .sasl import ScramSha512 as ScramSha512
+from .sasl import XOAuth2 as XOAuth2
+from .types import Array as Array
+from .types import Byte as Byte
+from .types import Char as Char
+from .types import Decimal32 as Decimal32
+from .types import Decimal64 as Decimal64
+from .types import Decimal128 as Decimal128
+from .types import Described as Described
+from .types import Float as Float
+from .types import Int as Int
+from .types import Map as Map
+from .types import Short as Short
+from .types import Symbol as Symbol
+from .types import Timestamp as Timestamp
+from .types import UByte as UByte
+from .types import UInt as UInt
+from .types import ULong as ULong
+from .types import UShort as UShort
+
+__all__ = (
+    "TLS",
+    "Accepted",
+    "AmqpError",
+    "AmqpSequence",
+    "AmqpValue",
+    "Anonymous",
+    "Array",
+    "AuthenticationFailed",
+    "Byte",
+    "Char",
+    "Connection",
+    "ConnectionClosed",
+    "ConnectionLost",
+    "Data",
+    "Decimal32",
+    "Decimal64",
+    "Decimal128",
+    "DecodeError",
+    "Delivery",
+    "DeliveryState",
+    "Described",
+    "EncodeError",
+    "EndpointError",
+    "Error",
+    "External",
+    "Float",
+    "InsecureTransport",
+    "Int",
+    "LinkDetached",
+    "LocalProtocolError",
+    "Map",
+    "Mechanism",
+    "Message",
+    "MessageModified",
+    "MessageNotAccepted",
+    "MessageRejected",
+    "MessageReleased",
+    "Modified",
+    "OAuthBearer",
+    "Outcome",
+    "Plain",
+    "Received",
+    "Receiver",
+    "Rejected",
+    "Released",
+    "RemoteProtocolError",
+    "ScramSha1",
+    "ScramSha256",
+    "ScramSha512",
+    "Sender",
+    "SentDelivery",
+    "Session",
+    "SessionEnded",
+    "Short",
+    "Source",
+    "Symbol",
+    "Target",
+    "Timestamp",
+    "UByte",
+    "UInt",
+    "ULong",
+    "UShort",
+    "Unsupported",
+    "XOAuth2",
+    "receive",
+    "send",
+)

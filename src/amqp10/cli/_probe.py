@@ -99,9 +99,10 @@ def mechanisms_in(answer: bytes) -> list[str]:
         frame = reader.next()
     except AmqpError:
         return []
-    if frame is None or not isinstance(frame.performative, SaslMechanisms):
+    performative = None if frame is None else frame[2]
+    if not isinstance(performative, SaslMechanisms):
         return []
-    return [str(name) for name in frame.performative.sasl_server_mechanisms]
+    return [str(name) for name in performative.sasl_server_mechanisms]
 
 
 async def examine(peer: Peer) -> Report:

@@ -16,17 +16,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from ..client import Delivery, Receiver
 from ..messaging import Message, Source
 from ._jsonform import to_json
-from ._main import start
+from ._main import Failure, start
 from ._options import Peer, with_peer
 
 FORMATS = click.Choice(["text", "json", "body"])
 
 
 def text_of(message: Message) -> str:
-    """The body as text, behind the subject where there is one."""
+    """The body as text, behind the subject where there is one; what a terminal would obey is shown, not obeyed."""
     body = message.body
     text = body.decode(errors="backslashreplace") if isinstance(body, bytes) else str(body)
-    return f"{message.subject}: {text}" if message.subject else text
+    if message.subject:
+        text = f"{message.subject}: {text}"
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode() for char in text
+    )
 
 
 class Printer:
@@ -144,8 +148,7 @@ def receive(peer: Peer, address: str, count: int | None, wait: float | None, for
 
     got = start(run)
     if count is not None and got < count:
-        click.echo(f"amqp10: {got} of {count} messages came", err=True)
-        raise click.exceptions.Exit(1)
+        raise Failure(f"{got} of {count} messages came")
 
 
 @click.command()

@@ -1,0 +1,96 @@
+"""The broker as a process: its options, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Commands = Callable[..., Any]
+Starter = Callable[..., tuple["subprocess.Popen[str]", str]]
+
+
+def test_sigterm_ends_it(amqp10: Commands, other_broker: Starter) -> None:
+    """SIGTERM closes it in order, and the exit code says what ended it."""
+    process, url = other_broker()
+    assert amqp10("send", url, "q", "x").code == 0
+    process.terminate()
+    assert process.wait(10) == 128 + signal.SIGTERM
+
+
+def test_declared_addresses_only(amqp10: Commands, other_broker: Starter) -> None:
+    """Without auto-create an unknown address is refused, a declared one is not."""
+    _, url = other_broker("--no-auto-create", "--queue", "known")
+    assert amqp10("send", url, "known", "x").code == 0
+    refused = amqp10("send", url, "unknown", "x")
+    assert refused.code == 5
+    assert "amqp:not-found" in refused.err
+
+
+def test_beyond_loopback_it_wants_users(amqp10: Commands) -> None:
+    """Listening for the network without saying who may connect is wrong usage."""
+    result = amqp10("broker", "--host", "0.0.0.0", "--port", "0")
+    assert result.code == 2
+    assert "--user" in result.err
+
+
+def test_probe_as_json(amqp10: Commands, broker_url: str) -> None:
+    """Headers, mechanisms, limits; and no password."""
+    result = amqp10("probe", broker_url, "--json")
+    report = json.loads(result.out)
+    assert result.code == 0
+    assert report["headers"]["AMQP 1.0 with SASL"] == "spoken"
+    assert report["headers"]["AMQP 0-9-1"].startswith("no; the server offers AMQP 1.0")
+    assert "SCRAM-SHA-256" in report["sasl_mechanisms"]
+    assert report["open"]["container-id"]
+    assert "guest:guest" not in result.out
+
+
+def test_probe_as_a_table(amqp10: Commands, broker_url: str) -> None:
+    """The same for people."""
+    result = amqp10("probe", broker_url)
+    assert result.code == 0
+    assert "SASL mechanisms" in result.out
+    assert "max-frame-size" in result.out
+
+
+def test_demo_accounts_for_each_record(amqp10: Commands, tmp_path: Path) -> None:
+    """A small file of one's own through the embedded broker: every row accepted and received, hashes equal."""
+    path = tmp_path / "rows.csv"
+    path.write_text("id,name,price\n" + "".join(f"{n},name {n},{n}.5\n" for n in range(500)))
+    result = amqp10("demo", "--csv", str(path))
+    assert result.code == 0, result.out + result.err
+    assert "nothing lost, nothing changed" in result.out
+    assert "yes" in result.out
+
+
+def test_demo_on_a_broker_of_choice(amqp10: Commands, broker_url: str, tmp_path: Path) -> None:
+    """--url takes any broker."""
+    path = tmp_path / "rows.csv"
+    path.write_text("id\n" + "".join(f"{n}\n" for n in range(50)))
+    result = amqp10("demo", "--url", broker_url, "--csv", str(path), "--address", "demo-test")
+    assert result.code == 0, result.out + result.err
+
+
+@pytest.mark.parametrize("command", ["broker", "send", "receive", "browse", "probe", "demo"])
+def test_help_teaches(amqp10: Commands, command: str) -> None:
+    """Each command explains itself."""
+    result = amqp10(command, "--help")
+    assert result.code == 0
+    assert "Usage: amqp10" in result.out
+    assert len(result.out.splitlines()) > 5
+
+
+def test_a_reader_that_goes_away_is_no_traceback(broker_url: str, amqp10: Commands) -> None:
+    """`amqp10 receive ... | head` ends quietly."""
+    amqp10("send", broker_url, "pipe", *(["x" * 1000] * 200))
+    command = f"{sys.executable} -m amqp10 receive {broker_url} pipe -n 200 --wait 2 | head -n 1"
+    ended = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=30)
+    assert ended.stdout == "x" * 1000 + "\n"
+    assert "Traceback" not in ended.stderr

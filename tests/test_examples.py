@@ -1,0 +1,61 @@
+"""Every example runs as a user would run it, and writes what its page says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXPECTED = {
+    "hello.py": "hello greeting\n",
+    "many.py": "10000 accepted\n10000 received, their sum is 49995000\n",
+    "on_asyncio.py": "one\nb'two'\n{'number': 3}\n",
+    "credit.py": "task 0\ntask 1\ntask 2\ntask 3\ntask 4\n",
+    "nodes.py": "first 144\n",
+    "embedded_broker.py": "a copy for each\na copy for each\n1 in the queue\n",
+}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "amqp10", "broker", "--port", "0", "--user", "guest:guest"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    yield process.stdout.readline().split()[3].replace("amqp://", "amqp://guest:guest@")
+    process.terminate()
+    process.wait(10)
+    process.stdout.close()
+
+
+def run(*command: str) -> str:
+    """The output of a Python program that must succeed without a word on standard error."""
+    ended = subprocess.run([sys.executable, "-W", "error", *command], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == ""
+    return ended.stdout
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_example(path: Path, url: str) -> None:
+    """It runs against the embedded broker in another process; where the output is fixed, it is that."""
+    output = run(str(path), url)
+    assert output
+    if path.name in EXPECTED:
+        assert sorted(output.splitlines()) == sorted(EXPECTED[path.name].splitlines())
+
+
+def test_the_ten_lines_of_the_readme(url: str, tmp_path: Path) -> None:
+    """What the README shows first runs as written, but for the port."""
+    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert code is not None
+    program = tmp_path / "readme.py"
+    program.write_text(code[1].replace("amqp://guest:guest@localhost:5672", url))
+    assert run(str(program)) == "hello greeting\n"
