@@ -3,6 +3,7 @@
 - `ScriptedPeer`: a peer over TCP or an in-memory stream that says what the script says, however wrong;
 - `EngineScript`: the same against one engine, without I/O;
 - `EnginePair`: a client and a server engine back to back, without I/O;
+- `CertificateAuthority`: certificates for TLS tests, made on the spot;
 - the performatives of AMQP 1.0, for scripts to expect and to send.
 
 Hypothesis strategies for values and messages are in `amqp10.testing.strategies`; they alone need hypothesis. The
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from ..dialects.v1_0._performatives import SaslOutcome as SaslOutcome
     from ..dialects.v1_0._performatives import SaslResponse as SaslResponse
     from ..dialects.v1_0._performatives import Transfer as Transfer
+    from ._certificates import CertificateAuthority as CertificateAuthority
+    from ._certificates import CertificateFiles as CertificateFiles
     from ._pair import EnginePair as EnginePair
     from ._peer import ScriptedPeer as ScriptedPeer
     from ._script import EngineScript as EngineScript
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
 __all__ = (
     "Attach",
     "Begin",
+    "CertificateAuthority",
+    "CertificateFiles",
     "Close",
     "Detach",
     "Disposition",
@@ -58,6 +63,8 @@ __all__ = (
 )
 
 _MODULES = {
+    "CertificateAuthority": "_certificates",
+    "CertificateFiles": "_certificates",
     "EnginePair": "_pair",
     "EngineScript": "_script",
     "Frame": "_transcript",

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, TypeVar
 
 from ..dialects.v1_0._frames import AMQP_HEADER
-from ..dialects.v1_0._performatives import Attach, Begin, Flow, Open
-from ..engine import Engine, Event, Role
+from ..dialects.v1_0._performatives import Attach, Begin, Flow, Open, Transfer
+from ..engine import (
+    CreditChanged,
+    Engine,
+    Event,
+    LinkAttached,
+    LinkTerms,
+    ReceiverLink,
+    Role,
+    SenderLink,
+    Session,
+    SessionBegun,
+    SessionTerms,
+)
+from ..messaging import Source, Target
 from ..types import Composite
 from ._transcript import Frame, Transcript
 
@@ -33,17 +47,19 @@ class EngineScript:
         self.events: list[Event] = []
         self.transcript = Transcript()
         self.channel = 0
+        self._channels: dict[int, int] = {}
+        self._names = itertools.count(1)
         engine.start()
 
     # The script's side
 
     def send(self, performative: Composite, payload: bytes = b"", channel: int | None = None) -> None:
-        """Give the engine a frame, on the channel of the frame that was expected last unless one is named.
+        """Give the engine a frame, on the script's channel of the session that was heard of last, or the named one.
 
         Raises:
             EncodeError: a field of the performative has no encoding.
         """
-        frame = Frame(self.channel if channel is None else channel, performative, payload)
+        frame = Frame(self._channel if channel is None else channel, performative, payload)
         self.transcript.said(frame)
         self._give(frame.encode())
 
@@ -52,7 +68,7 @@ class EngineScript:
         data = b""
         for each in performatives:
             performative, payload = each if isinstance(each, tuple) else (each, b"")
-            frame = Frame(self.channel, performative, payload)
+            frame = Frame(self._channel, performative, payload)
             self.transcript.said(frame)
             data += frame.encode()
         self._give(data)
@@ -71,6 +87,10 @@ class EngineScript:
         self.transcript.said("(end of stream)")
         self.engine.receive_eof()
         self.events += self.engine.events()
+
+    @property
+    def _channel(self) -> int:
+        return self._channels.get(self.channel, self.channel)
 
     def _give(self, data: bytes) -> None:
         self.engine.receive_data(data)
@@ -171,16 +191,15 @@ class EngineScript:
         return self.expect(Open)
 
     def begin(self, channel: int = 0, **fields: Any) -> None:
-        """Begin a session as the script's own; a server engine's owner has to answer `SessionBegun`."""
+        """Begin a session as the script's own; the engine's owner has to answer `SessionBegun`."""
         self.send(Begin(**self._begin_fields(fields)), channel=channel)
 
     def answer_begin(self, channel: int | None = None, **fields: Any) -> Begin:
-        """Expect a begin and answer it."""
+        """Expect a begin and answer it, on the same channel number or the named one."""
         begun = self.expect(Begin)
-        fields.setdefault("remote_channel", self.channel)
-        self.send(Begin(**self._begin_fields(fields)), channel=channel)
         if channel is not None:
-            self.channel = channel
+            self._channels[self.channel] = channel
+        self.send(Begin(**({"remote_channel": self.channel} | self._begin_fields(fields))))
         return begun
 
     @staticmethod
@@ -193,16 +212,69 @@ class EngineScript:
         self.send(answer_to(attach, handle, fields))
         return attach
 
+    def session(self, terms: SessionTerms | None = None, **fields: Any) -> Session:
+        """The engine begins a session, and the script answers.
+
+        Args:
+            terms: the engine's word.
+            fields: of the script's begin; `channel` is the script's channel.
+        """
+        session = self.engine.begin(terms)
+        self.answer_begin(**fields)
+        self.expect_event(SessionBegun)
+        return session
+
+    def sender(
+        self, session: Session, terms: LinkTerms | None = None, *, credit: int | None = None, **fields: Any
+    ) -> SenderLink:
+        """The engine attaches as sender, and the script answers, and grants credit.
+
+        Args:
+            session: the engine's.
+            terms: the engine's word.
+            credit: what the script grants; None for no flow.
+            fields: of the script's attach.
+        """
+        link = session.attach_sender(terms if terms is not None else self._link_terms())
+        attach = self.answer_attach(**fields)
+        self.expect_event(LinkAttached)
+        if credit is not None:
+            handle = fields.get("handle", attach.handle)
+            self.flow(handle=handle, delivery_count=attach.initial_delivery_count, link_credit=credit)
+            self.expect_event(CreditChanged)
+        return link
+
+    def receiver(
+        self, session: Session, terms: LinkTerms | None = None, *, credit: int | None = None, **fields: Any
+    ) -> ReceiverLink:
+        """The engine attaches as receiver, the script answers, and the engine grants credit.
+
+        Args:
+            session: the engine's.
+            terms: the engine's word.
+            credit: what the engine grants; None for no flow.
+            fields: of the script's attach.
+        """
+        link = session.attach_receiver(terms if terms is not None else self._link_terms())
+        self.answer_attach(**fields)
+        self.expect_event(LinkAttached)
+        if credit is not None:
+            link.flow(credit)
+            self.expect(Flow, link_credit=credit)
+        return link
+
+    def _link_terms(self) -> LinkTerms:
+        return LinkTerms(f"link-{next(self._names)}", Source("queue"), Target("queue"))
+
     def flow(self, **fields: Any) -> None:
-        """Send a flow; windows are wide open and ids 0 unless said."""
-        self.send(
-            Flow(
-                **(
-                    {"next_incoming_id": 0, "incoming_window": 100, "next_outgoing_id": 0, "outgoing_window": 100}
-                    | fields
-                )
-            )
-        )
+        """Send a flow; ids are 0 and windows 100 frames unless said."""
+        state = {"next_incoming_id": 0, "incoming_window": 100, "next_outgoing_id": 0, "outgoing_window": 100}
+        self.send(Flow(**(state | fields)))
+
+    def transfer(self, number: int, payload: bytes = b"\x00\x53\x75\xa0\x01x", **fields: Any) -> None:
+        """Send a transfer, the first or only one of a delivery of this number, with a tag made of it, for handle 0."""
+        usual: dict[str, Any] = {"handle": 0, "delivery_id": number, "delivery_tag": number.to_bytes(4, "big")}
+        self.send(Transfer(**(usual | fields)), payload)
 
     def trace(self) -> str:
         """The conversation so far, in words."""

@@ -1,0 +1,229 @@
+"""Hypothesis strategies for messages, outcomes and termini (Part 3).
+
+Everything made here is what decoding gives, so that it comes back from a round trip with the same types.
+`exact_message` makes two messages comparable by the types of what is in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+
+from ..messaging import (
+    Accepted,
+    AmqpSequence,
+    AmqpValue,
+    Coordinator,
+    Data,
+    DeleteOnClose,
+    DeleteOnNoLinks,
+    DeleteOnNoLinksOrMessages,
+    DeleteOnNoMessages,
+    DeliveryState,
+    Error,
+    Message,
+    MessageFields,
+    MessageId,
+    Modified,
+    Outcome,
+    Received,
+    Rejected,
+    Released,
+    Source,
+    Target,
+)
+from ..types import Symbol
+from ._strategies import (
+    amqp_values,
+    binaries,
+    booleans,
+    described,
+    exact,
+    lists,
+    scalars,
+    strings,
+    symbols,
+    timestamps,
+    ulongs,
+    uuids,
+)
+
+MESSAGE_FIELDS: tuple[str, ...] = tuple(MessageFields.__annotations__)
+
+
+def exact_message(message: Message) -> dict[str, Any]:
+    """All of a message, by field and by AMQP type: equal only to that of a message with the same values and types."""
+    return {name: _exact_field(getattr(message, name)) for name in MESSAGE_FIELDS} | {"body": exact_body(message.body)}
+
+
+def _exact_field(value: Any) -> Any:
+    return value if isinstance(value, timedelta) else exact(value)
+
+
+def exact_body(body: Any) -> tuple[str, Any]:
+    """The form of a body, and what is in it, by AMQP type."""
+    match body:
+        case bytes():
+            return "data", (body,)
+        case Data():
+            return "data", body.parts
+        case AmqpSequence():
+            return "amqp-sequence", tuple(map(exact, body.parts))
+        case AmqpValue():
+            return "amqp-value", exact(body.value)
+        case _:
+            return "amqp-value", exact(body)
+
+
+# Messages
+
+
+def message_ids() -> st.SearchStrategy[MessageId]:
+    """A message-id of each of the four types (§3.2.11-14)."""
+    return st.one_of(ulongs(), uuids(), binaries(40), strings(40))
+
+
+def annotation_maps(values: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[dict[Any, Any]]:
+    """Annotations or a footer: symbols and ulongs to values of any type (§3.2.10)."""
+    return st.dictionaries(symbols(20) | ulongs(), amqp_values(4) if values is None else values, max_size=4)
+
+
+def application_properties() -> st.SearchStrategy[dict[str, Any]]:
+    """Strings to values of simple types (§3.2.5)."""
+    return st.dictionaries(strings(20), scalars(), max_size=5)
+
+
+def headers() -> st.SearchStrategy[dict[str, Any]]:
+    """The fields of the header, any of them (§3.2.1)."""
+    uint = st.integers(0, 0xFFFF_FFFF)
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "durable": booleans(),
+            "priority": st.integers(0, 255),
+            "ttl": uint.map(lambda ms: timedelta(milliseconds=ms)),
+            "first_acquirer": booleans(),
+            "delivery_count": uint,
+        },
+    )
+
+
+def properties() -> st.SearchStrategy[dict[str, Any]]:
+    """The fields of the properties, any of them (§3.2.4)."""
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "message_id": message_ids(),
+            "user_id": binaries(40),
+            "to": strings(40),
+            "subject": strings(40),
+            "reply_to": strings(40),
+            "correlation_id": message_ids(),
+            "content_type": symbols(40),
+            "content_encoding": symbols(20),
+            "absolute_expiry_time": timestamps(),
+            "creation_time": timestamps(),
+            "group_id": strings(40),
+            "group_sequence": st.integers(0, 0xFFFF_FFFF),
+            "reply_to_group_id": strings(40),
+        },
+    )
+
+
+def bodies() -> st.SearchStrategy[Any]:
+    """A body of each form: bytes, `Data` of several sections, `AmqpSequence`, plain values and `AmqpValue`."""
+    sequences = st.lists(lists(amqp_values(4), 3), min_size=1, max_size=3)
+    return st.one_of(
+        binaries(),
+        st.lists(binaries(), min_size=2, max_size=4).map(lambda parts: Data(*parts)),
+        sequences.map(lambda parts: AmqpSequence(*parts)),
+        amqp_values(8).map(lambda value: AmqpValue(value) if isinstance(value, bytes) else value),
+    )
+
+
+def messages(body: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[Message]:
+    """A message with any of its fields and any body."""
+    sections: dict[str, st.SearchStrategy[Any]] = {
+        "delivery_annotations": annotation_maps(),
+        "message_annotations": annotation_maps(),
+        "application_properties": application_properties(),
+        "footer": annotation_maps(),
+    }
+
+    def build(*parts: Any) -> Message:
+        body, *fields = parts
+        merged: dict[str, Any] = {name: value for each in fields for name, value in each.items()}
+        return Message(body, **merged)
+
+    maps = st.fixed_dictionaries({}, optional=sections)
+    return st.builds(build, bodies() if body is None else body, headers(), properties(), maps)
+
+
+# Delivery states and termini
+
+
+def fields_maps() -> st.SearchStrategy[dict[Symbol, Any]]:
+    """A map of the type `fields`: symbols to values (§2.8.13)."""
+    return st.dictionaries(symbols(20), scalars(), max_size=3)
+
+
+def errors() -> st.SearchStrategy[Error]:
+    """`Error`."""
+    return st.builds(Error, symbols(30), st.none() | strings(30), st.none() | fields_maps())
+
+
+def outcomes() -> st.SearchStrategy[Outcome]:
+    """`Accepted`, `Rejected`, `Released` or `Modified`."""
+    maybe = st.none() | booleans()
+    return st.one_of(
+        st.builds(Accepted),
+        st.builds(Rejected, st.none() | errors()),
+        st.builds(Released),
+        st.builds(Modified, maybe, maybe, st.none() | fields_maps()),
+    )
+
+
+def delivery_states() -> st.SearchStrategy[DeliveryState]:
+    """An outcome, or `Received`."""
+    return outcomes() | st.builds(Received, st.integers(0, 0xFFFF_FFFF), st.integers(0, 0xFFFF_FFFF_FFFF_FFFF))
+
+
+_LIFETIMES = (DeleteOnClose(), DeleteOnNoLinks(), DeleteOnNoMessages(), DeleteOnNoLinksOrMessages())
+_CAPABILITIES = st.lists(symbols(20), max_size=3).map(tuple)
+
+
+def _terminus() -> Mapping[str, st.SearchStrategy[Any]]:
+    lifetime = st.sampled_from(_LIFETIMES).map(lambda policy: {Symbol("lifetime-policy"): policy})
+    return {
+        "address": st.none() | strings(40),
+        "durable": st.sampled_from(["none", "configuration", "unsettled-state"]),
+        "expiry_policy": st.sampled_from(["link-detach", "session-end", "connection-close", "never"]),
+        "timeout": st.integers(0, 0xFFFF_FFFF),
+        "dynamic": booleans(),
+        "dynamic_node_properties": st.none() | lifetime | fields_maps(),
+        "capabilities": _CAPABILITIES,
+    }
+
+
+def sources() -> st.SearchStrategy[Source]:
+    """`Source`, with any of its fields."""
+    own = {
+        "distribution_mode": st.none() | st.sampled_from(["move", "copy"]),
+        "filter": st.none() | st.dictionaries(symbols(20), described(), max_size=2),
+        "default_outcome": st.none() | outcomes(),
+        "outcomes": st.lists(symbols(20), max_size=3).map(tuple),
+    }
+    return st.builds(Source, **_terminus(), **own)
+
+
+def targets() -> st.SearchStrategy[Target]:
+    """`Target`, with any of its fields."""
+    return st.builds(Target, **_terminus())
+
+
+def coordinators() -> st.SearchStrategy[Coordinator]:
+    """`Coordinator`."""
+    return st.builds(Coordinator, _CAPABILITIES)

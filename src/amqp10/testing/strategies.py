@@ -1,0 +1,70 @@
+"""Hypothesis strategies: values of every AMQP type, and messages. Nothing else of the package needs hypothesis."""
+
+from __future__ import annotations
+
+try:
+    import hypothesis as hypothesis
+except ImportError as error:
+    raise ImportError("amqp10.testing.strategies needs hypothesis: pip install hypothesis") from error
+
+from ._strategies import amqp_values as amqp_values
+from ._strategies import arrays as arrays
+from ._strategies import binaries as binaries
+from ._strategies import booleans as booleans
+from ._strategies import bytes_ as bytes_
+from ._strategies import chars as chars
+from ._strategies import decimal32s as decimal32s
+from ._strategies import decimal64s as decimal64s
+from ._strategies import decimal128s as decimal128s
+from ._strategies import described as described
+from ._strategies import descriptors as descriptors
+from ._strategies import doubles as doubles
+from ._strategies import exact as exact
+from ._strategies import floats as floats
+from ._strategies import ints as ints
+from ._strategies import lists as lists
+from ._strategies import longs as longs
+from ._strategies import maps as maps
+from ._strategies import nulls as nulls
+from ._strategies import scalars as scalars
+from ._strategies import shorts as shorts
+from ._strategies import strings as strings
+from ._strategies import symbols as symbols
+from ._strategies import timestamps as timestamps
+from ._strategies import ubytes as ubytes
+from ._strategies import uints as uints
+from ._strategies import ulongs as ulongs
+from ._strategies import ushorts as ushorts
+from ._strategies import uuids as uuids
+
+__all__ = (
+    "amqp_values",
+    "arrays",
+    "binaries",
+    "booleans",
+    "bytes_",
+    "chars",
+    "decimal32s",
+    "decimal64s",
+    "decimal128s",
+    "described",
+    "descriptors",
+    "doubles",
+    "exact",
+    "floats",
+    "ints",
+    "lists",
+    "longs",
+    "maps",
+    "nulls",
+    "scalars",
+    "shorts",
+    "strings",
+    "symbols",
+    "timestamps",
+    "ubytes",
+    "uints",
+    "ulongs",
+    "ushorts",
+    "uuids",
+)
