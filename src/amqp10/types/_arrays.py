@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ..errors import EncodeError
-from ._encode import WRITERS, Writer, close_compound, typed_writer
+from ._encode import WRITERS, Writer, check_types, close_compound, typed_writer
 from ._values import Array
 
 _Elements = Callable[[bytearray, Sequence[Any]], None]
@@ -43,23 +43,28 @@ def _booleans(out: bytearray, items: Sequence[Any]) -> None:
     out += bytes(items)
 
 
-def _integers(name: str, wide: int, wide_format: str, narrow: int = 0, narrow_format: str = "") -> _Elements:
-    check = typed_writer(name)
-    low, high = (-128, 127) if narrow_format == "b" else (0, 255)
+def _integers(name: str, wide: int, layout: str, narrow: int = 0) -> _Elements:
+    low, high, narrow_layout = (-128, 127, "b") if layout.islower() else (0, 255, "B")
 
     def write(out: bytearray, items: Sequence[Any]) -> None:
-        scratch = bytearray()
-        for item in items:
-            check(scratch, item)  # for its error only: the width is that of all elements together
-            scratch.clear()
-        if narrow and all(low <= item <= high for item in items):
+        check_types(name, items)
+        if narrow and (not items or (low <= min(items) and max(items) <= high)):
             out.append(narrow)
-            out += struct.pack(f">{len(items)}{narrow_format}", *items)
-        else:
-            out.append(wide)
-            out += struct.pack(f">{len(items)}{wide_format}", *items)
+            out += struct.pack(f">{len(items)}{narrow_layout}", *items)
+            return
+        out.append(wide)
+        try:
+            out += struct.pack(f">{len(items)}{layout}", *items)
+        except struct.error:
+            raise EncodeError(f"an element of an array is out of range for {name}") from None
 
     return write
+
+
+def _doubles(out: bytearray, items: Sequence[Any]) -> None:
+    check_types("double", items)
+    out.append(0x82)
+    out += struct.pack(f">{len(items)}d", *items)
 
 
 def _fixed(name: str, code: int) -> _Elements:
@@ -135,14 +140,14 @@ _ELEMENTS: Final[dict[str, _Elements]] = {
     "boolean": _booleans,
     "ubyte": _integers("ubyte", 0x50, "B"),
     "ushort": _integers("ushort", 0x60, "H"),
-    "uint": _integers("uint", 0x70, "I", 0x52, "B"),
-    "ulong": _integers("ulong", 0x80, "Q", 0x53, "B"),
+    "uint": _integers("uint", 0x70, "I", 0x52),
+    "ulong": _integers("ulong", 0x80, "Q", 0x53),
     "byte": _integers("byte", 0x51, "b"),
     "short": _integers("short", 0x61, "h"),
-    "int": _integers("int", 0x71, "i", 0x54, "b"),
-    "long": _integers("long", 0x81, "q", 0x55, "b"),
+    "int": _integers("int", 0x71, "i", 0x54),
+    "long": _integers("long", 0x81, "q", 0x55),
     "float": _fixed("float", 0x72),
-    "double": _fixed("double", 0x82),
+    "double": _doubles,
     "decimal32": _fixed("decimal32", 0x74),
     "decimal64": _fixed("decimal64", 0x84),
     "decimal128": _fixed("decimal128", 0x94),

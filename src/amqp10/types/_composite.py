@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, dataclass
 
 from ..errors import DecodeError
 from ._codes import name_of
-from ._decode import BROKEN, DEFAULT_LIMITS, READERS, Data, Limits, Reader, broken, skip
+from ._decode import BROKEN, DEFAULT_LIMITS, Data, Limits, broken, skip
 from ._encode import WRITERS, encode
+from ._readers import READERS, Reader
 from ._values import TYPE_NAMES, Described, Symbol, ULong
 
 

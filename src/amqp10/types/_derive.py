@@ -23,6 +23,7 @@ Where the short block does not know the value, it calls the strict writer of the
 from __future__ import annotations
 
 import struct
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -30,15 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import DecodeError, EncodeError
 from ._arrays import elements_writer
 from ._codes import CODES, name_of
-from ._decode import (
-    READERS,
-    Reader,
-    check_compound,
-    symbol_of,
-    unpack_ulong,
-    unpack_word,
-    unpack_words,
-)
+from ._compounds import check_compound
 from ._encode import (
     BINARY_HEAD,
     STRING_HEAD,
@@ -55,6 +48,7 @@ from ._encode import (
     pack_word,
     typed_writer,
 )
+from ._readers import READERS, Reader, symbol_of, unpack_ulong, unpack_word, unpack_words
 from ._values import Array, Described, Map, Symbol, ULong
 
 if TYPE_CHECKING:
@@ -357,7 +351,7 @@ def _read_field(index: int, each: Field) -> list[str]:
     if fast is None or each.multiple or each.choices or each.requires:
         read = ["if code == 0x40: at += 1", f"else: f{index}, at = special{index}(code, data, at + 1, room)"]
     else:
-        read = [line.replace("F", f"f{index}") for line in fast]
+        read = [re.sub(r"\bF\b", f"f{index}", line) for line in fast]
         read += ["elif code == 0x40: at += 1", f"else: raise wrong({index}, code)"]
     return ["code = data[at]", *read]
 

@@ -426,3 +426,11 @@ def typed_writer(name: str) -> Writer:
         write(out, value)
 
     return write_own
+
+
+def check_types(name: str, items: Iterable[Any]) -> None:
+    """Refuse items of which one has not a Python type for the AMQP type `name`, a type of fixed width."""
+    accepted, _ = _BY_NAME[name]
+    for python in set(map(type, items)):
+        if WRITERS[python] not in accepted:
+            raise EncodeError(f"an array of {name} has an element of type {python.__qualname__}")

@@ -1,0 +1,241 @@
+"""The readers of lists, maps, arrays and described values, for the table in `_readers` (§1.6.22-24, §1.2).
+
+A compound checks its size and count against the octets present before it reads its items, and its end after them,
+so that nothing is allocated on the word of a peer and no value can take anything from behind its parent.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from itertools import repeat
+from typing import Any, Final, cast
+
+from ..errors import DecodeError, EncodeError
+from ._codes import CODES, name_of
+from ._encode import encode
+from ._readers import READERS, beyond, reads, unpack_words
+from ._values import (
+    Array,
+    Byte,
+    Described,
+    Int,
+    Map,
+    Short,
+    TypeName,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+)
+
+# Compound (§1.6.22-23)
+
+
+def check_compound(data: bytes, at: int, end: int, count: int) -> None:
+    """Refuse a compound or array whose size or count cannot be, before any of its `count` items is read at `at`."""
+    if end > len(data):
+        raise beyond(end, data)
+    if count > end - at:
+        raise DecodeError(f"{count} items cannot be in {max(end - at, 0)} octets")
+
+
+@reads(0xC0)
+def _list8(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    return _items(data, at + 2, at + 1 + data[at], data[at + 1], room)
+
+
+@reads(0xD0)
+def _list32(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    size, count = unpack_words(data, at)
+    return _items(data, at + 8, at + 4 + size, count, room)
+
+
+def _items(data: bytes, at: int, end: int, count: int, room: list[int]) -> tuple[Any, int]:
+    check_compound(data, at, end, count)
+    if not room[0]:
+        raise DecodeError("the value is nested too deeply")
+    room[0] -= 1
+    readers = READERS
+    items: list[Any] = []
+    append = items.append
+    for _ in repeat(None, count):
+        value, at = readers[data[at]](data, at + 1, room)
+        append(value)
+    if at != end:
+        raise DecodeError("the size of a list is not that of its items")
+    room[0] += 1
+    return items, end
+
+
+@reads(0xC1)
+def _map8(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    return _entries(data, at + 2, at + 1 + data[at], data[at + 1], room)
+
+
+@reads(0xD1)
+def _map32(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    size, count = unpack_words(data, at)
+    return _entries(data, at + 8, at + 4 + size, count, room)
+
+
+def _entries(data: bytes, at: int, end: int, count: int, room: list[int]) -> tuple[Any, int]:
+    check_compound(data, at, end, count)
+    if count & 1:
+        raise DecodeError(f"a map has a key without a value: {count} items")
+    if not room[0]:
+        raise DecodeError("the value is nested too deeply")
+    room[0] -= 1
+    count >>= 1
+    if count > _TRUSTED_ENTRIES:
+        return _large_map(data, at, end, count, room)
+    readers = READERS
+    entries: dict[Any, Any] = {}
+    for done in range(count):
+        key, at = readers[data[at]](data, at + 1, room)
+        try:
+            known = key in entries
+        except TypeError:  # a list, a map, or a signaling NaN
+            known = True
+        if known:
+            value, at = readers[data[at]](data, at + 1, room)
+            pairs = [*entries.items(), (key, value)]
+            return _more_pairs(data, at, end, count - done - 1, pairs, room)
+        entries[key], at = readers[data[at]](data, at + 1, room)
+    if at != end:
+        raise DecodeError("the size of a map is not that of its entries")
+    room[0] += 1
+    return entries, end
+
+
+def _more_pairs(
+    data: bytes, at: int, end: int, count: int, pairs: list[tuple[Any, Any]], room: list[int]
+) -> tuple[Any, int]:
+    """The map that begins with these pairs, has `count` more at `at`, and keys that a dict may not hold."""
+    readers = READERS
+    for _ in repeat(None, count):
+        key, at = readers[data[at]](data, at + 1, room)
+        value, at = readers[data[at]](data, at + 1, room)
+        pairs.append((key, value))
+    if at != end:
+        raise DecodeError("the size of a map is not that of its entries")
+    # "A map in which there exist two identical key values is invalid."
+    try:
+        distinct = len({encode(key) for key, _ in pairs})
+    except EncodeError as e:  # only for nesting that the interpreter cannot follow
+        raise DecodeError(str(e)) from None
+    if distinct != len(pairs):
+        raise DecodeError("a map has the same key twice")
+    room[0] += 1
+    return Map(pairs), end
+
+
+# Keys with one and the same hash make a dict slow beyond measure, and except for text and binary a peer chooses
+# the hashes. The keys of a map with more entries than this are looked at before they meet in a dict.
+_TRUSTED_ENTRIES = 64
+_SAME_HASHES = 16
+
+
+def _large_map(data: bytes, at: int, end: int, count: int, room: list[int]) -> tuple[Any, int]:
+    value, end = _more_pairs(data, at, end, count, [], room)
+    try:
+        if max(Counter(hash(key) for key in value).values()) <= _SAME_HASHES:
+            entries = dict(value.pairs)
+            if len(entries) == count:
+                return entries, end
+    except TypeError:
+        pass
+    return value, end
+
+
+# Array (§1.6.24)
+
+
+@reads(0xE0)
+def _array8(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    return _elements(data, at + 2, at + 1 + data[at], data[at + 1], room)
+
+
+@reads(0xF0)
+def _array32(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    size, count = unpack_words(data, at)
+    return _elements(data, at + 8, at + 4 + size, count, room)
+
+
+# Elements that are read all at once, with the letter of `struct` and what is made of the numbers.
+_LAYOUTS: Final[dict[int, tuple[str, type | None]]] = {
+    0x50: ("B", UByte),
+    0x51: ("b", Byte),
+    0x52: ("B", UInt),
+    0x53: ("B", ULong),
+    0x54: ("b", Int),
+    0x55: ("b", None),
+    0x60: ("H", UShort),
+    0x61: ("h", Short),
+    0x70: ("I", UInt),
+    0x71: ("i", Int),
+    0x80: ("Q", ULong),
+    0x81: ("q", None),
+    0x82: ("d", None),
+}
+
+
+def _elements(data: bytes, at: int, end: int, count: int, room: list[int]) -> tuple[Any, int]:
+    if end > len(data):
+        raise beyond(end, data)
+    if not room[0]:
+        raise DecodeError("the value is nested too deeply")
+    room[0] -= 1
+    descriptors: list[Any] = []
+    code = data[at]
+    while not code:
+        # A description of a description nests as deep as it is long.
+        if len(descriptors) >= room[0]:
+            raise DecodeError("the value is nested too deeply")
+        descriptor, at = READERS[data[at + 1]](data, at + 2, room)
+        descriptors.append(descriptor)
+        code = data[at]
+    at += 1
+    if code not in CODES:
+        raise DecodeError(f"{name_of(code)} at offset {at - 1}")
+    name, width = CODES[code]
+    if width:
+        if count * width > end - at:
+            raise DecodeError(f"{count} elements cannot be in {max(end - at, 0)} octets")
+    else:
+        # They take no bytes, so that nothing but a limit stands between a small array and all the memory.
+        room[1] -= count
+        if room[1] < 0:
+            raise DecodeError("too many array elements of no width")
+    items: list[Any]
+    if code in _LAYOUTS:
+        layout, python = _LAYOUTS[code]
+        numbers = struct.Struct(f">{count}{layout}").unpack_from(data, at)
+        items = list(numbers if python is None else map(python, numbers))
+        at += count * width
+    else:
+        read = READERS[code]
+        items = []
+        append = items.append
+        for _ in repeat(None, count):
+            item, at = read(data, at, room)
+            append(item)
+    if at != end:
+        raise DecodeError("the size of an array is not that of its elements")
+    room[0] += 1
+    return Array(cast("TypeName", name), items, descriptors), end
+
+
+# Described (§1.2)
+
+
+@reads(0x00)
+def _described(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    if not room[0]:
+        raise DecodeError("the value is nested too deeply")
+    room[0] -= 1
+    readers = READERS
+    descriptor, at = readers[data[at]](data, at + 1, room)
+    value, at = readers[data[at]](data, at + 1, room)
+    room[0] += 1
+    return Described(descriptor, value), at

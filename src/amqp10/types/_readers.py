@@ -1,0 +1,258 @@
+"""The readers of values that contain no other, and the table of all readers: one slot per constructor octet (§1.6).
+
+A reader is called with the data, the offset after the constructor, and `room`, the list `[levels, elements]` of what
+may still be nested and of how many array elements of no width may still come; it gives the value and the offset
+after it. Readers index the data freely: an IndexError (or struct.error) means that the data ends early, and the
+public functions of `_decode` turn it into a DecodeError. What slices checks its end first, since slicing is silent.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from ..errors import DecodeError
+from ._codes import name_of
+from ._decimal import read_decimal32, read_decimal64, read_decimal128
+from ._encode import EPOCH
+from ._values import (
+    Byte,
+    Char,
+    Float,
+    Int,
+    Short,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+)
+
+Reader = Callable[[bytes, int, list[int]], tuple[Any, int]]
+
+
+def beyond(end: int, data: bytes) -> DecodeError:
+    return DecodeError(f"a value ends {end - len(data)} octets behind the data")
+
+
+def _unknown(code: int) -> Reader:
+    def read(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+        raise DecodeError(f"{name_of(code)} at offset {at - 1}")
+
+    return read
+
+
+READERS: Final[list[Reader]] = [_unknown(code) for code in range(256)]
+
+
+def reads(code: int) -> Callable[[Reader], Reader]:
+    def register(reader: Reader) -> Reader:
+        READERS[code] = reader
+        return reader
+
+    return register
+
+
+# Fixed width (§1.6.1-18)
+
+
+def _constant(code: int, value: Any) -> None:
+    def read(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+        return value, at
+
+    READERS[code] = read
+
+
+_constant(0x40, None)
+_constant(0x41, True)
+_constant(0x42, False)
+_constant(0x43, UInt(0))
+_constant(0x44, ULong(0))
+
+
+@reads(0x45)
+def _list0(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    return [], at
+
+
+def _octet(code: int, values: list[Any]) -> None:
+    def read(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+        return values[data[at]], at + 1
+
+    READERS[code] = read
+
+
+_SIGNED = (*range(128), *range(-128, 0))
+SMALL_UINT: Final = [UInt(n) for n in range(256)]
+SMALL_ULONG: Final = [ULong(n) for n in range(256)]
+_octet(0x50, [UByte(n) for n in range(256)])
+_octet(0x51, [Byte(n) for n in _SIGNED])
+_octet(0x52, SMALL_UINT)
+_octet(0x53, SMALL_ULONG)
+_octet(0x54, [Int(n) for n in _SIGNED])
+_octet(0x55, list(_SIGNED))
+
+
+@reads(0x56)
+def _boolean(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    octet = data[at]
+    if octet > 1:
+        raise DecodeError(f"0x{octet:02x} is no boolean")
+    return octet == 1, at + 1
+
+
+def _fixed(code: int, layout: str, python: Callable[[Any], Any]) -> None:
+    unpack = struct.Struct(layout).unpack_from
+    width = struct.calcsize(layout)
+
+    def read(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+        return python(unpack(data, at)[0]), at + width
+
+    READERS[code] = read
+
+
+_unpack_long = struct.Struct(">q").unpack_from
+_unpack_double = struct.Struct(">d").unpack_from
+_unpack_float = struct.Struct(">f").unpack_from
+unpack_word: Final = struct.Struct(">I").unpack_from
+unpack_words: Final = struct.Struct(">II").unpack_from
+unpack_ulong: Final = struct.Struct(">Q").unpack_from
+_unpack_pair = struct.Struct(">QQ").unpack_from
+
+_fixed(0x60, ">H", UShort)
+_fixed(0x61, ">h", Short)
+_fixed(0x70, ">I", UInt)
+_fixed(0x71, ">i", Int)
+_fixed(0x74, ">I", read_decimal32)
+_fixed(0x80, ">Q", ULong)
+_fixed(0x84, ">Q", read_decimal64)
+
+
+@reads(0x81)
+def _long(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    return _unpack_long(data, at)[0], at + 8
+
+
+@reads(0x82)
+def _double(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    return _unpack_double(data, at)[0], at + 8
+
+
+@reads(0x72)
+def _float(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    value = _unpack_float(data, at)[0]
+    if value != value:
+        # The processor would make a signaling NaN quiet; its bits are moved as they are.
+        bits = unpack_word(data, at)[0]
+        wide = (bits & 0x8000_0000) << 32 | 0x7FF << 52 | (bits & 0x7F_FFFF) << 29
+        value = struct.unpack(">d", wide.to_bytes(8, "big"))[0]
+    return Float(value), at + 4
+
+
+@reads(0x73)
+def _char(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    point = unpack_word(data, at)[0]
+    if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
+        raise DecodeError(f"0x{point:x} is no Unicode character")
+    return Char(chr(point)), at + 4
+
+
+@reads(0x83)
+def read_timestamp(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    ms = _unpack_long(data, at)[0]
+    try:
+        return EPOCH + timedelta(0, ms // 1000, ms % 1000 * 1000), at + 8
+    except OverflowError:
+        return Timestamp(ms), at + 8
+
+
+@reads(0x94)
+def _decimal128(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    high, low = _unpack_pair(data, at)
+    return read_decimal128(high << 64 | low), at + 16
+
+
+@reads(0x98)
+def _uuid(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    high, low = _unpack_pair(data, at)
+    return UUID(int=high << 64 | low), at + 16
+
+
+# Variable width (§1.6.19-21)
+
+
+@reads(0xA0)
+def _binary8(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    end = at + 1 + data[at]
+    if end > len(data):
+        raise beyond(end, data)
+    return data[at + 1 : end], end
+
+
+@reads(0xB0)
+def _binary32(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    end = at + 4 + unpack_word(data, at)[0]
+    if end > len(data):
+        raise beyond(end, data)
+    return data[at + 4 : end], end
+
+
+@reads(0xA1)
+def _string8(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    end = at + 1 + data[at]
+    if end > len(data):
+        raise beyond(end, data)
+    try:
+        return data[at + 1 : end].decode(), end
+    except UnicodeDecodeError as e:
+        raise DecodeError(f"a string is not UTF-8: {e.reason}") from None
+
+
+@reads(0xB1)
+def _string32(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    end = at + 4 + unpack_word(data, at)[0]
+    if end > len(data):
+        raise beyond(end, data)
+    try:
+        return data[at + 4 : end].decode(), end
+    except UnicodeDecodeError as e:
+        raise DecodeError(f"a string is not UTF-8: {e.reason}") from None
+
+
+_symbols: dict[bytes, Symbol] = {}
+_SYMBOLS_KEPT = 1024
+
+
+def symbol_of(raw: bytes) -> Symbol:
+    """The symbol of these octets. The same few come again and again, so that some are kept."""
+    symbol = _symbols.get(raw)
+    if symbol is None:
+        try:
+            symbol = Symbol(raw, "ascii")
+        except UnicodeDecodeError:
+            raise DecodeError("a symbol is not ASCII") from None
+        if len(raw) <= 64:
+            if len(_symbols) >= _SYMBOLS_KEPT:
+                _symbols.clear()
+            _symbols[raw] = symbol
+    return symbol
+
+
+@reads(0xA3)
+def _symbol8(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    end = at + 1 + data[at]
+    if end > len(data):
+        raise beyond(end, data)
+    return symbol_of(data[at + 1 : end]), end
+
+
+@reads(0xB3)
+def _symbol32(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    end = at + 4 + unpack_word(data, at)[0]
+    if end > len(data):
+        raise beyond(end, data)
+    return symbol_of(data[at + 4 : end]), end
