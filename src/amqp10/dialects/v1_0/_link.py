@@ -101,8 +101,7 @@ class LinkEndpoint(Link):
     def send_attach(self, terms: LinkTerms) -> None:
         """Write our attach; the state it sets up is the subclass's."""
         self._advance("S:ATTACH")
-        self.session.engine.write_frame(
-            self.session.channel,
+        self.session.write(
             Attach(
                 name=self._name,
                 handle=self.handle,
@@ -186,7 +185,7 @@ class LinkEndpoint(Link):
         self._advance("S:DETACH")
         self.detach_sent = True
         self.attached = False
-        self.session.engine.write_frame(self.session.channel, Detach(handle=self.handle, closed=closed, error=error))
+        self.session.write(Detach(handle=self.handle, closed=closed, error=error))
 
     def receive_detach(self, closed: bool, cause: AmqpError | None) -> None:
         self._advance("R:DETACH")

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from ._connection import ConnectionEndpoint
 
 MASK = 0xFFFF_FFFF
+# What is still heard between our end and the peer's: the rest of what it says of what we began.
+_ABOUT_OURS = frozenset({Disposition, Detach})
 
 
 class SessionEndpoint(Session):
@@ -55,13 +57,14 @@ class SessionEndpoint(Session):
         self._last_key = (False, False)
         self._end_asked = False
         self._dropped = False
+        self.muted = False
         self._end_error: Error | None = None
         self._last_state: object = self  # the state and list of the disposition said last: mostly the next one too
         self._last_ids: list[int] = []
 
     @property
     def sendable(self) -> bool:
-        return not self.held and self.window.remote_incoming_window > 0 and self.state is not SessionState.DISCARDING
+        return not self.held and self.window.remote_incoming_window > 0 and not self.muted
 
     # Beginning
 
@@ -75,7 +78,7 @@ class SessionEndpoint(Session):
         self.terms = terms
         self.window.begin(terms.incoming_window, terms.outgoing_window, terms.next_outgoing_id)
         self.connection.map_local(self)
-        self._write(
+        self.write(
             Begin(
                 remote_channel=self.remote_channel if self.remote is not None else None,
                 next_outgoing_id=terms.next_outgoing_id,
@@ -115,15 +118,17 @@ class SessionEndpoint(Session):
             raise LocalProtocolError(f"{step[2:].lower()} is not possible in session state {self.state.name}")
         self.state = state
 
-    def _write(self, frame: Composite, payload: bytes = b"") -> None:
-        self.engine.write_frame(self.channel, frame, payload)
+    def write(self, frame: Composite) -> None:
+        """Queue a frame on our channel; once muted, nothing (§2.5.2, §2.4.3)."""
+        if not self.muted:
+            self.engine.write_frame(self.channel, frame)
 
     # Frames in
 
     def receive(self, frame: Composite, payload: bytes) -> None:
         """One frame of the peer on this session, by the table of §2.5 and §2.6."""
         kind = type(frame)
-        if self.state is SessionState.DISCARDING and kind is not End:
+        if self.muted and kind is not End and (self.state is SessionState.DISCARDING or kind not in _ABOUT_OURS):
             return
         try:
             if kind is Transfer:
@@ -143,7 +148,8 @@ class SessionEndpoint(Session):
                     f"the peer sent {kind.__name__.lower()} on a session that is begun", "amqp:illegal-state"
                 )
         except SessionFault as fault:
-            self._fail(fault)
+            if not self.muted:
+                self._fail(fault)
 
     def _fail(self, fault: SessionFault) -> None:
         """The peer broke a rule of sessions: end this one, and nothing else (§2.5.4)."""
@@ -218,7 +224,7 @@ class SessionEndpoint(Session):
         if link is not None:
             link.fill_flow(frame)
             frame.properties = dict(properties) if properties else None
-        self._write(frame)
+        self.write(frame)
 
     def _receive_flow(self, frame: Flow) -> None:
         was_sendable = self.sendable
@@ -247,6 +253,8 @@ class SessionEndpoint(Session):
             if key_ids and self._last_key == (as_receiver, settled):
                 key_ids.append(number)
                 return
+        if self.muted:
+            return
         if not self._dispositions:
             self.engine.owe(self)
         try:
@@ -410,8 +418,8 @@ class SessionEndpoint(Session):
     def _end(self, error: Error | None) -> None:
         self.flush_dispositions()
         self._advance("S:END(error)" if error is not None and self.state is SessionState.MAPPED else "S:END")
+        self.write(End(error=error))
         self.mute()
-        self._write(End(error=error))
 
     def _receive_end(self, frame: End) -> None:
         was = self.state
@@ -428,8 +436,12 @@ class SessionEndpoint(Session):
         self.over(cause)  # nothing new if we ended it after a fault of the peer's: that was said then
 
     def mute(self) -> None:
-        """Our end or close is going out: nothing may be written on this session's links after it."""
+        """Our end or close is out: nothing may be written on this session after it."""
+        self.muted = True
         self.begun = False
+        self.held.clear()
+        self._dispositions.clear()
+        self._last_state = self
         for link in self._by_handle.values():
             link.attached = False
 
