@@ -112,6 +112,8 @@ def read_body(payload: bytes, code: int, place: Place) -> Any:
         DecodeError: a section is malformed, or not of the type that its descriptor promises.
     """
     _, value_at, end = place
+    if code == DATA and payload[value_at] == 0xA0 and value_at + 2 + payload[value_at + 1] == end:
+        return payload[value_at + 2 : end]
     values = []
     wanted = _WANTED[code]
     while True:

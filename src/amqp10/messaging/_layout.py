@@ -82,10 +82,14 @@ def _wide_descriptor(payload: bytes, at: int) -> tuple[int, int]:
     if payload[at]:
         raise DecodeError(f"no message section begins at offset {at}, but a value with constructor 0x{payload[at]:02x}")
     descriptor, value_at = decode_from(payload, at + 1)
-    code = _BY_SYMBOL.get(descriptor) if type(descriptor) is Symbol else descriptor
-    if code not in NAMES or (type(descriptor) is not Symbol and type(descriptor) is not ULong):
+    code = None
+    if type(descriptor) is Symbol:
+        code = _BY_SYMBOL.get(descriptor)
+    elif type(descriptor) is ULong and descriptor in NAMES:
+        code = int(descriptor)
+    if code is None:
         raise DecodeError(f"the descriptor {descriptor!r:.80} at offset {at} is that of no message section")
-    return int(code), value_at
+    return code, value_at
 
 
 def scan(payload: bytes) -> dict[int, Place]:

@@ -58,6 +58,8 @@ _NAMES: Final = frozenset(MessageFields.__annotations__)
 _UNREAD: Final[Any] = object()
 _LISTS: Final = {HEADER: HEADER_FIELDS, PROPERTIES: PROPERTIES_FIELDS}
 _MAP_NAMES: Final = {section.name: code for code, section in MAPS.items()}
+# Apart from the class, for type checkers would take the fields, which are properties, for read-only beside them.
+_SLOTS: Final = ("_body", "_fields", "_parsed", "_payload", "_places")
 _WIDE_DATA: Final = wide_data_head(0)[:4]
 _NO_PLACES: Final[dict[int, Place]] = {}
 
@@ -113,7 +115,7 @@ class Message:
         TypeError: a keyword that is no field of a message.
     """
 
-    __slots__ = ("_body", "_fields", "_parsed", "_payload", "_places")
+    __slots__ = _SLOTS
 
     _body: Any
     _fields: dict[str, Any]  # what was set, and the maps that were read
