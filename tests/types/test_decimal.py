@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp10.errors import EncodeError
@@ -57,7 +57,7 @@ VECTORS: list[tuple[type[Decimal], str, str]] = [
     (Decimal128, "7c000000000000000000000000000000", "NaN"),
     (Decimal128, "7e000000000000000000000000000000", "sNaN"),
 ]
-CODES = {Decimal32: "74", Decimal64: "84", Decimal128: "94"}
+CODES: dict[type[Decimal], str] = {Decimal32: "74", Decimal64: "84", Decimal128: "94"}
 
 
 @pytest.mark.parametrize(("python", "digits", "number"), VECTORS)
@@ -138,12 +138,14 @@ def test_an_exponent_moves_where_the_number_stays_the_same(python: type[Decimal]
     assert value.is_signed() == Decimal(number).is_signed()
 
 
+@settings(deadline=None)
 @given(st.one_of(decimal32s(), decimal64s(), decimal128s()))
 def test_exact_both_ways(value: Decimal) -> None:
     """Sign, digits, exponent, infinity, NaN, its payload and its signal all come back."""
     assert exact(decode(encode(value))) == exact(value)
 
 
+@settings(deadline=None)
 @given(st.sampled_from([("74", 4), ("84", 8), ("94", 16)]), st.binary(min_size=16, max_size=16))
 def test_every_pattern_has_a_meaning(kind: tuple[str, int], octets: bytes) -> None:
     """Any bits decode, and what they mean encodes to bits that mean the same."""

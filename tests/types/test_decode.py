@@ -325,6 +325,7 @@ def test_elements_of_no_width() -> None:
 # Properties
 
 
+@settings(deadline=None)
 @given(amqp_values())
 def test_round_trip(value: Any) -> None:
     """Whatever there is comes back with the same types, and encodes to the same octets again."""
@@ -365,7 +366,7 @@ def _decodes_or_refuses(data: bytes) -> None:
     assert skip(data) == len(data)
 
 
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(st.one_of(st.binary(max_size=64), mutations()))
 @example(b"\xe0\x02\xff\x40")
 def test_anything_decodes_or_is_a_decode_error(data: bytes) -> None:

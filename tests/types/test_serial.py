@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp10.types import serial_add, serial_compare, serial_diff, serial_lt
@@ -29,6 +29,7 @@ def test_order_across_the_wraps() -> None:
     assert serial_compare(7, 7) == 0
 
 
+@settings(deadline=None)
 @given(NUMBERS, STEPS)
 def test_a_step_forward_is_later(number: int, step: int) -> None:
     """Whatever is added, less than half the circle, leads to a later number, at that distance."""
@@ -40,6 +41,7 @@ def test_a_step_forward_is_later(number: int, step: int) -> None:
     assert serial_diff(number, later) == -step
 
 
+@settings(deadline=None)
 @given(NUMBERS)
 def test_half_the_circle_has_no_order(number: int) -> None:
     """RFC 1982 defines no order for two numbers 2**31 apart: neither is less, and comparing says so."""

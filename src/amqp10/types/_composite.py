@@ -202,13 +202,18 @@ def composite(code: int, name: str, *, provides: tuple[str, ...] = ()) -> Callab
         derived = derive(cls, defined=namespace)
         for method in derived.methods:
             setattr(cls, method.__name__, method)
-        if not fields and "__hash__" not in vars(bare):
-            cls.__hash__ = lambda self: hash(type(self))  # type: ignore[method-assign]
+        if "__hash__" not in vars(bare):
+            # Equality is by value, so that only what cannot change may be hashed.
+            cls.__hash__ = None if fields else _hash_of_type  # type: ignore[assignment]
         provided.update(archetypes)
         _BY_CODE[code] = _BY_NAME[name] = derived.reader
         return cls
 
     return declare
+
+
+def _hash_of_type(self: Composite) -> int:
+    return hash(type(self))
 
 
 # The archetypes that composites provide: where one is required, a value of no composite type is refused.

@@ -22,8 +22,8 @@ Where the short block does not know the value, it calls the strict writer of the
 
 from __future__ import annotations
 
-import struct
 import re
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
