@@ -1,0 +1,17 @@
+"""Real brokers for the interop tests, installed and run by the tests themselves."""
+
+from __future__ import annotations
+
+from ._certificates import PASSWORD as PASSWORD
+from ._certificates import write_certificates as write_certificates
+from ._certificates import write_trust_store as write_trust_store
+from ._java import DidNotStart as DidNotStart
+from ._java import Recipe as Recipe
+from ._java import Server as Server
+from ._java import Unavailable as Unavailable
+from ._java import free_ports as free_ports
+from ._java import java as java
+from ._java import serving as serving
+from ._recipes import ARTEMIS as ARTEMIS
+from ._recipes import BROKER_J as BROKER_J
+from ._recipes import RECIPES as RECIPES

@@ -1,0 +1,67 @@
+"""What the interop tests share: certificates, and the real brokers, each started once for the whole run."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from .brokers import (
+    ARTEMIS,
+    BROKER_J,
+    Recipe,
+    Server,
+    Unavailable,
+    java,
+    serving,
+    write_certificates,
+    write_trust_store,
+)
+
+
+def unavailable(reason: str) -> NoReturn:
+    """Skip where a broker cannot be had; in CI that is a failure."""
+    if os.environ.get("CI", "").lower() in ("true", "1"):
+        pytest.fail(f"CI must have it: {reason}")
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ca.pem, {server,client}.{pem,key,p12}, and stranger.pem, an authority that signed none of them."""
+    folder = tmp_path_factory.mktemp("certificates")
+    write_certificates(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def artemis(authority: Path) -> Iterator[Server]:
+    """Apache Artemis. Ports: amqp (PLAIN, ANONYMOUS), amqps (PLAIN), external (client certificate), scram."""
+    yield from running(ARTEMIS, authority)
+
+
+@pytest.fixture(scope="session")
+def broker_j(authority: Path) -> Iterator[Server]:
+    """Apache Qpid Broker-J. Ports: amqp and amqps (PLAIN, SCRAM), external (client certificate), anonymous."""
+    yield from running(BROKER_J, authority)
+
+
+def running(recipe: Recipe, certificates: Path) -> Iterator[Server]:
+    """The broker until the run ends; skipped if this machine cannot have it, failed if it does not start."""
+    try:
+        if not (certificates / "clients.p12").exists():
+            write_trust_store(certificates, java())
+        with serving(recipe, certificates) as server:
+            yield server
+    except Unavailable as error:
+        unavailable(f"no {recipe.name}: {error}")
+
+
+@pytest.fixture
+def address() -> str:
+    """The name of a queue that no other test uses; the brokers make it when it is first used."""
+    return f"queue-{secrets.token_hex(6)}"
