@@ -78,6 +78,17 @@ def section_at(payload: bytes, at: int) -> tuple[int, int, int]:
     return code, value_at, end
 
 
+def descriptor_at(payload: bytes, at: int) -> tuple[int, int]:
+    """The descriptor code of the section that begins at `at`, and where its value begins.
+
+    Raises:
+        DecodeError: no section begins there.
+    """
+    if payload[at : at + 2] == b"\0\x53" and at + 2 < len(payload) and payload[at + 2] in NAMES:
+        return payload[at + 2], at + 3
+    return _wide_descriptor(payload, at)
+
+
 def _wide_descriptor(payload: bytes, at: int) -> tuple[int, int]:
     if payload[at]:
         raise DecodeError(f"no message section begins at offset {at}, but a value with constructor 0x{payload[at]:02x}")

@@ -11,7 +11,16 @@ from datetime import timedelta
 from typing import Any, Final, TypedDict, Unpack
 
 from ._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS
-from ._layout import DELIVERY_ANNOTATIONS, HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, Place, misplaced, section_at
+from ._layout import (
+    DELIVERY_ANNOTATIONS,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    Place,
+    descriptor_at,
+    misplaced,
+    section_at,
+)
 from ._sections import Header, Properties
 
 
@@ -94,14 +103,14 @@ _NOTHING: Final[Mapping[Any, Any]] = {}
 def _front(payload: bytes, last: int) -> tuple[dict[int, Place], int]:
     """The sections up to the one with the code `last`, and where they end."""
     places: dict[int, Place] = {}
-    at = code = 0
+    at = before = 0
     while at < len(payload):
-        start, before = at, code
-        code, value_at, end = section_at(payload, at)
+        code, value_at = descriptor_at(payload, at)
         if code > last:
             break
         if code <= before:
             raise misplaced(before, code)
-        places[code] = (start, value_at, end)
-        at = end
+        end = section_at(payload, at)[2]
+        places[code] = (at, value_at, end)
+        at, before = end, code
     return places, at

@@ -1,0 +1,80 @@
+"""`messaging/_layout.py`: where the sections are."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from amqp10.errors import DecodeError
+from amqp10.messaging import Message
+from amqp10.messaging._layout import BODY, NAMES, scan, section_at
+from amqp10.testing._message_strategies import messages
+from amqp10.types import Described, Int, Symbol, ULong, encode
+
+HEADER = encode(Described(ULong(0x70), []))
+VALUE = encode(Described(ULong(0x77), "v"))
+
+
+@settings(deadline=None)
+@given(messages())
+def test_places_cover_the_payload(message: Message) -> None:
+    """The sections lie end to end, from the first octet to the last, in the order of their codes."""
+    payload = message.encode()
+    places = scan(payload)
+    assert list(places) == sorted(places)
+    at = 0
+    for code, (start, value_at, end) in places.items():
+        assert start == at
+        assert payload[start : start + 3] == b"\0\x53" + bytes([code])
+        assert value_at == start + 3
+        at = end
+    assert at == len(payload)
+    assert len([code for code in places if code in BODY]) == 1
+
+
+@pytest.mark.parametrize(
+    "descriptor",
+    [b"\x53\x77", b"\x80\0\0\0\0\0\0\0\x77", b"\xa3\x11amqp:amqp-value:*", b"\xb3\0\0\0\x11amqp:amqp-value:*"],
+)
+def test_every_encoding_of_a_descriptor_is_known(descriptor: bytes) -> None:
+    """A section may begin with a short or a long ulong, or with its symbol."""
+    payload = b"\0" + descriptor + b"\xa1\x01v"
+    assert section_at(payload, 0) == (0x77, len(payload) - 3, len(payload))
+    assert Message.decode(payload).body == "v"
+
+
+def test_symbols_are_those_of_the_specification() -> None:
+    """Each section is found by its symbolic descriptor."""
+    forms = {"header": "list", "properties": "list", "data": "binary", "amqp-sequence": "list", "amqp-value": "*"}
+    for code, name in NAMES.items():
+        symbol = Symbol(f"amqp:{name}:{forms.get(name, 'map')}")
+        assert section_at(encode(Described(symbol, None)), 0)[0] == code
+
+
+@pytest.mark.parametrize(
+    "descriptor",
+    [ULong(0x6F), ULong(0x79), ULong(1 << 40), Symbol("amqp:source:list"), Int(0x77), 0x77, "amqp:data:binary", [], {}],
+)
+def test_other_descriptors_are_refused(descriptor: object) -> None:
+    """What is not the ulong or the symbol of a section is none."""
+    with pytest.raises(DecodeError, match="no message section"):
+        scan(encode(Described(descriptor, "v")))
+
+
+@pytest.mark.parametrize("payload", [b"", b"\0", b"\0\x53", b"\0\x53\x77", b"\x40", b"\xa1\x01v", VALUE + b"\0"])
+def test_what_is_no_section_is_refused(payload: bytes) -> None:
+    """An empty payload, the beginning of a section, and undescribed values are no message."""
+    with pytest.raises(DecodeError):
+        scan(payload)
+
+
+def test_truncated_payloads_are_refused() -> None:
+    """Wherever a message with every kind of section is cut, it is found out."""
+    for body in (b"x" * 300, "text", 1.5, [1], {"a": "b" * 300}):
+        payload = Message(body, subject="s", application_properties={"a": 1}, footer={"f": 1}).encode()
+        whole = scan(payload)
+        ends = {end for code, (_, _, end) in whole.items() if code >= 0x75}
+        for size in range(len(payload)):
+            if size not in ends:
+                with pytest.raises(DecodeError):
+                    scan(payload[:size])

@@ -1,0 +1,96 @@
+"""`messaging/_terminus.py`: sources and targets on the wire, by the specification's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from amqp10.errors import DecodeError, EncodeError
+from amqp10.messaging import Coordinator, DeleteOnClose, DeleteOnNoLinksOrMessages, Modified, Source, Target
+from amqp10.testing._message_strategies import coordinators, sources, targets
+from amqp10.types import Described, Symbol, UInt, ULong, decode, encode
+
+
+@given(sources())
+def test_sources_survive_the_wire(source: Source) -> None:
+    """A source is read back equal, its outcome and lifetime policy of their classes."""
+    assert Source.decode(source.encode()) == source
+
+
+@given(targets())
+def test_targets_survive_the_wire(target: Target) -> None:
+    """A target is read back equal."""
+    assert Target.decode(target.encode()) == target
+
+
+@given(coordinators())
+def test_coordinators_survive_the_wire(coordinator: Coordinator) -> None:
+    """A coordinator is read back equal."""
+    assert Coordinator.decode(coordinator.encode()) == coordinator
+
+
+def test_an_address_is_all_that_a_terminus_needs() -> None:
+    """The address comes first, and everything else has a default that is not sent."""
+    assert decode(Source("queue").encode()) == Described(ULong(0x28), ["queue"])
+    assert decode(Target("queue").encode()) == Described(ULong(0x29), ["queue"])
+    source = Source.decode(Source("queue").encode())
+    assert (source.durable, source.expiry_policy, source.timeout, source.dynamic) == ("none", "session-end", 0, False)
+    assert (source.outcomes, source.capabilities, source.filter) == ((), (), None)
+
+
+@pytest.mark.parametrize(("word", "number"), [("none", 0), ("configuration", 1), ("unsettled-state", 2)])
+def test_durability_is_a_word(word: Any, number: int) -> None:
+    """The three words are the numbers of §3.5.5."""
+    assert Source(durable=word).encode() == encode(Described(ULong(0x28), [None, UInt(number)] if number else []))
+    assert Target.decode(encode(Described(ULong(0x29), [None, UInt(number)]))).durable == word
+
+
+def test_words_that_are_none_are_refused() -> None:
+    """Durability and expiry policy take their words and no others, both ways."""
+    misspelled: list[Any] = [{"durable": "very"}, {"durable": 2}, {"expiry_policy": "soon"}]
+    for wrong in misspelled:
+        with pytest.raises(EncodeError, match=next(iter(wrong)).replace("_", "-")):
+            Source(**wrong).encode()
+    for fields in ([None, UInt(3)], [None, None, Symbol("soon")]):
+        with pytest.raises(DecodeError):
+            Target.decode(encode(Described(ULong(0x29), fields)))
+
+
+def test_everything_of_a_source_is_reachable() -> None:
+    """All fields in Python's words give the list of §3.5.3."""
+    source = Source(
+        "events",
+        durable="unsettled-state",
+        expiry_policy="never",
+        timeout=60,
+        dynamic_node_properties={"lifetime-policy": DeleteOnClose(), "supported-dist-modes": Symbol("copy")},
+        distribution_mode="copy",
+        filter={"f": Described(Symbol("apache.org:selector-filter:string"), "a = 1")},
+        default_outcome=Modified(delivery_failed=True),
+        outcomes=("amqp:accepted:list", "amqp:rejected:list"),
+        capabilities=("queue",),
+    )
+    (described,) = [decode(source.encode())]
+    fields = described.value
+    assert fields[:5] == ["events", 2, Symbol("never"), 60, None]
+    assert fields[5] == {"lifetime-policy": Described(ULong(0x2B), []), "supported-dist-modes": "copy"}
+    assert [type(key) for key in (*fields[5], *fields[7])] == [Symbol] * 3
+    assert fields[8] == Described(ULong(0x27), [True])
+    assert (list(fields[9]), fields[10]) == (["amqp:accepted:list", "amqp:rejected:list"], Symbol("queue"))
+    assert Source.decode(source.encode()) == source
+
+
+def test_a_terminus_is_not_an_outcome() -> None:
+    """What stands as default outcome has to be one, what stands as lifetime policy too."""
+    with pytest.raises(DecodeError, match="outcome"):
+        Source.decode(Source(default_outcome=Target("x")).encode())
+    with pytest.raises(DecodeError, match="lifetime-policy"):
+        Source.decode(Source(dynamic_node_properties={"lifetime-policy": Target("x")}).encode())
+
+
+def test_lifetime_policies_are_values() -> None:
+    """Two of one class are equal, two of different classes are not."""
+    assert DeleteOnClose() == DeleteOnClose()
+    assert len({DeleteOnClose(), DeleteOnClose(), DeleteOnNoLinksOrMessages()}) == 2
