@@ -86,6 +86,8 @@ class LinkEndpoint(Link):
             raise LocalProtocolError(f"the link {self._name!r} does not wait for an answer")
         if terms.name != self._name:
             raise LocalProtocolError(f"the answer to link {self._name!r} must have its name, not {terms.name!r}")
+        if self._ended:
+            return  # it ended while the answer was on its way: `LinkEnded` is among the same events
         self.session.give_handle(self)
         self.send_attach(terms)
         self.attached = True
