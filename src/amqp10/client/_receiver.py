@@ -253,7 +253,8 @@ class Receiver(Link):
 
     def _refill(self) -> None:
         link = self._link
-        if link is not None and self.open and not self._drain_running:
+        # The peer may have ended the link in the same breath as it attached it: that event is still to come.
+        if link is not None and link.attached and self.open and not self._drain_running:
             self._taken = 0
             link.flow(max(0, self._automatic - len(self._incoming)))
             self._wake()
