@@ -291,17 +291,22 @@ class TestBadPeers:
 class TestLeaving:
     async def test_clients_are_told(self) -> None:
         """Leaving closes the connections in order, with the reason."""
-        async with Broker() as broker:
-            connection = Connection(broker.url)
-            await connection.__aenter__()
-            receiver = connection.receiver("q")
-            await receiver.__aenter__()
-        with pytest.raises(ConnectionClosed) as closed:
-            await receiver.receive()
-        assert closed.value.condition == "amqp:connection:forced"
-        with pytest.raises(ConnectionClosed):
-            await receiver.__aexit__(None, None, None)
-        await connection.__aexit__(None, None, None)
+        told: list[str | None] = []
+        attached = anyio.Event()
+
+        async def wait_for_news(url: str) -> None:
+            async with Connection(url) as connection, connection.receiver("q") as receiver:
+                attached.set()
+                try:
+                    await receiver.receive()
+                except ConnectionClosed as closed:
+                    told.append(closed.condition)
+
+        async with anyio.create_task_group() as tasks:
+            async with Broker() as broker:
+                tasks.start_soon(wait_for_news, broker.url)
+                await attached.wait()
+        assert told == ["amqp:connection:forced"]
 
     async def test_exception_leaves_as_itself(self) -> None:
         """What is raised inside comes out as it is, in no group."""

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import secrets
 import ssl
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from os import PathLike, fspath
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
@@ -339,6 +341,7 @@ class Broker:
             with anyio.move_on_after(self._close_timeout):
                 await self._door.close()
         finally:
+            self._remove_socket()
             tasks.cancel_scope.cancel()
             try:
                 await tasks.__aexit__(None, None, None)
@@ -349,3 +352,8 @@ class Broker:
                 raise cause from None
             finally:
                 self._shield.__exit__(None, None, None)
+
+    def _remove_socket(self) -> None:
+        if self._path is not None:
+            with suppress(OSError):
+                os.unlink(self._path)

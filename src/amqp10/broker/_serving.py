@@ -117,7 +117,6 @@ class Doorkeeper:
             )
             pump = Pump(stream, engine, peer.handle)
             try:
-                peer.handle(engine.events())
                 await pump.run()
             finally:
                 peer.lost()
