@@ -146,7 +146,7 @@ class Peer:
             remote = replace(remote, **{"source" if link.is_sender else "target": terminus})
         link.attach(replace(remote, unsettled=None, initial_delivery_count=0))
         self.links[str(terminus.address)] = link
-        if isinstance(link, ReceiverLink) and self.credit:
+        if isinstance(link, ReceiverLink) and link.attached and self.credit:
             link.flow(self.credit)
 
     def take(self, link: ReceiverLink) -> None:

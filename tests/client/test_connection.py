@@ -11,7 +11,14 @@ import pytest
 
 from amqp10.client import Connection
 from amqp10.engine import ConnectionOpened, ConnectionTerms
-from amqp10.errors import AuthenticationFailed, ConnectionClosed, ConnectionLost, LinkDetached, LocalProtocolError, Unsupported
+from amqp10.errors import (
+    AuthenticationFailed,
+    ConnectionClosed,
+    ConnectionLost,
+    LinkDetached,
+    LocalProtocolError,
+    Unsupported,
+)
 from amqp10.messaging import Error
 from amqp10.sasl import Plain
 
