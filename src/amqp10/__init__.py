@@ -1,9 +1,14 @@
 """The AMQP client for structured concurrency: AMQP 1.0 on trio and asyncio.
 
-Everything public is here, but the embedded broker (`amqp10.broker`) and the test kit (`amqp10.testing`).
+    async with Connection("amqp://guest:guest@localhost") as connection:
+        async with connection.sender("orders") as sender:
+            await sender.send(Message("hello"))
+
+`amqp10` has what users hold and raise; the embedded broker is `amqp10.broker`, the test kit `amqp10.testing`.
 """
 
 from .client import Connection as Connection
+from .client import ConnectionSettings as ConnectionSettings
 from .client import Delivery as Delivery
 from .client import Receiver as Receiver
 from .client import Sender as Sender
@@ -32,6 +37,10 @@ from .messaging import Accepted as Accepted
 from .messaging import AmqpSequence as AmqpSequence
 from .messaging import AmqpValue as AmqpValue
 from .messaging import Data as Data
+from .messaging import DeleteOnClose as DeleteOnClose
+from .messaging import DeleteOnNoLinks as DeleteOnNoLinks
+from .messaging import DeleteOnNoLinksOrMessages as DeleteOnNoLinksOrMessages
+from .messaging import DeleteOnNoMessages as DeleteOnNoMessages
 from .messaging import DeliveryState as DeliveryState
 from .messaging import Error as Error
 from .messaging import Message as Message
@@ -71,70 +80,75 @@ from .types import ULong as ULong
 from .types import UShort as UShort
 
 __all__ = (
-    "TLS",
-    "Accepted",
-    "AmqpError",
-    "AmqpSequence",
-    "AmqpValue",
-    "Anonymous",
-    "Array",
-    "AuthenticationFailed",
-    "Byte",
-    "Char",
     "Connection",
+    "ConnectionSettings",
+    "Delivery",
+    "Receiver",
+    "Sender",
+    "SentDelivery",
+    "Session",
+    "receive",
+    "send",
+    "AmqpError",
+    "AuthenticationFailed",
     "ConnectionClosed",
     "ConnectionLost",
-    "Data",
-    "Decimal32",
-    "Decimal64",
-    "Decimal128",
     "DecodeError",
-    "Delivery",
-    "DeliveryState",
-    "Described",
     "EncodeError",
     "EndpointError",
-    "Error",
-    "External",
-    "Float",
     "InsecureTransport",
-    "Int",
     "LinkDetached",
     "LocalProtocolError",
-    "Map",
-    "Mechanism",
-    "Message",
     "MessageModified",
     "MessageNotAccepted",
     "MessageRejected",
     "MessageReleased",
+    "RemoteProtocolError",
+    "SessionEnded",
+    "Unsupported",
+    "Accepted",
+    "AmqpSequence",
+    "AmqpValue",
+    "Data",
+    "DeleteOnClose",
+    "DeleteOnNoLinks",
+    "DeleteOnNoLinksOrMessages",
+    "DeleteOnNoMessages",
+    "DeliveryState",
+    "Error",
+    "Message",
     "Modified",
-    "OAuthBearer",
     "Outcome",
-    "Plain",
     "Received",
-    "Receiver",
     "Rejected",
     "Released",
-    "RemoteProtocolError",
+    "Source",
+    "Target",
+    "TLS",
+    "Anonymous",
+    "External",
+    "Mechanism",
+    "OAuthBearer",
+    "Plain",
     "ScramSha1",
     "ScramSha256",
     "ScramSha512",
-    "Sender",
-    "SentDelivery",
-    "Session",
-    "SessionEnded",
+    "XOAuth2",
+    "Array",
+    "Byte",
+    "Char",
+    "Decimal32",
+    "Decimal64",
+    "Decimal128",
+    "Described",
+    "Float",
+    "Int",
+    "Map",
     "Short",
-    "Source",
     "Symbol",
-    "Target",
     "Timestamp",
     "UByte",
     "UInt",
     "ULong",
     "UShort",
-    "Unsupported",
-    "XOAuth2",
-    "receive",
-    "send",
 )
