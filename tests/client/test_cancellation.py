@@ -98,7 +98,7 @@ class Store:
             lost = [delivery for delivery in self.out if delivery.link is event.link]
             self.ready[:0] = [self.out.pop(delivery) for delivery in lost]
         elif isinstance(event, OutcomesReceived):
-            back = []
+            back: list[Any] = []
             for delivery in event.deliveries:
                 if delivery in self.out:
                     body = self.out.pop(delivery)
@@ -612,7 +612,7 @@ async def test_receive_batch(serve: Serve, size: int, max_wait: float | None, th
             async def op() -> None:
                 w.got += await w.receiver.receive_batch(size, max_wait=max_wait)
 
-            async with when_blocked(*(lambda n=n: w.store.put(n) for n in bodies[there:])):  # type: ignore[misc]
+            async with when_blocked(*(lambda n=n: w.store.put(n) for n in bodies[there:])):
                 await cancel.run(op)
                 await anyio.wait_all_tasks_blocked()
             assert bool(w.got) is cancel.finished

@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from amqp10.client import Connection
-from amqp10.engine import ConnectionOpened, ConnectionTerms
+from amqp10.engine import ConnectionOpened, ConnectionTerms, LinkTerms
 from amqp10.errors import (
     AuthenticationFailed,
     ConnectionClosed,
@@ -19,7 +19,7 @@ from amqp10.errors import (
     LocalProtocolError,
     Unsupported,
 )
-from amqp10.messaging import Error
+from amqp10.messaging import Error, Source, Target
 from amqp10.sasl import Plain
 
 pytestmark = pytest.mark.anyio
@@ -199,7 +199,7 @@ async def test_a_fault_of_our_own_is_not_hidden(serve: Serve) -> None:
         with pytest.raises(ZeroDivisionError):
             async with connection, connection.receiver("q") as receiver:
                 await anyio.wait_all_tasks_blocked()
-                receiver._on_deliveries = lambda: 1 / 0  # type: ignore[method-assign]
+                receiver._on_deliveries = lambda: 1 / 0
                 peer.send("q", 1)
                 await anyio.wait_all_tasks_blocked()
                 with pytest.raises(ConnectionLost, match="ZeroDivisionError"):
@@ -209,9 +209,6 @@ async def test_a_fault_of_our_own_is_not_hidden(serve: Serve) -> None:
 
 async def test_links_and_sessions_of_the_peer_are_refused(serve: Serve) -> None:
     """A peer that attaches to us gets an answer, and nothing else happens."""
-    from amqp10.engine import LinkTerms
-    from amqp10.messaging import Source, Target
-
     async with serve() as (peer, connection), connection, connection.sender("q") as sender:
         link = peer.sessions[0].attach_sender(LinkTerms("theirs", source=Source("a"), target=Target("b")))
         session = peer.engine.begin()

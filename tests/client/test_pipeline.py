@@ -26,12 +26,13 @@ def test_counts_what_is_in_flight() -> None:
     """A delivery is in flight from `add` to its outcome."""
     pipeline = Pipeline(2)
     first, second = delivery(), delivery()
-    pipeline.add(first)
-    assert not pipeline.full
-    pipeline.add(second)
-    assert pipeline.full
+    seen = []
+    for one in (first, second):
+        pipeline.add(one)
+        seen.append(pipeline.full)
     outcome(pipeline, first, ACCEPTED)
-    assert (pipeline.in_flight, pipeline.accepted, pipeline.full) == (1, 1, False)
+    assert [*seen, pipeline.full] == [False, True, False]
+    assert (pipeline.in_flight, pipeline.accepted) == (1, 1)
 
 
 def test_counts_settled_ones_as_accepted() -> None:
