@@ -116,6 +116,7 @@ class TestServing:
         async with Broker() as broker:
             async with Connection(broker.url) as connection, connection.receiver(dynamic=True) as receiver:
                 address = receiver.address
+                assert address is not None
                 assert broker.queue(address).temporary
             with pytest.raises(KeyError):
                 broker.queue(address)

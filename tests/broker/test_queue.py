@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from amqp10.broker._entry import Entry
 from amqp10.broker._node import Limits
 from amqp10.broker._queue import Queue
-from amqp10.messaging import ACCEPTED, RELEASED, Error, Modified, Rejected
+from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Rejected
 from amqp10.types import Symbol
 
 from .conftest import Clock, Giver, Taker, entry, fill
@@ -32,6 +32,21 @@ def more(queue: Queue, taker: Taker, credit: int) -> None:
     taker.credit = credit
     queue.in_line(taker)
     queue.run()
+
+
+class Graves:
+    """Whoever keeps the dead."""
+
+    def __init__(self) -> None:
+        self.bodies: list[int] = []
+        self.reasons: list[str] = []
+        self.errors: list[Error | None] = []
+
+    def bury(self, queue: Queue, entry: Entry, reason: str, error: Error | None) -> bool:
+        self.bodies.append(entry.payload[-1])
+        self.reasons.append(reason)
+        self.errors.append(error)
+        return True
 
 
 class TestOrder:
@@ -153,8 +168,6 @@ class TestOutcomes:
     @pytest.mark.spec("3.4.5", "message-annotations of modified are merged into the message")
     def test_modified_annotations(self, make_queue: Make) -> None:
         """Annotations come with the next delivery."""
-        from amqp10.messaging import Message
-
         queue = make_queue()
         taker = self.take(queue, 1)
         queue.settle(taker.taken[0], taker, Modified(message_annotations={Symbol("x-opt-why"): "tired"}))
@@ -167,30 +180,23 @@ class TestOutcomes:
     @pytest.mark.spec("3.4.3", "a rejected message is not delivered again")
     def test_rejected_goes_to_the_dead(self, make_queue: Make) -> None:
         """Rejected: given to whoever keeps the dead, with the receiver's error."""
-        dead: list[tuple[int, str, Error | None]] = []
-
-        def keep(queue: Queue, entry: Entry, reason: str, error: Error | None) -> bool:
-            dead.append((entry.payload[-1], reason, error))
-            return True
-
-        queue = make_queue(dead_letter=keep)
+        graves = Graves()
+        queue = make_queue(dead_letter=graves.bury)
         taker = self.take(queue, 1)
         error = Error(Symbol("x:bad"), "no")
         queue.settle(taker.taken[0], taker, Rejected(error))
-        assert dead == [(1, "rejected", error)]
+        assert (graves.bodies, graves.reasons, graves.errors) == ([1], ["rejected"], [error])
         assert (queue.depth, queue.rejected, queue.dead_lettered) == (0, 1, 1)
 
     def test_max_delivery_count(self, make_queue: Make) -> None:
         """After so many failures a message is not tried again; releasing does not count."""
-        dead: list[str] = []
-        queue = make_queue(
-            max_delivery_count=2, dead_letter=lambda queue, entry, reason, error: not dead.append(reason)
-        )
+        graves = Graves()
+        queue = make_queue(max_delivery_count=2, dead_letter=graves.bury)
         taker = self.take(queue, 1)
         for outcome in (FAILED, RELEASED, RELEASED, FAILED):
             queue.settle(taker.taken[-1], taker, outcome)
             more(queue, taker, 1)
-        assert dead == ["max-delivery-count"]
+        assert graves.reasons == ["max-delivery-count"]
         assert (len(taker.taken), queue.depth, queue.exhausted) == (4, 0, 1)
 
     def test_no_outcome_is_a_failed_attempt(self, make_queue: Make) -> None:
@@ -365,14 +371,12 @@ class TestTime:
 
     def test_expired_to_the_dead_if_asked(self, make_queue: Make, clock: Clock) -> None:
         """With `dead_letter_expired` the dead are kept."""
-        dead: list[str] = []
-        queue = make_queue(
-            dead_letter_expired=True, dead_letter=lambda queue, entry, reason, error: not dead.append(reason)
-        )
+        graves = Graves()
+        queue = make_queue(dead_letter_expired=True, dead_letter=graves.bury)
         queue.put(self.mortal(1, 1001.0))
         clock.now = 1002.0
         queue.expire(clock.now)
-        assert (dead, queue.dead_lettered) == (["expired"], 1)
+        assert (graves.reasons, queue.dead_lettered) == (["expired"], 1)
 
     def test_alarm(self, make_queue: Make) -> None:
         """Whoever keeps the time hears of each new deadline."""

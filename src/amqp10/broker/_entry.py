@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from ..messaging import Message, patch_header
+from ..messaging import patch_header, read_header, read_properties
 
 Clock = Callable[[], float]
 
@@ -83,20 +83,19 @@ class Entry:
         return entry
 
     def _read_sections(self, now: float, wall: Clock) -> None:
-        message = Message.decode(self.payload)
-        ttl = message.ttl
-        if ttl is not None:
+        header = read_header(self.payload)
+        if header.ttl is not None:
             # "a message expiration time will be computed based on the time of arrival at an intermediary" (§3.2.1)
-            self.expires = now + ttl.total_seconds()
+            self.expires = now + header.ttl / 1000
             self._has_ttl = True
             self._as_it_came = False
-        expiry = message.absolute_expiry_time
+        expiry = read_properties(self.payload).absolute_expiry_time
         if expiry is not None:
             moment = expiry / 1000 if isinstance(expiry, int) else expiry.timestamp()
             absolute = now + (moment - wall())
             self.expires = absolute if self.expires is None else min(self.expires, absolute)
-        self.failures = message.delivery_count or 0
-        self._claims_first = bool(message.first_acquirer)
+        self.failures = header.delivery_count
+        self._claims_first = header.first_acquirer
 
     def copy(self) -> Entry:
         """The same message for another queue; the bytes are shared."""
@@ -139,9 +138,7 @@ class Entry:
         """
         if self.message_format != 0 or not annotations:
             return
-        message = Message.decode(self.payload)
-        merged = {**(message.message_annotations or {}), **annotations}
-        self.payload = message.replace(message_annotations=merged).encode()
+        self.payload = patch_header(self.payload, message_annotations=annotations)
         self.size = len(self.payload)
 
     def immortal(self) -> None:

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ..errors import DecodeError
-from ..messaging import ACCEPTED, Error, Message, Rejected
+from ..messaging import ACCEPTED, Error, Rejected, read_properties
 from ..types import Symbol
 from ._entry import Entry
 from ._node import Producer
@@ -125,7 +125,7 @@ class AnonymousProducerLink(ProducerLink):
         while incoming:
             delivery = incoming.popleft()
             try:
-                to = Message.decode(delivery.payload).to
+                to = read_properties(delivery.payload).to
                 if not to:
                     raise AddressError("amqp:not-found", "the message has no `to`, and the link has no address")
                 node = self._router.resolve(to)
