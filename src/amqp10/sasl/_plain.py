@@ -118,7 +118,7 @@ class PlainServer(ServerExchange):
             return Failure()
         password = self._password_of(user)
         # The comparison is made for unknown users too, so that they take as long.
-        right = hmac.compare_digest(given.encode(), prepare(password or "\1").encode())
+        right = hmac.compare_digest(given.encode(), (prepare(password) if password else "\1").encode())
         if not right or password is None or authzid not in ("", user):
             return Failure()
         return Success(user)
