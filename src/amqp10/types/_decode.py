@@ -29,8 +29,8 @@ class Limits:
 
 DEFAULT_LIMITS: Final = Limits()
 
-# What a reader may raise when the data ends early or nests deeper than the interpreter goes.
-BROKEN: Final = (IndexError, struct.error, RecursionError)
+# What a reader may raise when the data ends early, text is not UTF-8, or values nest deeper than the interpreter goes.
+BROKEN: Final = (IndexError, struct.error, UnicodeDecodeError, RecursionError)
 
 
 def decode(data: Data, limits: Limits = DEFAULT_LIMITS) -> Any:
@@ -97,4 +97,6 @@ def broken(error: Exception) -> DecodeError:
     """The DecodeError for one of `BROKEN`."""
     if isinstance(error, RecursionError):
         return DecodeError("the value is nested too deeply")
+    if isinstance(error, UnicodeDecodeError):
+        return DecodeError(f"a string is not UTF-8: {error.reason}")
     return DecodeError("the data ends within a value")

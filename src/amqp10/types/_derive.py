@@ -356,7 +356,7 @@ def _read_field(index: int, each: Field) -> list[str]:
     return ["code = data[at]", *read]
 
 
-def _octets_read(narrow: int, python: str, slice_: str) -> list[str]:
+def _octets_read(narrow: int, slice_: str) -> list[str]:
     """Short ones in line, the others by their reader."""
     return [
         f"if code == {narrow:#x}:",
@@ -402,9 +402,9 @@ _FAST_READS: Final[dict[str, Sequence[str]]] = {
         "    F = 0",
         "    at += 1",
     ],
-    "string": ["if code == 0xA1 or code == 0xB1: F, at = READERS[code](data, at + 1, room)"],
-    "symbol": _octets_read(0xA3, "Symbol", "symbol_of(data[at + 2:stop])"),
-    "binary": _octets_read(0xA0, "bytes", "data[at + 2:stop]"),
+    "string": _octets_read(0xA1, "data[at + 2:stop].decode()"),
+    "symbol": _octets_read(0xA3, "symbol_of(data[at + 2:stop])"),
+    "binary": _octets_read(0xA0, "data[at + 2:stop]"),
 }
 
 

@@ -2,8 +2,9 @@
 
 A reader is called with the data, the offset after the constructor, and `room`, the list `[levels, elements]` of what
 may still be nested and of how many array elements of no width may still come; it gives the value and the offset
-after it. Readers index the data freely: an IndexError (or struct.error) means that the data ends early, and the
-public functions of `_decode` turn it into a DecodeError. What slices checks its end first, since slicing is silent.
+after it. Readers index the data freely: an IndexError (or struct.error) means that the data ends early, a
+UnicodeDecodeError that text is not UTF-8, and the public functions of `_decode` turn them into a DecodeError. What
+slices checks its end first, since slicing is silent.
 """
 
 from __future__ import annotations
@@ -206,10 +207,7 @@ def _string8(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
     end = at + 1 + data[at]
     if end > len(data):
         raise beyond(end, data)
-    try:
-        return data[at + 1 : end].decode(), end
-    except UnicodeDecodeError as e:
-        raise DecodeError(f"a string is not UTF-8: {e.reason}") from None
+    return data[at + 1 : end].decode(), end
 
 
 @reads(0xB1)
@@ -217,10 +215,7 @@ def _string32(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
     end = at + 4 + unpack_word(data, at)[0]
     if end > len(data):
         raise beyond(end, data)
-    try:
-        return data[at + 4 : end].decode(), end
-    except UnicodeDecodeError as e:
-        raise DecodeError(f"a string is not UTF-8: {e.reason}") from None
+    return data[at + 4 : end].decode(), end
 
 
 _symbols: dict[bytes, Symbol] = {}
