@@ -158,6 +158,7 @@ class Link(ABC):
     remote: LinkTerms | None
     attached: bool
     is_sender: bool
+    properties: Mapping[Any, Any]
     context: Any
 
     @property

@@ -53,15 +53,16 @@ class ReceiverCredit:
     Attributes:
         delivery_count: the sender's count as far as it is known; None before its attach.
         credit: how many deliveries may still come.
+        spare: how many more may come all the same: they had credit that was taken back while they were on their way.
         available: how many the sender said to have waiting.
         drain: we asked for the credit to be used now or given back.
     """
 
-    __slots__ = ("available", "credit", "delivery_count", "drain")
+    __slots__ = ("available", "credit", "delivery_count", "drain", "spare")
 
     def __init__(self, delivery_count: int | None) -> None:
         self.delivery_count = delivery_count
-        self.credit = 0
+        self.credit = self.spare = 0
         self.available = 0
         self.drain = False
 
@@ -70,14 +71,27 @@ class ReceiverCredit:
         self.delivery_count = initial_delivery_count
 
     def grant(self, credit: int, drain: bool) -> None:
+        """Our flow. Until the sender sees it, it goes by those before: the furthest that any of them allows stands."""
+        self.spare = max(0, self.credit + self.spare - credit)
         self.credit = credit
         self.drain = drain
 
-    def received(self) -> None:
-        """A delivery began to come."""
+    def received(self) -> bool:
+        """A delivery began to come; False if none of our flows gave it credit."""
+        if self.credit > 0:
+            self.credit -= 1
+        elif self.spare > 0:
+            self.spare -= 1
+        else:
+            return False
         if self.delivery_count is not None:
             self.delivery_count = (self.delivery_count + 1) & _MASK
-        self.credit -= 1
+        return True
+
+    @property
+    def used_up(self) -> bool:
+        """Nothing may come any more before we grant credit again."""
+        return self.credit <= 0 and self.spare <= 0
 
     def flow_received(self, delivery_count: int | None, available: int | None) -> None:
         """The sender's flow: a count ahead of ours is credit that it gave back."""
@@ -85,6 +99,7 @@ class ReceiverCredit:
             skipped = serial_diff(delivery_count, self.delivery_count)
             if skipped > 0:
                 self.delivery_count = delivery_count
+                self.spare = max(0, self.spare - max(0, skipped - self.credit))
                 self.credit = max(0, self.credit - skipped)
         if available is not None:
             self.available = available

@@ -94,12 +94,14 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
             return
         self.flow_state.flow_received(frame.delivery_count, frame.available)
         self.properties = frame.properties or {}
-        self._tell_flow()
+        # A sender that still has credit has not seen the flow that drains it yet.
+        self._tell_flow(not frame.link_credit and self.flow_state.credit <= 0)
         if frame.echo and self.terms is not None:
             self.session.send_flow(self)
 
-    def _tell_flow(self) -> None:
-        drained = self._draining and self.flow_state.credit <= 0
+    def _tell_flow(self, used_up: bool) -> None:
+        """Tell of the flow state, and that it is drained if that was asked for and the credit is used up."""
+        drained = self._draining and used_up
         if drained:
             self._draining = False
             self.flow_state.drain = False
@@ -114,11 +116,9 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
         if self._partial is not None or frame.more or frame.aborted or frame.rcv_settle_mode is not None:
             self._receive_part(frame, payload)
             return
-        flow = self.flow_state
-        if flow.credit <= 0:
+        if not self.flow_state.received():
             self._overrun()
             return
-        flow.received()
         self._complete(frame, payload, bool(frame.settled), frame.state)
 
     def _overrun(self) -> None:
@@ -127,10 +127,9 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
     def _receive_part(self, frame: Transfer, payload: bytes) -> None:
         partial = self._partial
         if partial is None:
-            if self.flow_state.credit <= 0:
+            if not self.flow_state.received():
                 self._overrun()
                 return
-            self.flow_state.received()
             partial = PartialDelivery(frame)
             if frame.rcv_settle_mode == 1 and not self._second:
                 self.fail("amqp:invalid-field", "rcv-settle-mode second in a transfer on a link that settles first")
@@ -143,7 +142,7 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
         self._partial = partial
         if frame.aborted:  # the payload is thrown away, and the delivery is settled with that (§2.7.5)
             self._partial = None
-            self._tell_flow()  # it used up a credit, and no delivery will say so
+            self._tell_flow(self.flow_state.used_up)  # it used up a credit, and no delivery will say so
             return
         partial.parts.append(payload)
         partial.size += len(payload)
@@ -190,8 +189,8 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
         incoming.append(delivery)
         if len(incoming) == 1:
             self.session.engine.emit(DeliveriesReceived(self))
-        if self._draining and self.flow_state.credit <= 0:
-            self._tell_flow()
+        if self._draining and self.flow_state.used_up:
+            self._tell_flow(True)
 
     # Settling
 
