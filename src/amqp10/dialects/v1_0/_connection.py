@@ -206,14 +206,12 @@ class ConnectionEndpoint:
     def _receive_close(self, frame: Close) -> None:
         if frame.error is not None and self.engine.remote is None:
             # Out of order, yet the reason in it is worth more than that it is.
-            error = frame.error
-            self.engine.finish(ConnectionClosed(error.condition, error.description, error.info))
+            self.engine.finish(ConnectionClosed(frame.error.condition, frame.error.description, frame.error.info))
             return
         self.advance("R:CLOSE")
-        error = frame.error
         cause: AmqpError | None = None
-        if error is not None:
-            cause = ConnectionClosed(error.condition, error.description, error.info)
+        if frame.error is not None:
+            cause = ConnectionClosed(frame.error.condition, frame.error.description, frame.error.info)
         elif self.state is ConnectionState.CLOSE_RCVD:
             cause = ConnectionClosed()
         if self.state is ConnectionState.CLOSE_RCVD:

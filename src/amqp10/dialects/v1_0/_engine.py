@@ -92,7 +92,7 @@ class V1Engine(Engine):
         self._bare_allowed = bare_allowed
         self._phase = Phase.IDLE
         self._reader = FrameReader()
-        self._output: list[bytes] = []
+        self.output: list[bytes] = []
         self._events: list[Event] = []
         self._dirty: list[SessionEndpoint] = []
         self._open_asked = False
@@ -180,7 +180,7 @@ class V1Engine(Engine):
                 raise RemoteProtocolError(f"a frame of type {kind} among AMQP frames")
             if performative is not None:
                 connection.receive(channel, performative, payload)
-                if self._phase is Phase.OVER:
+                if self._over:
                     return
 
     def _receive_header(self, header: bytes) -> None:
@@ -246,6 +246,10 @@ class V1Engine(Engine):
         else:
             self._end(ConnectionLost(f"the peer ended the transport while this side waited for {self._phase.value}"))
 
+    @property
+    def _over(self) -> bool:
+        return self._phase is Phase.OVER
+
     # Events out, bytes out
 
     def emit(self, event: Event) -> None:
@@ -258,7 +262,7 @@ class V1Engine(Engine):
     def write(self, data: bytes) -> None:
         """Queue bytes; frames are whole, so any point between two writes is a frame boundary."""
         if data:
-            self._output.append(data)
+            self.output.append(data)
             self.output_size += len(data)
 
     def write_frame(self, channel: int, performative: Composite, payload: bytes = b"") -> None:
@@ -285,11 +289,11 @@ class V1Engine(Engine):
             dirty, self._dirty = self._dirty, []
             for session in dirty:
                 session.flush_dispositions()
-        output = self._output
+        output = self.output
         if not output:
             self.output_size = 0
             return b""
-        self._output = []
+        self.output = []
         self.output_size = 0
         self._sent = True
         return output[0] if len(output) == 1 else b"".join(output)

@@ -99,9 +99,7 @@ class ClientSasl(_SaslLayer):
             )
             self.mechanism = mechanism.name
             self._exchange = exchange = mechanism.exchange(self._hostname)
-            self._send(
-                SaslInit(mechanism=mechanism.name, initial_response=exchange.initial(), hostname=self._hostname)
-            )
+            self._send(SaslInit(mechanism=mechanism.name, initial_response=exchange.initial(), hostname=self._hostname))
         elif isinstance(performative, SaslChallenge) and exchange is not None:
             self._count_round()
             self._send(SaslResponse(response=exchange.respond(bytes(performative.challenge))))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...engine import CreditChanged, OutgoingDelivery, SenderLink
 from ...errors import LocalProtocolError
 from ...messaging import Accepted, Modified, Rejected, Released
+from ...types import encode
 from ._credit import SenderCredit
 from ._frames import TransferTemplate, encode_frame
 from ._link import LinkEndpoint, SessionFault
@@ -129,8 +130,8 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
             )
             window.sent()
             engine = session.engine
-            engine._output.append(head)
-            engine._output.append(payload)
+            engine.output.append(head)
+            engine.output.append(payload)
             engine.output_size += len(head) + len(payload)
             delivery.on_wire = True
             return delivery
@@ -170,7 +171,7 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
             return
         first = part.first and offset == 0
         # A state in the transfer is repeated in no later frame, but leaves less room in this one.
-        chunk = self._chunk - (len(delivery.state.encode()) if first and delivery.state is not None else 0)
+        chunk = self._chunk - (len(encode(delivery.state)) if first and delivery.state is not None else 0)
         left = len(part.payload) - offset
         size = min(left, chunk)
         part.done = size == left

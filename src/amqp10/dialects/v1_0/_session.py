@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ...messaging import DeliveryState
     from ...types import Composite
     from ._connection import ConnectionEndpoint
+    from ._engine import V1Engine
 
 MASK = 0xFFFF_FFFF
 # What is still heard between our end and the peer's: the rest of what it says of what we began.
@@ -35,6 +36,8 @@ _ABOUT_OURS = frozenset({Disposition, Detach})
 
 class SessionEndpoint(Session):
     """One session. `channel` is ours, `remote_channel` the peer's; each -1 until it is known."""
+
+    engine: V1Engine
 
     def __init__(self, connection: ConnectionEndpoint, channel: int) -> None:
         self.connection = connection
@@ -402,8 +405,8 @@ class SessionEndpoint(Session):
         if self._by_remote_handle.get(link.remote_handle) is link:
             del self._by_remote_handle[link.remote_handle]
         self.held = deque(part for part in self.held if part.link is not link)
-        table: dict[int, Any]
-        for table in (self.outgoing, self.incoming):
+        tables: tuple[dict[int, Any], ...] = (self.outgoing, self.incoming)
+        for table in tables:
             for number in [number for number, delivery in table.items() if delivery.link is link]:
                 del table[number]
 
