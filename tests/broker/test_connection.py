@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._connection import Peer, PeerTerms
+from amqp10.broker._connection import Carrier, Peer, PeerTerms
 from amqp10.broker._node import Limits
 from amqp10.broker._queue import Queue
 from amqp10.broker._router import Router
@@ -44,7 +44,7 @@ from amqp10.types import Symbol
 from .conftest import Clock
 
 
-class Wire:
+class Wire(Carrier):
     """A client engine and the broker's side of its connection, with the bytes carried by hand."""
 
     def __init__(self, router: Router, *, admit: bool = True, session: SessionTerms | None = None) -> None:
@@ -53,17 +53,11 @@ class Wire:
         self.client = spoken.client(ConnectionTerms("client"), None, True)
         self.server = spoken.server(ConnectionTerms("broker"), Authenticator(None, anonymous=True))
         self.events: list[Event] = []
-        self.blocked = False
+        self.full = False
         self.over = False
-        self.peer = Peer(
-            self.server,
-            router,
-            PeerTerms(ConnectionTerms("broker"), SessionTerms(), max_message_size=1_000_000),
-            wake=lambda: None,
-            blocked=lambda: self.blocked,
-            opened=lambda peer: admit,
-            ended=self._ended,
-        )
+        self._admit = admit
+        terms = PeerTerms(ConnectionTerms("broker"), SessionTerms(), max_message_size=1_000_000)
+        self.peer = Peer(self.server, router, terms, self)
         self.server.start()
         self.client.start()
         self.client.open()
@@ -71,7 +65,16 @@ class Wire:
         self.session: Session = self.client.begin(session or SessionTerms()) if admit else None  # type: ignore[assignment]
         self.turn()
 
-    def _ended(self, peer: Peer) -> None:
+    def wake(self) -> None:
+        pass
+
+    def blocked(self) -> bool:
+        return self.full
+
+    def opened(self) -> bool:
+        return self._admit
+
+    def ended(self) -> None:
         self.over = True
 
     def turn(self) -> list[Event]:
@@ -467,12 +470,12 @@ class TestReceiving:
     def test_blocked_output(self, wire: Wire) -> None:
         """A peer that does not read gets no more until it does; others do."""
         self.put(wire, 1, 2)
-        wire.blocked = True
+        wire.full = True
         link = wire.receive_from("q", credit=1)
         assert not link.incoming
         other = Wire(wire.router)
         assert bodies(other.receive_from("q", credit=1, name="other")) == [1]
-        wire.blocked = False
+        wire.full = False
         wire.peer.resume()
         wire.turn()
         assert bodies(link) == [2]

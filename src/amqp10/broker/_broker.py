@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("amqp10.broker")
 
+ACCEPT_PAUSE = 0.1
+"""Seconds before accepting is tried again after it failed."""
+
 
 class Broker:
     """A broker in this process, in memory: for development, tests and small services.
@@ -150,9 +153,8 @@ class Broker:
         self._door = Doorkeeper(self._router, access.authenticator(), terms, max_connections)
         self._urls: tuple[str, ...] = ()
         self._entered = False
-        # Around the task group, not inside: shielding while it closes must reach the group's own waiting too.
-        self._shield = anyio.CancelScope()
-        self._listening = anyio.CancelScope()
+        self._shield: anyio.CancelScope | None = None
+        self._listening: list[anyio.CancelScope] = []
         self._tasks: TaskGroup | None = None
         self._alarm: anyio.Event | None = None
 
@@ -179,6 +181,8 @@ class Broker:
             raise RuntimeError("a Broker is opened by `async with` once; make a new one")
         self._entered = True
         listeners = await self._listen()
+        # Around the task group, not inside: shielding while it closes must reach the group's own waiting too.
+        self._shield = anyio.CancelScope()
         self._shield.__enter__()
         self._tasks = tasks = anyio.create_task_group()
         await tasks.__aenter__()
@@ -208,8 +212,15 @@ class Broker:
 
     async def _listen_on(self, listener: Listener[ByteStream]) -> None:
         async with listener:
-            with self._listening:
-                await listener.serve(self._take, self._tasks)
+            with anyio.CancelScope() as scope:
+                self._listening.append(scope)
+                while True:
+                    try:
+                        await listener.serve(self._take, self._tasks)
+                    except* (OSError, anyio.BrokenResourceError) as errors:
+                        # Out of file descriptors, mostly: those who are served go on, and may leave some.
+                        _log.warning("accepting a connection failed: %s", errors.exceptions[0])
+                    await anyio.sleep(ACCEPT_PAUSE)
 
     async def _take(self, stream: ByteStream) -> None:
         """A stream came in at a listener."""
@@ -333,11 +344,13 @@ class Broker:
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most, then transports are cut.
         """
-        self._shield.shield = True
         tasks, self._tasks = self._tasks, None
         assert tasks is not None
+        assert self._shield is not None
+        self._shield.shield = True
         try:
-            self._listening.cancel()
+            for scope in self._listening:
+                scope.cancel()
             with anyio.move_on_after(self._close_timeout):
                 await self._door.close()
         finally:

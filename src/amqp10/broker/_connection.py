@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -53,38 +54,41 @@ class PeerTerms:
     max_message_size: int | None
 
 
+class Carrier(ABC):
+    """Who carries a peer's bytes, seen from the peer."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Write the engine's output soon; called when another peer's doings made some. Cheap."""
+
+    @abstractmethod
+    def blocked(self) -> bool:
+        """Whether the output is full just now; asked before each message. If so, `Peer.resume` is called in time."""
+
+    @abstractmethod
+    def opened(self) -> bool:
+        """The peer has opened; False when the broker takes no more connections."""
+
+    @abstractmethod
+    def ended(self) -> None:
+        """The connection is over; may be said twice."""
+
+
 class Peer:
     """One connection, as the broker sees it.
 
     Whoever drives the engine gives every batch of events to `handle`, and calls `resume` when output that was held up
     (`full`) has gone.
 
-    Args:
-        wake: asks that the engine's output be written, soon; called whenever another peer's doings made some.
-        blocked: the output is full just now; called often, for it is asked before each message. Who
-            answers True sees to it that `resume` is called.
-        opened: called at the peer's open; False when the broker takes no more connections.
-        ended: called when the connection is over.
+    `lost` ends what is left, when the driving ends in whatever way.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        router: Router,
-        terms: PeerTerms,
-        *,
-        wake: Callable[[], None],
-        blocked: Callable[[], bool],
-        opened: Callable[[Peer], bool],
-        ended: Callable[[Peer], None],
-    ) -> None:
+    def __init__(self, engine: Engine, router: Router, terms: PeerTerms, carrier: Carrier) -> None:
         self.engine = engine
-        self.wake = wake
+        self.wake = carrier.wake
         self._router = router
         self._terms = terms
-        self._blocked = blocked
-        self._opened = opened
-        self._ended = ended
+        self._carrier = carrier
         self._consumers: dict[SenderLink, ConsumerLink] = {}
         self._producers: dict[ReceiverLink, ProducerLink] = {}
         self._owned: dict[Link, Node] = {}  # dynamic nodes, by the link that they live with
@@ -93,7 +97,7 @@ class Peer:
     @property
     def full(self) -> bool:
         """The peer does not read as fast as there would be messages for it."""
-        return self._blocked()
+        return self._carrier.blocked()
 
     def handle(self, events: Iterable[Event]) -> None:
         """Act on what happened; at the end of it all nodes concerned have had their pass."""
@@ -114,12 +118,12 @@ class Peer:
         for link in [*self._consumers, *self._producers]:
             self._end_link(link)
         self._router.flush()
-        self._ended(self)
+        self._carrier.ended()
 
     # Connection and sessions
 
     def _on_opened(self, event: ConnectionOpened) -> None:
-        admitted = self._opened(self)
+        admitted = self._carrier.opened()
         self.engine.open(self._terms.connection)
         if not admitted:
             self.engine.close(_error("amqp:resource-limit-exceeded", "the broker takes no more connections"))

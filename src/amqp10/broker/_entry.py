@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from ..errors import DecodeError, EncodeError
 from ..messaging import patch_header, read_header, read_properties
 
 Clock = Callable[[], float]
@@ -108,7 +109,7 @@ class Entry:
         return twin
 
     def outgoing(self, now: float) -> bytes:
-        """The bytes to send now, the header as it has to be by now."""
+        """The bytes to send now, the header as it has to be by now; what is malformed goes out as it came."""
         if self._as_it_came:
             return self.payload
         changes: dict[str, Any] = {"delivery_count": self.failures}
@@ -117,7 +118,7 @@ class Entry:
             changes["ttl"] = timedelta(seconds=max(0.0, self.expires - now))
         if self._claims_first and self.acquired:
             changes["first_acquirer"] = False
-        return patch_header(self.payload, **changes)
+        return self._changed(**changes)
 
     def failed(self) -> None:
         """Count an unsuccessful attempt."""
@@ -131,22 +132,26 @@ class Entry:
             self._as_it_came = False
 
     def annotate(self, annotations: Mapping[Any, Any]) -> None:
-        """Merge message annotations into it; "any existing ... with the same key is replaced" (§3.4.5).
-
-        Raises:
-            DecodeError: the message's own annotations are malformed.
-        """
-        if self.message_format != 0 or not annotations:
-            return
-        self.payload = patch_header(self.payload, message_annotations=annotations)
-        self.size = len(self.payload)
+        """Merge message annotations into it; those with the same key are replaced (§3.4.5)."""
+        if self.message_format == 0 and annotations:
+            self.payload = self._changed(message_annotations=annotations)
+            self.size = len(self.payload)
 
     def immortal(self) -> None:
         """Take its time-to-live away; what is dead already would die again in the next queue."""
-        if self._has_ttl:
-            self.payload = patch_header(self.payload, ttl=None)
-            self._has_ttl = False
         self.expires = None
+        if self._has_ttl:
+            self._has_ttl = False
+            self.payload = self._changed(ttl=None)
+            self.size = len(self.payload)
+
+    def _changed(self, **changes: Any) -> bytes:
+        try:
+            return patch_header(self.payload, **changes)
+        except (DecodeError, EncodeError):
+            # Sections that nobody had to read when it came turn out to be malformed, or annotations that a consumer
+            # gave cannot be said. That is between the message's sender and receiver; the queue goes on.
+            return self.payload
 
     def leave(self) -> None:
         """It has left the queue: drop the bytes at once, for tombstones may lie about for a while."""

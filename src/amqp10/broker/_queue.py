@@ -11,7 +11,6 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from ..errors import DecodeError
 from ..messaging import Accepted, Modified, Rejected, Released
 from ._node import Node
 
@@ -304,10 +303,7 @@ class Queue(Node):
             entry.excluded = (entry.excluded or set()) | {consumer.key}
         if outcome.message_annotations:
             before = entry.size
-            try:
-                entry.annotate(outcome.message_annotations)
-            except DecodeError:
-                pass  # its own annotations are malformed: nothing can be merged into them
+            entry.annotate(outcome.message_annotations)
             self.bytes += entry.size - before
         if outcome.delivery_failed:
             self._fail(entry)

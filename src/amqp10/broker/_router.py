@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DecodeError
 from ..messaging import Error
 from ..types import Symbol
 from ._address import Kind, split_address, usual_kind
@@ -172,11 +171,8 @@ class Router:
             reasons[Symbol("x-opt-dead-letter-condition")] = str(error.condition)
             if error.description is not None:
                 reasons[Symbol("x-opt-dead-letter-description")] = error.description
-        try:
-            dead.annotate(reasons)
-            dead.immortal()
-        except DecodeError:
-            pass  # malformed beyond what we read when it came: it is kept as it is
+        dead.annotate(reasons)
+        dead.immortal()
         node.put(dead)
         return True
 

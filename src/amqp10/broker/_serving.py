@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import ByteStream
 
-from ..engine import Engine, Negotiation
+from ..engine import Engine, Event, Negotiation
 from ..messaging import Error
 from ..net import Pump, StreamFacts
-from ._connection import Peer, PeerTerms
+from ._connection import Carrier, Peer, PeerTerms
 from ._router import Router
 
 if TYPE_CHECKING:
@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("amqp10.broker")
 
 
+MOST_OUTPUT = 16_777_216
+"""Bytes, beyond one message, that may wait for a peer that does not read before it is cut off."""
+
+
 class Doorkeeper:
     """Serves peers, and knows those that are there.
 
     Attributes:
-        opened: how many have opened and are not over.
+        most_output: bytes that may wait for one peer.
     """
 
     def __init__(
@@ -35,29 +39,34 @@ class Doorkeeper:
         terms: PeerTerms,
         max_connections: int | None,
     ) -> None:
-        self.opened = 0
+        self.most_output = MOST_OUTPUT + (terms.max_message_size or 0)
         self._router = router
         self._authenticator = authenticator
         self._terms = terms
         self._max_connections = max_connections
-        self._peers: dict[Peer, None] = {}
+        self._visits: dict[Visit, None] = {}
         self._closing = False
         self._quiet: anyio.Event | None = None
 
-    async def serve(self, stream: ByteStream, facts: StreamFacts, handshake: anyio.CancelScope) -> None:
+    @property
+    def opened(self) -> int:
+        """How many peers have opened and are not over."""
+        return len(self._visits)
+
+    async def serve(self, stream: ByteStream, facts: StreamFacts, scope: anyio.CancelScope) -> None:
         """Serve one peer to its end; the stream is closed then.
 
         A fault of ours in it is logged and costs this connection, not the broker.
 
         Args:
-            handshake: the scope that this runs in; its deadline is lifted when the peer has opened.
+            scope: the scope that this runs in; its deadline is lifted when the peer has opened.
 
         Cancelling: the peer's links end, the stream is closed.
         """
         try:
             engine = await self._negotiate(stream, facts)
             if engine is not None:
-                await self._pump(stream, engine, handshake)
+                await Visit(self, stream, engine, facts, scope).run()
         except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             pass  # it went before it had said what it wants
         except Exception:
@@ -81,52 +90,19 @@ class Doorkeeper:
         engine.receive_data(negotiation.received)
         return engine
 
-    async def _pump(self, stream: ByteStream, engine: Engine, handshake: anyio.CancelScope) -> None:
-        async with anyio.create_task_group() as tasks:
-            waiting = False
+    def make_peer(self, engine: Engine, carrier: Carrier) -> Peer:
+        """The broker's view of a connection."""
+        return Peer(engine, self._router, self._terms, carrier)
 
-            async def wait_for_room() -> None:
-                nonlocal waiting
-                await pump.drained()
-                waiting = False
-                peer.resume()
+    def come(self, visit: Visit) -> bool:
+        """A peer has opened; False when there is no room for it."""
+        self._visits[visit] = None
+        return not self._closing and (self._max_connections is None or self.opened <= self._max_connections)
 
-            def blocked() -> bool:
-                nonlocal waiting
-                if not pump.full:
-                    return False
-                if not waiting:
-                    waiting = True
-                    tasks.start_soon(wait_for_room)
-                return True
-
-            def opened(peer: Peer) -> bool:
-                handshake.deadline = math.inf
-                self.opened += 1
-                self._peers[peer] = None
-                return not self._closing and (self._max_connections is None or self.opened <= self._max_connections)
-
-            peer = Peer(
-                engine,
-                self._router,
-                self._terms,
-                wake=lambda: pump.wake(),
-                blocked=blocked,
-                opened=opened,
-                ended=self._ended,
-            )
-            pump = Pump(stream, engine, peer.handle)
-            try:
-                await pump.run()
-            finally:
-                peer.lost()
-            tasks.cancel_scope.cancel()
-
-    def _ended(self, peer: Peer) -> None:
-        if peer in self._peers:
-            del self._peers[peer]
-            self.opened -= 1
-        if not self._peers and self._quiet is not None:
+    def go(self, visit: Visit) -> None:
+        """A connection is over."""
+        self._visits.pop(visit, None)
+        if not self._visits and self._quiet is not None:
             self._quiet.set()
 
     async def close(self) -> None:
@@ -136,8 +112,74 @@ class Doorkeeper:
         """
         self._closing = True
         self._quiet = anyio.Event()
-        for peer in list(self._peers):
-            peer.engine.close(Error("amqp:connection:forced", "the broker is shutting down"))
-            peer.wake()
-        if self._peers:
+        for visit in list(self._visits):
+            visit.close(Error("amqp:connection:forced", "the broker is shutting down"))
+        if self._visits:
             await self._quiet.wait()
+
+
+class Visit(Carrier):
+    """One connection from its engine's start to its end: the pump, and the peer that the pump's events are for.
+
+    Args:
+        scope: cancelling it cuts the connection off; its deadline is lifted when the peer has opened.
+    """
+
+    def __init__(
+        self, door: Doorkeeper, stream: ByteStream, engine: Engine, facts: StreamFacts, scope: anyio.CancelScope
+    ) -> None:
+        self._door = door
+        self._engine = engine
+        self._facts = facts
+        self._scope = scope
+        self._pump = Pump(stream, engine, self._handle)
+        self._peer = door.make_peer(engine, self)
+        self._tasks = anyio.create_task_group()
+        self._waiting = False
+
+    async def run(self) -> None:
+        """Serve until the connection is over.
+
+        Cancelling: the peer's links end, the stream is closed.
+        """
+        async with self._tasks:
+            try:
+                await self._pump.run()
+            finally:
+                self._peer.lost()
+            self._tasks.cancel_scope.cancel()
+
+    def _handle(self, events: list[Event]) -> None:
+        self._peer.handle(events)
+        if self._engine.output_size > self._door.most_output:
+            # Messages wait in queues while the output is full, so this is answers that nobody reads.
+            _log.warning("%s asks and does not read; cut off", self._facts.peer)
+            self._scope.cancel()
+
+    def wake(self) -> None:
+        self._pump.wake()
+
+    def blocked(self) -> bool:
+        if not self._pump.full:
+            return False
+        if not self._waiting:
+            self._waiting = True
+            self._tasks.start_soon(self._wait_for_room)
+        return True
+
+    async def _wait_for_room(self) -> None:
+        await self._pump.drained()
+        self._waiting = False
+        self._peer.resume()
+
+    def opened(self) -> bool:
+        self._scope.deadline = math.inf
+        return self._door.come(self)
+
+    def ended(self) -> None:
+        self._door.go(self)
+
+    def close(self, error: Error) -> None:
+        """Close the connection from this side."""
+        self._engine.close(error)
+        self._pump.wake()
