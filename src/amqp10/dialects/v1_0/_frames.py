@@ -94,7 +94,7 @@ class FrameReader:
         """
         start = self._data[self._at : self._at + 8]
         if len(start) < 8 and (not start or b"AMQP"[: len(start)] == start[:4]):
-            self._wait(8 - len(start))
+            self._wait(1)
             return None
         self._at += len(start)
         return start

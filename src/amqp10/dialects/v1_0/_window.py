@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...types import serial_add, serial_diff
+from ...types import serial_diff
 
 _MASK = 0xFFFF_FFFF
 
@@ -79,13 +79,11 @@ class SessionWindow:
         A null next-incoming-id means that the peer had not seen our begin yet: it counts from our first id.
         """
         seen = self._initial_outgoing_id if next_incoming_id is None else next_incoming_id
-        if serial_diff(self.next_outgoing_id, seen) < 0:
+        under_way = serial_diff(self.next_outgoing_id, seen)
+        if under_way < 0:
             return False
         self.next_incoming_id = next_outgoing_id
         self.remote_outgoing_window = outgoing_window
-        limit = serial_add(seen, incoming_window)
-        # A window of 2**31 and more would wrap past what serial numbers can order: it is as good as open.
-        self.remote_incoming_window = (
-            incoming_window if incoming_window >= 0x8000_0000 else max(0, serial_diff(limit, self.next_outgoing_id))
-        )
+        # Frames under way are ordered as serial numbers, a window is not: it may be 2**31 and more.
+        self.remote_incoming_window = max(0, incoming_window - under_way)
         return True
