@@ -1,0 +1,266 @@
+"""What a message costs each client: interleaved runs against one counterpart, medians, side by side.
+
+    make bench                                        everything, about six minutes
+    python benchmarks/run.py --quick                  a first impression, about two
+    python benchmarks/run.py --sizes 100 --workloads send,recv --reps 9 --peers amqp10,proton
+    python benchmarks/run.py --variants submit,batch,asyncio       other ways to use this client, beside the others
+
+Read README.md on the method before quoting a figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import queue
+import statistics
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+OURS = "amqp10"
+PEERS = {OURS: "amqp10", "proton": "python-qpid-proton", "pyamqp": "azure-servicebus"}
+WORKLOADS = {"send": ("send", 0), "recv": ("recv", 0), "send-settled": ("send", 1), "recv-settled": ("recv", 1)}
+FIRST_COUNT = 2000
+MOST = 1_000_000
+PATIENCE = 120  # seconds for one run
+
+
+class Failed(Exception):  # noqa: N818
+    """A run whose figure says nothing, and why."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table."""
+
+    workload: str
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.workload} {self.size} B"
+
+
+@dataclass
+class Measured:
+    """The runs of one peer in one case."""
+
+    cpu: list[float] = field(default_factory=list)  # µs a message
+    rate: list[float] = field(default_factory=list)  # messages a second
+    counterpart: list[float] = field(default_factory=list)  # µs a message
+
+
+class Counterpart:
+    """The process at the other end, and what it says of each connection."""
+
+    def __init__(self, options: list[str]) -> None:
+        command = [sys.executable, str(HERE / "counterpart.py"), *options]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.port: int = json.loads(self.process.stdout.readline())["port"]
+        self.told: queue.Queue[dict[str, Any]] = queue.Queue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.told.put(json.loads(line))
+
+    def check(self, mode: str, settled: int, total: int) -> dict[str, Any]:
+        """What crossed the wire.
+
+        Raises:
+            Failed: it is not what the peer was asked for.
+        """
+        try:
+            seen = self.told.get(timeout=10)
+        except queue.Empty:
+            raise Failed("the counterpart saw no connection end") from None
+        if mode == "send":
+            wanted = {"received": total, "received_settled": total if settled else 0}
+        else:
+            wanted = {"sent": total, "settled_by_client": 0 if settled else total}
+        wrong = [f"{name} {seen[name]} and not {value}" for name, value in wanted.items() if seen[name] != value]
+        if wrong or "error" in seen:
+            raise Failed(", ".join([*wrong, *filter(None, [seen.get("error")])]))
+        return seen
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait()
+
+
+class Bench:
+    """Runs every peer in every case, in turn, as often as is asked for."""
+
+    def __init__(self, peers: list[str], cases: list[Case], seconds: float, counterpart: Counterpart) -> None:
+        self.peers = peers
+        self.cases = cases
+        self.seconds = seconds
+        self.counterpart = counterpart
+        self.counts: dict[tuple[str, Case], int] = {}
+        self.results = {(peer, case): Measured() for peer in peers for case in cases}
+        self.failures: list[str] = []
+
+    def round(self, number: int) -> None:
+        """Each peer once in each case; neighbours in time are compared, so that a busy moment hits all of them."""
+        for case in self.cases:
+            for peer in self.peers:
+                try:
+                    result = self.run(peer, case, self._count(peer, case))
+                except Failed as failed:
+                    self.failures.append(f"{peer}, {case}: {failed}")
+                    print(f"{number}  {self.failures[-1]}", file=sys.stderr)
+                    continue
+                measured = self.results[peer, case]
+                measured.cpu.append(cpu_us(result))
+                measured.rate.append(result["count"] / result["seconds"])
+                measured.counterpart.append(result["counterpart_us"])
+                line = f"{measured.cpu[-1]:8.2f} µs CPU {measured.rate[-1]:11,.0f}/s"
+                print(f"{number}  {case!s:20} {peer:16} {line}", file=sys.stderr)
+
+    def _count(self, peer: str, case: Case) -> int:
+        """So many messages that a run takes about `seconds`, found by trying."""
+        key = peer, case
+        if key not in self.counts:
+            count = FIRST_COUNT
+            for _ in range(3):
+                tried = self.run(peer, case, count)
+                enough = tried["seconds"] > self.seconds / 3
+                count = max(FIRST_COUNT, min(MOST, round(count * self.seconds / max(tried["seconds"], 1e-4))))
+                if enough:
+                    break
+            self.counts[key] = count
+        return self.counts[key]
+
+    def run(self, peer: str, case: Case, count: int) -> dict[str, Any]:
+        """One run in a process of its own, a third of its messages being the warm-up.
+
+        Raises:
+            Failed: it did not end well, or did not do what it says.
+        """
+        while not self.counterpart.told.empty():
+            self.counterpart.told.get()
+        mode, settled = WORKLOADS[case.workload]
+        warmup = count // 2
+        total = count + warmup
+        name, _, variant = peer.partition("+")
+        asked = {
+            "url": f"amqp://127.0.0.1:{self.counterpart.port}/q.{case.size}.{total}",
+            "mode": mode,
+            "settled": settled,
+            "count": count,
+            "size": case.size,
+            "warmup": warmup,
+            "variant": variant,
+        }
+        command = [sys.executable, str(HERE / "peers" / f"{name}_peer.py")]
+        for option, value in asked.items():
+            command += [f"--{option}", str(value)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"not done after {PATIENCE} s") from None
+        if done.returncode or not done.stdout:
+            raise Failed((done.stderr.strip().splitlines() or ["it printed nothing"])[-1])
+        result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        seen = self.counterpart.check(mode, settled, total)
+        return {**result, "counterpart_us": seen["cpu_us"] / total}
+
+
+def cpu_us(result: dict[str, Any]) -> float:
+    """User and system µs of CPU that the client's process took a message."""
+    return float(result["cpu_user"] + result["cpu_sys"]) / int(result["count"]) * 1e6
+
+
+def table(bench: Bench) -> str:
+    """Medians side by side, and how many times as much CPU as ours."""
+    lines = ["| case | client | CPU µs/message | times ours | min-max | messages/s | counterpart µs |"]
+    lines.append("|---|---|--:|--:|--:|--:|--:|")
+    for case in bench.cases:
+        base = bench.results.get((OURS, case), Measured()).cpu
+        for peer in bench.peers:
+            got = bench.results[peer, case]
+            if not got.cpu:
+                lines.append(f"| {case} | {peer} | - | | | | |")
+                continue
+            cpu = statistics.median(got.cpu)
+            ratio = f"{cpu / statistics.median(base):.1f}" if base else ""
+            spread = f"{min(got.cpu):.2f}-{max(got.cpu):.2f}"
+            rate = f"{statistics.median(got.rate):,.0f}"
+            other_end = statistics.median(got.counterpart)
+            lines.append(f"| {case} | {peer} | {cpu:.2f} | {ratio} | {spread} | {rate} | {other_end:.2f} |")
+    return "\n".join(lines)
+
+
+def bar(bench: Bench) -> str:
+    """Whether this client takes less CPU than each of the others, case by case."""
+    lines = []
+    for case in bench.cases:
+        ours = bench.results.get((OURS, case), Measured()).cpu
+        others = {peer: bench.results[peer, case].cpu for peer in bench.peers if peer.partition("+")[0] != OURS}
+        if ours and others and all(others.values()):
+            best = min(statistics.median(cpu) for cpu in others.values())
+            less = statistics.median(ours) < best
+            lines.append(
+                f"{case}: {statistics.median(ours):.2f} against {best:.2f} µs, {'less' if less else 'NOT LESS'}"
+            )
+    return "\n".join(lines)
+
+
+def setting() -> str:
+    """Where this was measured."""
+
+    def which(package: str) -> str:
+        try:
+            return f"{package} {version(package)}"
+        except PackageNotFoundError:
+            return f"{package} (not installed)"
+
+    names = [*PEERS.values(), "trio", "anyio"]
+    machine = f"{platform.machine()}, {os.cpu_count()} CPUs, {platform.system()}"
+    return f"Python {platform.python_version()}, {machine}; " + ", ".join(map(which, names))
+
+
+def main() -> int:
+    """Run what is asked for, print the table; 1 if a run failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers", default=",".join(PEERS), help="of %(default)s")
+    parser.add_argument(
+        "--variants", default="", help="of ours: submit, batch, asyncio; joined by + for several at once"
+    )
+    parser.add_argument("--workloads", default=",".join(WORKLOADS), help="of %(default)s")
+    parser.add_argument("--sizes", default="100,1024", help="of the body, bytes")
+    parser.add_argument("--reps", type=int, default=5, help="runs of each")
+    parser.add_argument("--seconds", type=float, default=1.0, help="about so long is a run")
+    parser.add_argument("--quick", action="store_true", help="3 runs of 0.3 seconds")
+    parser.add_argument("--single", action="store_true", help="the counterpart answers each delivery by itself")
+    parser.add_argument("--json", type=Path, help="write all figures there, too")
+    given = parser.parse_args()
+    if given.quick:
+        given.reps, given.seconds = 3, 0.3
+    peers = given.peers.split(",") + [f"{OURS}+{variant}" for variant in filter(None, given.variants.split(","))]
+    cases = [Case(workload, int(size)) for size in given.sizes.split(",") for workload in given.workloads.split(",")]
+    counterpart = Counterpart(["--single"] if given.single else [])
+    bench = Bench(peers, cases, given.seconds, counterpart)
+    try:
+        for number in range(1, given.reps + 1):
+            bench.round(number)
+    finally:
+        counterpart.stop()
+    print(f"{setting()}\n\n{table(bench)}\n\n{bar(bench)}")
+    if given.json:
+        figures = {f"{case} {peer}": vars(got) for (peer, case), got in bench.results.items()}
+        given.json.write_text(json.dumps(figures, indent=1))
+    return 1 if bench.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
