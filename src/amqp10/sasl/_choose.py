@@ -11,33 +11,43 @@ from ._scram import ScramSha1, ScramSha256, ScramSha512
 
 
 def from_credentials(user: str | None, password: str | None) -> tuple[Mechanism, ...]:
-    """What a URL's user and password allow, strongest first; without a user ANONYMOUS, and with one never."""
-    if user is None:
+    """What a URL's user and password allow, strongest first; without a user ANONYMOUS, and with one never.
+
+    Raises:
+        ValueError: the user is empty, or missing beside a password, or no login may have such characters.
+    """
+    if user is None and password is None:
         return (Anonymous(),)
+    if not user:
+        raise ValueError("the user name is empty")
     secret = password if password is not None else ""
     return (ScramSha512(user, secret), ScramSha256(user, secret), ScramSha1(user, secret), Plain(user, secret))
 
 
-def choose(offered: Iterable[str], mechanisms: Sequence[Mechanism], *, secure: bool = True) -> Mechanism:
+def choose(offered: Iterable[str], mechanisms: Sequence[Mechanism], *, secure: bool) -> Mechanism:
     """The strongest of `mechanisms` that is offered.
 
     Args:
         offered: names, as the server gave them.
         mechanisms: what the credentials allow.
-        secure: secrets may cross the transport as they are.
+        secure: secrets may cross the transport as they are: TLS, loopback or a Unix socket.
 
     Raises:
         AuthenticationFailed: none is offered; the message names both lists.
-        InsecureTransport: only such are offered whose secret the transport would show.
+        InsecureTransport: the transport would show the secret, and nothing else that proves who we are is offered.
     """
     names = set(offered)
     fitting = sorted((one for one in mechanisms if one.name in names), key=lambda one: -one.strength)
     if not fitting:
         ours = ", ".join(one.name for one in mechanisms) or "nothing"
         raise AuthenticationFailed(f"the server offers {', '.join(sorted(names)) or 'nothing'}; we can do {ours}")
+    refused = None
     for one in fitting:
-        if secure or not one.needs_tls:
+        if one.needs_tls and not secure:
+            refused = refused or one
+        elif refused is None or one.strength > 0:  # who has credentials is not let in as nobody
             return one
+    assert refused is not None
     raise InsecureTransport(
-        f"{fitting[0].name} would send a secret readable over the network: use amqps://, or say allow_insecure=True"
+        f"{refused.name} would send a secret readable over the network: use amqps://, or say allow_insecure=True"
     )

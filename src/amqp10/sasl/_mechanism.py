@@ -25,7 +25,7 @@ class ClientExchange(ABC):
         """
         return b""
 
-    def finish(self, additional: bytes | None) -> None:
+    def finish(self, additional: bytes | None) -> None:  # noqa: B027  # most servers prove nothing
         """The server says that it succeeded, perhaps with a last word.
 
         Raises:
@@ -85,4 +85,4 @@ class ServerExchange(ABC):
 
     @abstractmethod
     def step(self, response: bytes | None) -> Step:
-        """Take a response (None: an init without initial response) and go on. Never raises for what the client sends."""
+        """Take a response (None: an init without an initial one). Never raises for what the client sends."""

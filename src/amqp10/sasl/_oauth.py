@@ -2,55 +2,79 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Callable
 
+from ..errors import AuthenticationFailed
 from ._mechanism import Challenge, ClientExchange, Failure, Mechanism, ServerExchange, Step, Success
+from ._prepare import encode
+
+_log = logging.getLogger("amqp10.sasl")
 
 TokenVerifier = Callable[[str | None, str], str | None]
-"""(user or None, token) -> who it is for, None to refuse. Must be quick: the server waits."""
+"""(user or None, token) -> who it is for, None to refuse; an exception refuses too. Must be quick: the server waits."""
 
 
 class _Bearer(ClientExchange):
     def __init__(self, message: bytes, acknowledgment: bytes) -> None:
         self._message = message
         self._acknowledgment = acknowledgment
-        self._sent = False
+        self._refused = False
 
     def initial(self) -> bytes | None:
-        self._sent = True
         return self._message
 
     def respond(self, challenge: bytes) -> bytes:
-        if not self._sent or not challenge:
-            return self.initial() or b""
-        return self._acknowledgment  # the challenge says why it failed; the outcome comes after this
+        if not challenge:  # a server that ignored the initial response asks for it with an empty challenge
+            return self._message
+        # It says why it refuses; the answer only lets the outcome come (RFC 7628, section 3.2.3).
+        self._refused = True
+        return self._acknowledgment
+
+    def finish(self, additional: bytes | None) -> None:
+        if self._refused:
+            raise AuthenticationFailed("the server refused the token, and then said that it did not")
 
 
 class XOAuth2(Mechanism):
-    """User and access token, as Google and Microsoft take them. The token crosses the wire readable."""
+    """User and access token, as Google and Microsoft take them. The token crosses the wire readable.
+
+    Raises:
+        ValueError: the user is empty, or something has control characters.
+    """
 
     name = "XOAUTH2"
     strength = 45
 
     def __init__(self, user: str, token: str, *, allow_insecure: bool = False) -> None:
-        self.user = user
-        self._token = token
-        self._allow_insecure = allow_insecure
+        if not user:
+            raise ValueError("the user name is empty")
         _check(user, token)
+        self.user = user
+        self._message = encode(f"user={user}\1auth=Bearer {token}\1\1")
+        self._allow_insecure = allow_insecure
 
     @property
     def needs_tls(self) -> bool:
         return not self._allow_insecure
 
     def exchange(self, hostname: str | None = None) -> ClientExchange:
-        return _Bearer(f"user={self.user}\1auth=Bearer {self._token}\1\1".encode(), b"")
+        return _Bearer(self._message, b"")
 
     def __repr__(self) -> str:
         return f"XOAuth2({self.user!r}, ...)"
 
 
 class OAuthBearer(Mechanism):
-    """An access token (RFC 7628), for a user if one is named. The token crosses the wire readable."""
+    """An access token (RFC 7628), for a user if one is named. The token crosses the wire readable.
+
+    Args:
+        host, port: told to the server if it wants to know them; the host is the connection's when None.
+
+    Raises:
+        ValueError: something has control characters.
+    """
 
     name = "OAUTHBEARER"
     strength = 46
@@ -64,52 +88,93 @@ class OAuthBearer(Mechanism):
         port: int | None = None,
         allow_insecure: bool = False,
     ) -> None:
+        _check(user or "", token, host or "")
+        authzid = f"a={user.replace('=', '=3D').replace(',', '=2C')}" if user else ""
         self.user = user
-        self._token = token
+        self._header = encode(f"n,{authzid},\1")
+        self._token = encode(f"auth=Bearer {token}\1\1")
         self._host = host
         self._port = port
         self._allow_insecure = allow_insecure
-        _check(user or "", token, host or "")
 
     @property
     def needs_tls(self) -> bool:
         return not self._allow_insecure
 
     def exchange(self, hostname: str | None = None) -> ClientExchange:
-        authzid = f"a={self.user.replace('=', '=3D').replace(',', '=2C')}" if self.user else ""
         host = self._host or hostname
-        parts = [f"host={host}"] if host else []
+        where = f"host={host}\1" if host else ""
         if self._port is not None:
-            parts.append(f"port={self._port}")
-        parts.append(f"auth=Bearer {self._token}")
-        return _Bearer((f"n,{authzid},\1" + "\1".join(parts) + "\1\1").encode(), b"\1")
+            where += f"port={self._port}\1"
+        return _Bearer(self._header + where.encode() + self._token, b"\1")
+
+    def __repr__(self) -> str:
+        return f"OAuthBearer(..., user={self.user!r})"
 
 
 def _check(*texts: str) -> None:
-    if any("\1" in text or "\0" in text for text in texts):
+    if any(ord(char) < 0x20 or char == "\x7f" for text in texts for char in text):
         raise ValueError("a login by token has no control characters")
 
 
-class BearerServer(ServerExchange):
-    """Either mechanism, from the server's side."""
+# Server side
+
+
+class _BearerServer(ServerExchange):
+    """What both share: a refusal is told as JSON, acknowledged by the client, and only then the end."""
 
     def __init__(self, verify: TokenVerifier) -> None:
         self._verify = verify
+        self._refused = False
 
     def step(self, response: bytes | None) -> Step:
+        if self._refused:
+            return Failure()
         if response is None:
             return Challenge(b"")
         try:
-            parts = response.decode().split("\1")
+            user, token = self._parse(response.decode())
         except ValueError:
             return Failure()
-        user = token = None
-        for part in parts:
-            if part.startswith("user="):
-                user = part[5:]
-            elif part.startswith("n,a="):
-                user = part[4:].rstrip(",").replace("=2C", ",").replace("=3D", "=")
-            elif part.lower().startswith("auth=bearer "):
-                token = part[12:]
-        identity = self._verify(user, token) if token else None
-        return Success(identity) if identity is not None else Failure()
+        try:
+            identity = self._verify(user, token)
+        except Exception as error:
+            # Only the kind: what it says may quote the token.
+            _log.warning("the token verifier failed with %s", type(error).__name__)
+            identity = None
+        if identity is not None:
+            return Success(identity)
+        self._refused = True
+        return Challenge(json.dumps({"status": "invalid_token"}).encode())
+
+    def _parse(self, message: str) -> tuple[str | None, str]:
+        """User and token; ValueError where the message is not one."""
+        raise ValueError(message)
+
+    def _pairs(self, parts: list[str]) -> dict[str, str]:
+        """`key=value` between control characters, two of them at the end."""
+        if parts[-2:] != ["", ""]:
+            raise ValueError("not ended")
+        return {key: value for key, _, value in (part.partition("=") for part in parts[:-2])}
+
+    def _token(self, pairs: dict[str, str]) -> str:
+        kind, _, token = pairs.get("auth", "").partition(" ")
+        if kind.lower() != "bearer" or not token:
+            raise ValueError("no bearer token")
+        return token
+
+
+class XOAuth2Server(_BearerServer):
+    def _parse(self, message: str) -> tuple[str | None, str]:
+        pairs = self._pairs(message.split("\1"))
+        return pairs.get("user") or None, self._token(pairs)
+
+
+class OAuthBearerServer(_BearerServer):
+    def _parse(self, message: str) -> tuple[str | None, str]:
+        header, *parts = message.split("\1")
+        binding, authzid, rest = header.split(",")
+        if binding not in ("n", "y") or rest or (authzid and not authzid.startswith("a=")):
+            raise ValueError("not a GS2 header without channel binding")
+        user = authzid[2:].replace("=2C", ",").replace("=3D", "=")
+        return user or None, self._token(self._pairs(parts))

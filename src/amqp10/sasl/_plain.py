@@ -6,7 +6,7 @@ import hmac
 from collections.abc import Callable
 
 from ._mechanism import Challenge, ClientExchange, Failure, Mechanism, ServerExchange, Step, Success
-from ._prepare import prepare
+from ._prepare import encode
 
 
 class _Once(ClientExchange):
@@ -23,47 +23,54 @@ class _Once(ClientExchange):
 
 
 class Anonymous(Mechanism):
-    """Nobody in particular. `trace` is what the server may log."""
+    """Nobody in particular. `trace` is what the server may log.
+
+    Raises:
+        ValueError: the trace has a NUL.
+    """
 
     name = "ANONYMOUS"
     strength = 0
 
     def __init__(self, trace: str = "") -> None:
-        self._trace = trace
+        self._message = encode(trace)
 
     def exchange(self, hostname: str | None = None) -> ClientExchange:
-        return _Once(self._trace.encode())
+        return _Once(self._message)
 
 
 class External(Mechanism):
-    """Whoever the layer below says: the client certificate of the TLS connection. `authzid`: act as somebody else."""
+    """Whoever the layer below says: the client certificate of the TLS connection. `authzid`: act as somebody else.
+
+    Raises:
+        ValueError: `authzid` has a NUL.
+    """
 
     name = "EXTERNAL"
     strength = 50
 
     def __init__(self, authzid: str | None = None) -> None:
-        self._authzid = authzid
+        self._message = encode(authzid or "")
 
     def exchange(self, hostname: str | None = None) -> ClientExchange:
-        return _Once((self._authzid or "").encode())
+        return _Once(self._message)
 
 
 class Plain(Mechanism):
     """User and password, readable: over TLS, to loopback, or with `allow_insecure=True` anywhere.
 
     Raises:
-        ValueError: user or password has a NUL, or characters that no login has.
+        ValueError: the user is empty, or something has a NUL.
     """
 
     name = "PLAIN"
     strength = 10
 
     def __init__(self, user: str, password: str, *, authzid: str = "", allow_insecure: bool = False) -> None:
-        if "\0" in user + password + authzid:
-            raise ValueError("a PLAIN login has no NUL character")
+        if not user:
+            raise ValueError("the user name is empty")
         self.user = user
-        self._password = password
-        self._authzid = authzid
+        self._message = b"\0".join((encode(authzid), encode(user), encode(password)))
         self._allow_insecure = allow_insecure
 
     @property
@@ -71,7 +78,7 @@ class Plain(Mechanism):
         return not self._allow_insecure
 
     def exchange(self, hostname: str | None = None) -> ClientExchange:
-        return _Once(f"{self._authzid}\0{self.user}\0{self._password}".encode())
+        return _Once(self._message)
 
     def __repr__(self) -> str:
         return f"Plain({self.user!r}, ...)"
@@ -86,24 +93,24 @@ class AnonymousServer(ServerExchange):
 
 
 class ExternalServer(ServerExchange):
-    """`identity` is the certificate's; only that one may be acted as."""
+    """`identity` is the certificate's, None without one; only that one may be acted as."""
 
-    def __init__(self, identity: str) -> None:
+    def __init__(self, identity: str | None) -> None:
         self._identity = identity
 
     def step(self, response: bytes | None) -> Step:
         if response is None:
             return Challenge(b"")
-        if response and not hmac.compare_digest(response, self._identity.encode()):
+        if self._identity is None or (response and not hmac.compare_digest(response, self._identity.encode())):
             return Failure()
         return Success(self._identity)
 
 
 class PlainServer(ServerExchange):
-    """`password_of` gives a user's password, None for a user that is not there."""
+    """`check` says who that user with that password is; None for nobody."""
 
-    def __init__(self, password_of: Callable[[str], str | None]) -> None:
-        self._password_of = password_of
+    def __init__(self, check: Callable[[str, str], str | None]) -> None:
+        self._check = check
 
     def step(self, response: bytes | None) -> Step:
         if response is None:
@@ -112,13 +119,8 @@ class PlainServer(ServerExchange):
         if len(parts) != 3:
             return Failure()
         try:
-            authzid, user, given = (part.decode() for part in parts)
-            user, given = prepare(user), prepare(given)
-        except ValueError:
+            authzid, user, password = (part.decode() for part in parts)
+        except UnicodeDecodeError:
             return Failure()
-        password = self._password_of(user)
-        # The comparison is made for unknown users too, so that they take as long.
-        right = hmac.compare_digest(given.encode(), (prepare(password) if password else "\1").encode())
-        if not right or password is None or authzid not in ("", user):
-            return Failure()
-        return Success(user)
+        identity = self._check(user, password)
+        return Success(identity) if identity is not None and authzid in ("", user) else Failure()

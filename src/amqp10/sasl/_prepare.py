@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stringprep
-import unicodedata
+from unicodedata import ucd_3_2_0
 
 _PROHIBITED = (
     stringprep.in_table_c12,
@@ -21,6 +21,8 @@ _PROHIBITED = (
 def prepare(text: str) -> str:
     """The prepared form; ASCII without control characters stays as it is.
 
+    Characters that Unicode 3.2 did not know yet (an emoji, say) are let through, as in a "query" of RFC 3454.
+
     Raises:
         ValueError: it has characters that no login may have; the message does not quote it.
     """
@@ -29,7 +31,7 @@ def prepare(text: str) -> str:
     mapped = "".join(
         " " if stringprep.in_table_c12(char) else char for char in text if not stringprep.in_table_b1(char)
     )
-    form = unicodedata.normalize("NFKC", mapped)
+    form = ucd_3_2_0.normalize("NFKC", mapped)
     if any(prohibited(char) for char in form for prohibited in _PROHIBITED):
         raise ValueError("a user name or password has a character that SASLprep prohibits")
     if any(map(stringprep.in_table_d1, form)) and (
@@ -38,3 +40,15 @@ def prepare(text: str) -> str:
     ):
         raise ValueError("a user name or password mixes directions of writing")
     return form
+
+
+def encode(text: str) -> bytes:
+    """UTF-8 without a NUL, which none of the mechanisms can carry.
+
+    Raises:
+        ValueError: a NUL, or what is no character; neither the message nor its cause quotes the text.
+    """
+    # Not left to `str.encode`: its error keeps the whole text, which may be a password.
+    if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in text):
+        raise ValueError("a login has no NUL and no lone surrogates")
+    return text.encode()

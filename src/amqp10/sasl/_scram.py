@@ -1,32 +1,52 @@
 """SCRAM-SHA-1, -256 and -512 (RFC 5802, RFC 7677), without channel binding; both sides.
 
-The password never crosses the wire, and the server proves that it knows the user too.
+    client                                        server
+    n,,n=user,r=<nonce>                  ──>
+                                         <──      r=<nonce><more>,s=<salt>,i=<iterations>
+    c=biws,r=<nonce><more>,p=<proof>     ──>
+                                         <──      v=<signature>      (a challenge, or the outcome's additional data)
+
+The password never crosses the wire, and the server proves that it knows the user too. Deriving the keys is slow on
+purpose, and blocks: a millisecond for the usual 4096 iterations, half a second for the most that is accepted.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar
 
 from ..errors import AuthenticationFailed
 from ._mechanism import Challenge, ClientExchange, Failure, Mechanism, ServerExchange, Step, Success
 from ._prepare import prepare
 
-MIN_ITERATIONS = 4096  # RFC 7677, section 4
+MIN_ITERATIONS = 4096  # RFC 7677, section 4; a server that asks for less wants to guess the password
 MAX_ITERATIONS = 1_000_000  # beyond that a server could keep us busy for minutes
 SERVER_ITERATIONS = 4096
 _GS2 = "n,,"  # no channel binding, no authorization identity
 
 
-def _hmac(digest: str, key: bytes, message: bytes) -> bytes:
-    return hmac.digest(key, message, digest)
+@dataclass(frozen=True, slots=True, repr=False)
+class ScramKeys:
+    """What a side keeps of a password for one digest."""
+
+    salt: bytes
+    iterations: int
+    client_key: bytes
+    stored_key: bytes
+    server_key: bytes
+
+
+def derive_keys(digest: str, password: str, salt: bytes, iterations: int = SERVER_ITERATIONS) -> ScramKeys:
+    """The keys of a prepared password."""
+    salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
+    client_key = hmac.digest(salted, b"Client Key", digest)
+    stored_key = hashlib.new(digest, client_key).digest()
+    return ScramKeys(salt, iterations, client_key, stored_key, hmac.digest(salted, b"Server Key", digest))
 
 
 def _xor(left: bytes, right: bytes) -> bytes:
@@ -34,7 +54,7 @@ def _xor(left: bytes, right: bytes) -> bytes:
 
 
 def _fields(message: str) -> dict[str, str]:
-    """`a=b,c=d` as a mapping; a first of each name counts."""
+    """`a=b,c=d` as a mapping; the first of each name counts."""
     found: dict[str, str] = {}
     for part in message.split(","):
         name, equals, value = part.partition("=")
@@ -43,61 +63,73 @@ def _fields(message: str) -> dict[str, str]:
     return found
 
 
-@lru_cache(maxsize=256)
-def _salted(digest: str, password: str, salt: bytes, iterations: int) -> bytes:
-    return hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _number(digits: str) -> int:
+    """Not `int` alone, which takes underscores, signs and digits of all scripts."""
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 10):
+        raise ValueError("not a count")
+    return int(digits)
 
 
 def _nonce() -> str:
-    return base64.b64encode(secrets.token_bytes(18)).decode()
+    return _base64(secrets.token_bytes(18))
 
 
 class ScramClient(ClientExchange):
-    """One try. `nonce` is given in tests only."""
+    """One try.
 
-    def __init__(self, digest: str, user: str, password: str, nonce: str | None = None) -> None:
+    Args:
+        keys_of: (salt, iterations) -> the user's keys.
+        nonce: given in tests only.
+    """
+
+    def __init__(
+        self, digest: str, user: str, keys_of: Callable[[bytes, int], ScramKeys], nonce: str | None = None
+    ) -> None:
         self._digest = digest
-        self._password = prepare(password)
+        self._keys_of = keys_of
         self._nonce = nonce if nonce is not None else _nonce()
-        name = prepare(user).replace("=", "=3D").replace(",", "=2C")
-        self._first_bare = f"n={name},r={self._nonce}"
+        self._first = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={self._nonce}"
         self._server_signature: bytes | None = None
-        self._asked = self._verified = False
+        self._verified = False
 
     def initial(self) -> bytes | None:
-        return (_GS2 + self._first_bare).encode()
+        return (_GS2 + self._first).encode()
 
     def respond(self, challenge: bytes) -> bytes:
-        if not challenge and not self._asked:
-            return self.initial() or b""
         if self._server_signature is not None:  # a server that sends its last word as a challenge
             self._verify(challenge)
             return b""
-        self._asked = True
+        if not challenge:  # a server that ignored the initial response
+            return (_GS2 + self._first).encode()
+        return self._prove(challenge)
+
+    def _prove(self, challenge: bytes) -> bytes:
         try:
             text = challenge.decode()
             fields = _fields(text)
-            nonce, salt = fields["r"], base64.b64decode(fields["s"], validate=True)
-            iterations = int(fields["i"])
-        except (KeyError, ValueError, binascii.Error):
+            nonce, salt, iterations = fields["r"], base64.b64decode(fields["s"], validate=True), _number(fields["i"])
+        except (KeyError, ValueError):
             raise AuthenticationFailed("the server's SCRAM challenge is malformed") from None
         if "m" in fields:
             raise AuthenticationFailed("the server demands a SCRAM extension")
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
             raise AuthenticationFailed("the server's SCRAM nonce is not ours: a replayed or forged challenge")
-        if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS or not salt:
+        if not salt:
+            raise AuthenticationFailed("the server's SCRAM salt is empty")
+        if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
             raise AuthenticationFailed(
                 f"the server's SCRAM iteration count {iterations} is not within {MIN_ITERATIONS}..{MAX_ITERATIONS}"
             )
-        digest = self._digest
-        salted = _salted(digest, self._password, salt, iterations)
-        client_key = _hmac(digest, salted, b"Client Key")
-        stored_key = hashlib.new(digest, client_key).digest()
-        without_proof = f"c={base64.b64encode(_GS2.encode()).decode()},r={nonce}"
-        message = f"{self._first_bare},{text},{without_proof}".encode()
-        proof = _xor(client_key, _hmac(digest, stored_key, message))
-        self._server_signature = _hmac(digest, _hmac(digest, salted, b"Server Key"), message)
-        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+        keys = self._keys_of(salt, iterations)
+        without_proof = f"c={_base64(_GS2.encode())},r={nonce}"
+        message = f"{self._first},{text},{without_proof}".encode()
+        proof = _xor(keys.client_key, hmac.digest(keys.stored_key, message, self._digest))
+        self._server_signature = hmac.digest(keys.server_key, message, self._digest)
+        return f"{without_proof},p={_base64(proof)}".encode()
 
     def finish(self, additional: bytes | None) -> None:
         if not self._verified:
@@ -109,7 +141,7 @@ class ScramClient(ClientExchange):
             raise AuthenticationFailed("the server refused the SCRAM proof", 1)
         try:
             signature = base64.b64decode(fields["v"], validate=True)
-        except (KeyError, ValueError, binascii.Error):
+        except (KeyError, ValueError):
             signature = b""
         if self._server_signature is None or not hmac.compare_digest(signature, self._server_signature):
             raise AuthenticationFailed(
@@ -119,16 +151,32 @@ class ScramClient(ClientExchange):
 
 
 class _Scram(Mechanism):
-    """User and password; neither crosses the wire."""
+    """User and password; the password does not cross the wire.
+
+    Raises:
+        ValueError: the user is empty, or SASLprep prohibits a character (RFC 4013).
+    """
 
     digest: ClassVar[str]
 
     def __init__(self, user: str, password: str) -> None:
+        prepared = prepare(user)
+        if not prepared:
+            raise ValueError("the user name is empty")
         self.user = user
-        self._password = password
+        self._prepared = prepared
+        self._password = prepare(password)
+        self._keys: ScramKeys | None = None
 
     def exchange(self, hostname: str | None = None) -> ClientExchange:
-        return ScramClient(self.digest, self.user, self._password)
+        return ScramClient(self.digest, self._prepared, self._keys_of)
+
+    def _keys_of(self, salt: bytes, iterations: int) -> ScramKeys:
+        """Kept for the next try, for a user's salt stays: reconnecting shall not cost what guessing does."""
+        keys = self._keys
+        if keys is None or keys.salt != salt or keys.iterations != iterations:
+            keys = self._keys = derive_keys(self.digest, self._password, salt, iterations)
+        return keys
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.user!r}, ...)"
@@ -164,44 +212,36 @@ DIGESTS = {mechanism.name: mechanism.digest for mechanism in (ScramSha512, Scram
 # Server side
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ScramKeys:
-    """What a server keeps of a password for one digest."""
-
-    salt: bytes
-    iterations: int
-    stored_key: bytes
-    server_key: bytes
-
-
-def derive_keys(digest: str, password: str, salt: bytes, iterations: int = SERVER_ITERATIONS) -> ScramKeys:
-    """The keys of a password."""
-    salted = _salted(digest, prepare(password), salt, iterations)
-    stored_key = hashlib.new(digest, _hmac(digest, salted, b"Client Key")).digest()
-    return ScramKeys(salt, iterations, stored_key, _hmac(digest, salted, b"Server Key"))
-
-
 class ScramServer(ServerExchange):
-    """`keys_of` gives a user's keys, made-up ones for a user that is not there (with False), so that a client cannot
-    tell the two apart. `nonce` is given in tests only."""
+    """One try, from the server's side.
 
-    def __init__(self, digest: str, keys_of: Callable[[str], tuple[ScramKeys, bool]], nonce: str | None = None) -> None:
+    Args:
+        keys_of: prepared user name -> the user's own name and keys; for a user that is not there None and made-up
+            keys, so that a client cannot tell the two apart.
+        nonce: given in tests only.
+    """
+
+    def __init__(
+        self, digest: str, keys_of: Callable[[str], tuple[str | None, ScramKeys]], nonce: str | None = None
+    ) -> None:
         self._digest = digest
         self._keys_of = keys_of
         self._nonce = nonce if nonce is not None else _nonce()
-        self._user: str | None = None
+        self._identity: str | None = None
         self._keys: ScramKeys | None = None
-        self._known = False
         self._gs2 = ""
         self._messages = ""
+        self._over = False
 
     def step(self, response: bytes | None) -> Step:
-        if response is None:
+        if response is None and self._keys is None:
             return Challenge(b"")
+        if response is None or self._over:
+            return Failure()
         try:
             text = response.decode()
             return self._first(text) if self._keys is None else self._final(text)
-        except (KeyError, ValueError, binascii.Error):
+        except (KeyError, ValueError):
             return Failure()
 
     def _first(self, text: str) -> Step:
@@ -213,28 +253,28 @@ class ScramServer(ServerExchange):
         if "=" in escaped.replace("=2C", "").replace("=3D", ""):
             return Failure()
         user = prepare(escaped.replace("=2C", ",").replace("=3D", "="))
-        if authzid not in ("", f"a={escaped}") or not fields["r"]:
+        if not user or authzid not in ("", f"a={escaped}") or not fields["r"]:
             return Failure()
-        self._user, self._gs2 = user, f"{binding},{authzid},"
+        self._gs2 = f"{binding},{authzid},"
         self._nonce = fields["r"] + self._nonce
-        self._keys, self._known = self._keys_of(user)
-        salt = base64.b64encode(self._keys.salt).decode()
-        challenge = f"r={self._nonce},s={salt},i={self._keys.iterations}"
+        self._identity, self._keys = self._keys_of(user)
+        challenge = f"r={self._nonce},s={_base64(self._keys.salt)},i={self._keys.iterations}"
         self._messages = f"{bare},{challenge}"
         return Challenge(challenge.encode())
 
     def _final(self, text: str) -> Step:
         keys, digest = self._keys, self._digest
         assert keys is not None
+        self._over = True
         without_proof, _, proof64 = text.rpartition(",p=")
         fields = _fields(without_proof)
-        if fields["r"] != self._nonce or base64.b64decode(fields["c"], validate=True).decode() != self._gs2:
+        if fields["r"] != self._nonce or base64.b64decode(fields["c"], validate=True) != self._gs2.encode():
             return Failure()
         proof = base64.b64decode(proof64, validate=True)
         message = f"{self._messages},{without_proof}".encode()
-        client_key = _xor(proof, _hmac(digest, keys.stored_key, message))
+        client_key = _xor(proof, hmac.digest(keys.stored_key, message, digest))
         right = hmac.compare_digest(hashlib.new(digest, client_key).digest(), keys.stored_key)
-        if not right or not self._known:
+        if not right or self._identity is None:
             return Failure()
-        signature = base64.b64encode(_hmac(digest, keys.server_key, message)).decode()
-        return Success(self._user, f"v={signature}".encode())
+        signature = hmac.digest(keys.server_key, message, digest)
+        return Success(self._identity, f"v={_base64(signature)}".encode())
