@@ -124,7 +124,7 @@ class Run:
                 record,
                 message_id=f"{self.run_id}-{number}",
                 subject=str(record.get("carrier", "record")),
-                group_id=self.run_id,
+                correlation_id=self.run_id,
                 durable=True,
             )
 
@@ -141,7 +141,7 @@ class Run:
             while not self._done.is_set():
                 for delivery in await receiver.receive_batch(500, max_wait=0.1):
                     message = delivery.message
-                    if message.group_id != self.run_id:
+                    if message.correlation_id != self.run_id:
                         self.foreign += 1  # left there by somebody else, and left to them
                         delivery.release()
                         continue
