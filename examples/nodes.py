@@ -16,9 +16,7 @@ async def serve(connection: Connection, started: trio.Event) -> None:
         async for delivery in requests:
             request = delivery.message
             assert isinstance(request.body, int)
-            await replies.send(
-                Message(request.body**2, to=request.reply_to, correlation_id=request.message_id)
-            )
+            await replies.send(Message(request.body**2, to=request.reply_to, correlation_id=request.message_id))
             delivery.accept()
             break
 

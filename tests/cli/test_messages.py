@@ -54,9 +54,7 @@ def test_lines_of_standard_input(
     ]
 
 
-def test_json_lines_both_ways(
-    amqp10: Commands, broker_url: str, address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_json_lines_both_ways(amqp10: Commands, broker_url: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What receive writes, send reads, types included."""
     form = {
         "message_id": "m1",

@@ -1,8 +1,9 @@
 """A message as one JSON object and back: the fields by their names in the specification, typed where JSON is not.
 
-`{"body": ..., "subject": "s", "message_id": 7, "application_properties": {"n": 1}, "ttl": 1.5}`; what JSON has no word for
-is an object with one key that begins with a dollar sign: `{"$binary": "<base64>"}`, `{"$uuid": "…"}`, `{"$timestamp": "<ISO 8601>"}`,
-`{"$symbol": "…"}`, `{"$decimal": "…"}`, `{"$map": [[key, value], …]}`, `{"$described": [descriptor, value]}`, `{"$array": […]}`.
+`{"body": ..., "subject": "s", "message_id": 7, "application_properties": {"n": 1}, "ttl": 1.5}`; what JSON has no
+word for is an object with one key that begins with a dollar sign: `{"$binary": "<base64>"}`, `{"$uuid": "…"}`,
+`{"$timestamp": "<ISO 8601>"}`, `{"$symbol": "…"}`, `{"$decimal": "…"}`, `{"$map": [[key, value], …]}`,
+`{"$described": [descriptor, value]}`, `{"$array": […]}`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     writer: woken ─> engine.data_to_send, whole ─> stream.send ─> again, until there is nothing
     timer:  sleep until the deadline that engine.tick gave ─> engine.tick ─> ...
 
-The writer takes everything there is at once, so whatever is queued while it writes goes out together with its next write: that
-is what makes thousands of small frames cheap. A peer that does not read stalls the writer, never the reader.
+The writer takes everything there is at once, so whatever is queued while it writes goes out together with its next
+write: that is what makes thousands of small frames cheap. A peer that does not read stalls the writer, never the reader.
 """
 
 from __future__ import annotations

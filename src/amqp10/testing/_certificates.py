@@ -1,4 +1,4 @@
-"""A certificate authority for tests: certificates of an hour, made in milliseconds, in files as TLS settings want them."""
+"""A certificate authority for tests: certificates for an hour, in files as TLS settings want them."""
 
 from __future__ import annotations
 

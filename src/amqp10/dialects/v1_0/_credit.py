@@ -36,9 +36,12 @@ class SenderCredit:
         self.credit += 1
 
     def flow_received(self, delivery_count: int | None, link_credit: int, drain: bool) -> None:
-        """The receiver's flow: its count plus its credit, less ours. A null count means that it has seen none yet."""
+        """The receiver's flow: its count plus its credit, less ours. A null count means that it has seen none yet.
+
+        A count ahead of ours names deliveries that were never begun: they are no reason to send more than it granted.
+        """
         seen = self.initial if delivery_count is None else delivery_count
-        self.credit = max(0, link_credit - serial_diff(self.delivery_count, seen))
+        self.credit = max(0, link_credit - max(0, serial_diff(self.delivery_count, seen)))
         self.drain = drain
 
     def drained(self) -> None:

@@ -1,4 +1,4 @@
-"""The frame bodies: nine performatives of the transport (§2.7) and five of SASL (§5.3.3), in the order of the specification."""
+"""The frame bodies: nine performatives of the transport (§2.7), five of SASL (§5.3.3), in the specification's order."""
 
 from __future__ import annotations
 

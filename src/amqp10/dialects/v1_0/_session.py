@@ -1,4 +1,4 @@
-"""The session endpoint: windows, handles, delivery ids, and dispositions in ranges (§2.5, §2.7.2, §2.7.4, §2.7.6, §2.7.8).
+"""The session endpoint: windows, handles, delivery ids, dispositions in ranges (§2.5, §2.7.2, §2.7.4, §2.7.6, §2.7.8).
 
 Two counters that clients confuse are apart here: a *transfer-id* counts transfer frames and is the windows'
 (`_window`); a *delivery-id* counts deliveries and is what dispositions name.
@@ -10,8 +10,16 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ...engine import LinkAttached, LinkTerms, OutcomesReceived, Session, SessionTerms, SessionUnmapped
-from ...engine import SettlementsReceived, WindowOpened
+from ...engine import (
+    LinkAttached,
+    LinkTerms,
+    OutcomesReceived,
+    Session,
+    SessionTerms,
+    SessionUnmapped,
+    SettlementsReceived,
+    WindowOpened,
+)
 from ...errors import AmqpError, LinkDetached, LocalProtocolError, RemoteProtocolError, SessionEnded
 from ...messaging import Error
 from ._frames import encode_disposition

@@ -1,7 +1,7 @@
-"""The frames of the message path, by hand: transfer out of a template and in by a walk, disposition out (§2.7.5, §2.7.6).
+"""The frames of the message path, by hand: transfers out of a template and in by a walk, dispositions out (§2.7.5-6).
 
-Each has its generic twin, the composite's own codec, and may only be a faster way to the same result: `read_transfer` gives None
-for whatever it does not know at sight. benchmarks/run.py measures them.
+Each has its generic twin, the composite's own codec, and may only be a faster way to the same result: `read_transfer`
+gives None for whatever it does not know at sight. benchmarks/run.py measures them.
 """
 
 from __future__ import annotations
