@@ -10,14 +10,15 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, Listener, TaskGroup
 from trio.testing import MockClock
 
 from amqp10.broker import Broker
 from amqp10.client import Connection
-from amqp10.engine import ConnectionTerms, LinkTerms, dialect
+from amqp10.engine import ConnectionTerms, LinkTerms, ReceiverLink, dialect
 from amqp10.errors import AuthenticationFailed, ConnectionClosed, ConnectionLost, LinkDetached, MessageRejected
 from amqp10.messaging import Message, Source, Target
+from amqp10.net import listen_tcp
 
 pytestmark = pytest.mark.anyio
 
@@ -77,6 +78,26 @@ class TestServing:
                 await sender.send("x")
             assert broker.queue("q").depth == 1
         assert not path.exists()
+
+    async def test_two_doors(self, tmp_path: Path) -> None:
+        """TCP and a Unix socket at once lead to the same queues."""
+        async with Broker(path=tmp_path / "broker") as broker:
+            assert len(broker.urls) == 2
+            for url in broker.urls:
+                async with Connection(url) as connection, connection.sender("q") as sender:
+                    await sender.send("x")
+            assert broker.queue("q").depth == 2
+
+    @pytest.mark.parametrize("size", [1, 300_000, 10 << 20])
+    async def test_sizes(self, size: int) -> None:
+        """Messages of one byte to ten mebibytes, through sockets."""
+        body = bytes(size)
+        async with Broker() as broker, Connection(broker.url) as connection:
+            async with connection.sender("q") as sender, connection.receiver("q") as receiver:
+                await sender.send(body)
+                delivery = await receiver.receive()
+                assert delivery.message.body == body
+                delivery.accept()
 
     async def test_competing_consumers_on_connections(self) -> None:
         """Consumers of different connections share a queue fairly; nothing is lost or doubled."""
@@ -268,6 +289,52 @@ class TestBadPeers:
                 await sender.send("served")
             assert broker.queue("q").depth == 1
 
+    async def test_asks_and_does_not_read(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A peer that makes the broker answer for ever without reading the answers is cut off."""
+        monkeypatch.setattr("amqp10.broker._serving.MOST_OUTPUT", 100_000)
+        async with Broker(host=None, max_message_size=1000) as broker:
+            async with broker.open_stream() as stream:
+                link = raw_receiver("q")
+                await stream.send(link.session.engine.data_to_send())
+                link.flow(1, echo=True)
+                question = link.session.engine.data_to_send()
+                with pytest.raises(anyio.BrokenResourceError):
+                    while True:
+                        await stream.send(question * 1000)
+            assert "does not read" in caplog.text
+            async with broker.connect():
+                assert broker.connections == 1
+
+    async def test_accepting_fails(self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+        """Out of file descriptors, say: the broker says so and goes on."""
+        failures = 2
+
+        class Failing(Listener[ByteStream]):
+            def __init__(self, listener: Listener[ByteStream]) -> None:
+                self.listener = listener
+
+            async def serve(self, handler: Callable[[ByteStream], Any], task_group: TaskGroup | None = None) -> None:
+                nonlocal failures
+                if failures:
+                    failures -= 1
+                    raise OSError(24, "too many open files")
+                await self.listener.serve(handler, task_group)
+
+            async def aclose(self) -> None:
+                await self.listener.aclose()
+
+        async def listen(host: str, port: int, *, secure: bool) -> tuple[Listener[ByteStream], str]:
+            listener, url = await listen_tcp(host, port, secure=secure)
+            return Failing(listener), url
+
+        monkeypatch.setattr("amqp10.broker._broker.listen_tcp", listen)
+        monkeypatch.setattr("amqp10.broker._broker.ACCEPT_PAUSE", 0)
+        async with Broker() as broker, Connection(broker.url):
+            assert broker.connections == 1
+        assert caplog.text.count("too many open files") == 2
+
     async def test_slow_reader_stalls_nobody(self) -> None:
         """A receiver with endless credit that reads nothing gets a bounded part; others get the rest."""
         async with (
@@ -322,6 +389,27 @@ class TestLeaving:
                 scope.cancel()
                 await anyio.sleep_forever()
         assert scope.cancelled_caught
+
+    async def test_cancelled_closes_in_order(self) -> None:
+        """Cancelling the block still tells the peers why they lose the broker."""
+        told: list[str | None] = []
+        attached = anyio.Event()
+
+        async def wait_for_news(broker: Broker) -> None:
+            async with broker.connect() as connection, connection.receiver("q") as receiver:
+                attached.set()
+                with pytest.raises(ConnectionClosed) as closed:
+                    await receiver.receive()
+                told.append(closed.value.condition)
+
+        async with anyio.create_task_group() as tasks:
+            with anyio.CancelScope() as scope:
+                async with Broker(host=None) as broker:
+                    tasks.start_soon(wait_for_news, broker)
+                    await attached.wait()
+                    scope.cancel()
+                    await anyio.sleep_forever()
+        assert told == ["amqp:connection:forced"]
 
     async def test_port_in_use(self) -> None:
         """A port that is taken is an error of the system, as itself."""
@@ -406,14 +494,33 @@ class TestTime:
         await stream.aclose()
 
 
-def receiver_of(address: str, credit: int) -> bytes:
-    """All that a client says who receives from there, in one breath: header, open, begin, attach, flow."""
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+def test_made_outside_of_any_loop(anyio_backend: str) -> None:
+    """A broker is made where there is no event loop yet, and opened where there is one."""
+    broker = Broker(queues=["q"])
+
+    async def use() -> int:
+        async with broker:
+            return broker.queue("q").depth
+
+    assert anyio.run(use, backend=anyio_backend) == 0
+    with pytest.raises(ValueError, match="topic"):
+        Broker(queues=["q"], topics=["q"])
+
+
+def raw_receiver(address: str) -> ReceiverLink:
+    """A link of an engine that nobody drives but the test; its first words wait in the engine's output."""
     engine = dialect("1.0").client(ConnectionTerms("raw", idle_timeout=None), None, True)
     engine.start()
     engine.open()
-    link = engine.begin().attach_receiver(LinkTerms("raw", source=Source(address), target=Target()))
+    return engine.begin().attach_receiver(LinkTerms("raw", source=Source(address), target=Target()))
+
+
+def receiver_of(address: str, credit: int) -> bytes:
+    """All that a client says who receives from there, in one breath: header, open, begin, attach, flow."""
+    link = raw_receiver(address)
     link.flow(credit)
-    return engine.data_to_send()
+    return link.session.engine.data_to_send()
 
 
 async def read_all_until(stream: ByteStream, done: Callable[[], bool]) -> None:

@@ -88,6 +88,16 @@ def test_other_formats_are_not_read() -> None:
     assert entry.outgoing(100.0) == b"\x00\x53\x70 not AMQP"
 
 
+def test_what_is_malformed_goes_out_as_it_came() -> None:
+    """Sections that the broker had no need to read may be malformed; the queue lives with that."""
+    odd_map = b"\x00\x53\x72\xc1\x02\x01\x40" + Message(b"x").encode()
+    entry = Entry.read(odd_map, 0, 100.0)
+    entry.annotate({Symbol("x"): 1})
+    assert entry.outgoing(100.0) == odd_map
+    entry.failed()
+    assert entry.outgoing(100.0).endswith(odd_map)
+
+
 def test_annotate_merges() -> None:
     """New annotations replace those of the same key; the rest of the message stays."""
     entry = read(FULL)

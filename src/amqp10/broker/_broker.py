@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
 import anyio
-from anyio.abc import ByteStream, Listener, TaskGroup
+from anyio.abc import ByteStream, Listener, TaskGroup, TaskStatus
 
 from ..client import Connection
 from ..engine import ConnectionTerms, SessionTerms
@@ -95,6 +95,11 @@ class Broker:
         ValueError: without users, and with a host that is not loopback, nobody said that everyone may come in.
     """
 
+    # Made by `async with`, for they need an event loop.
+    _background: anyio.CancelScope
+    _shield: anyio.CancelScope
+    _group: TaskGroup
+
     def __init__(
         self,
         host: str | None = "127.0.0.1",
@@ -153,9 +158,8 @@ class Broker:
         self._door = Doorkeeper(self._router, access.authenticator(), terms, max_connections)
         self._urls: tuple[str, ...] = ()
         self._entered = False
-        self._shield: anyio.CancelScope | None = None
         self._listening: list[anyio.CancelScope] = []
-        self._tasks: TaskGroup | None = None
+        self._tasks: TaskGroup | None = None  # while the broker runs
         self._alarm: anyio.Event | None = None
 
     def _declare(self, queues: Iterable[str], topics: Iterable[str]) -> None:
@@ -181,14 +185,18 @@ class Broker:
             raise RuntimeError("a Broker is opened by `async with` once; make a new one")
         self._entered = True
         listeners = await self._listen()
-        # Around the task group, not inside: shielding while it closes must reach the group's own waiting too.
+        # Cancelling the block must reach neither the background, which has connections to close, nor the waiting for
+        # it: the first has a shield of its own, the second a scope around the group, shut while closing.
+        self._background = anyio.CancelScope(shield=True)
         self._shield = anyio.CancelScope()
         self._shield.__enter__()
-        self._tasks = tasks = anyio.create_task_group()
-        await tasks.__aenter__()
-        for listener in listeners:
-            tasks.start_soon(self._listen_on, listener)
-        tasks.start_soon(self._keep_time)
+        self._group = anyio.create_task_group()
+        await self._group.__aenter__()
+        try:
+            await self._group.start(self._run, listeners)
+        except BaseException:
+            await self._stop()
+            raise
         return self
 
     async def _listen(self) -> list[Listener[ByteStream]]:
@@ -209,6 +217,16 @@ class Broker:
             raise
         self._urls = tuple(urls)
         return listeners
+
+    async def _run(self, listeners: list[Listener[ByteStream]], *, task_status: TaskStatus[None]) -> None:
+        """The background: everything that runs, runs in here."""
+        with self._background:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                for listener in listeners:
+                    tasks.start_soon(self._listen_on, listener)
+                tasks.start_soon(self._keep_time)
+                task_status.started()
 
     async def _listen_on(self, listener: Listener[ByteStream]) -> None:
         async with listener:
@@ -344,27 +362,30 @@ class Broker:
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most, then transports are cut.
         """
-        tasks, self._tasks = self._tasks, None
-        assert tasks is not None
-        assert self._shield is not None
         self._shield.shield = True
+        self._tasks = None
         try:
             for scope in self._listening:
                 scope.cancel()
             with anyio.move_on_after(self._close_timeout):
                 await self._door.close()
         finally:
-            self._remove_socket()
-            tasks.cancel_scope.cancel()
-            try:
-                await tasks.__aexit__(None, None, None)
-            except BaseExceptionGroup as group:
-                cause: BaseException = group
-                while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
-                    cause = cause.exceptions[0]
-                raise cause from None
-            finally:
-                self._shield.__exit__(None, None, None)
+            await self._stop()
+
+    async def _stop(self) -> None:
+        """End the background. What it raises for one cause is that cause."""
+        self._shield.shield = True
+        self._remove_socket()
+        self._background.cancel()
+        try:
+            await self._group.__aexit__(None, None, None)
+        except BaseExceptionGroup as group:
+            cause: BaseException = group
+            while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
+                cause = cause.exceptions[0]
+            raise cause from None
+        finally:
+            self._shield.__exit__(None, None, None)
 
     def _remove_socket(self) -> None:
         if self._path is not None:
