@@ -1,4 +1,4 @@
-"""A certificate authority for tests: certificates for an hour, in files as TLS settings want them."""
+"""A certificate authority for tests: certificates of an hour, made in milliseconds, in the files that TLS wants."""
 
 from __future__ import annotations
 
@@ -86,9 +86,7 @@ class CertificateAuthority:
             .not_valid_before(now - timedelta(minutes=5))
             .not_valid_after(now + LIFETIME)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
-            )
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
 
     def server(self, *hosts: str) -> CertificateFiles:
@@ -103,9 +101,7 @@ class CertificateAuthority:
     def _issue(self, name: str, hosts: tuple[str, ...], usage: x509.ObjectIdentifier) -> CertificateFiles:
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        builder = self._builder(subject, key.public_key()).add_extension(
-            x509.ExtendedKeyUsage([usage]), critical=False
-        )
+        builder = self._builder(subject, key.public_key()).add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         if hosts:
             builder = builder.add_extension(
                 x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False
@@ -113,9 +109,7 @@ class CertificateAuthority:
         certificate = builder.sign(self._key, hashes.SHA256())
         stem = self._directory / f"{name.replace('/', '_')}-{certificate.serial_number:x}"
         password = f"password of {name}"
-        files = CertificateFiles(
-            stem.with_suffix(".pem"), stem.with_suffix(".key"), stem.with_suffix(".p12"), password
-        )
+        files = CertificateFiles(stem.with_suffix(".pem"), stem.with_suffix(".key"), stem.with_suffix(".p12"), password)
         files.certificate.write_bytes(certificate.public_bytes(Encoding.PEM))
         files.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         files.pkcs12.write_bytes(

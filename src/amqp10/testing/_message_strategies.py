@@ -133,24 +133,30 @@ def properties() -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-def bodies() -> st.SearchStrategy[Any]:
-    """A body of each form: bytes, `Data` of several sections, `AmqpSequence`, plain values and `AmqpValue`."""
-    sequences = st.lists(lists(amqp_values(4), 3), min_size=1, max_size=3)
+def bodies(values: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[Any]:
+    """A body of each form: bytes, `Data` of several sections, `AmqpSequence`, plain values and `AmqpValue`.
+
+    `values` are what sequences and amqp-values hold, any AMQP value if not said otherwise.
+    """
+    values = amqp_values(6) if values is None else values
+    sequences = st.lists(lists(values, 3), min_size=1, max_size=3)
     return st.one_of(
         binaries(),
         st.lists(binaries(), min_size=2, max_size=4).map(lambda parts: Data(*parts)),
         sequences.map(lambda parts: AmqpSequence(*parts)),
-        amqp_values(8).map(lambda value: AmqpValue(value) if isinstance(value, bytes) else value),
+        values.map(lambda value: AmqpValue(value) if isinstance(value, bytes) else value),
     )
 
 
-def messages(body: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[Message]:
-    """A message with any of its fields and any body."""
+def messages(
+    body: st.SearchStrategy[Any] | None = None, values: st.SearchStrategy[Any] | None = None
+) -> st.SearchStrategy[Message]:
+    """A message with any of its fields and any body; `values` are those of annotations, footer and body."""
     sections: dict[str, st.SearchStrategy[Any]] = {
-        "delivery_annotations": annotation_maps(),
-        "message_annotations": annotation_maps(),
+        "delivery_annotations": annotation_maps(values),
+        "message_annotations": annotation_maps(values),
         "application_properties": application_properties(),
-        "footer": annotation_maps(),
+        "footer": annotation_maps(values),
     }
 
     def build(*parts: Any) -> Message:
@@ -159,7 +165,7 @@ def messages(body: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[Me
         return Message(body, **merged)
 
     maps = st.fixed_dictionaries({}, optional=sections)
-    return st.builds(build, bodies() if body is None else body, headers(), properties(), maps)
+    return st.builds(build, bodies(values) if body is None else body, headers(), properties(), maps)
 
 
 # Delivery states and termini
@@ -168,7 +174,9 @@ def messages(body: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[Me
 def fields_maps() -> st.SearchStrategy[dict[Symbol, Any]]:
     """A map of the type `fields`: symbols to values (§2.8.13)."""
     # No floating point, for composites are compared by ==, and NaN is not equal to itself.
-    return st.dictionaries(symbols(20), st.one_of(ulongs(), strings(20), symbols(20), uuids(), timestamps()), max_size=3)
+    return st.dictionaries(
+        symbols(20), st.one_of(ulongs(), strings(20), symbols(20), uuids(), timestamps()), max_size=3
+    )
 
 
 def errors() -> st.SearchStrategy[Error]:

@@ -61,6 +61,7 @@ class ScriptedPeer:
         self.patience = patience
         self.transcript = Transcript()
         self.channel = 0
+        self._channels: dict[int, int] = {}
         self.frame: Frame | None = None
         self._tls = tls
         self._listener: SocketListener | None = None
@@ -145,6 +146,7 @@ class ScriptedPeer:
             raise self.transcript.mismatch(f"nobody connected within {self.patience} s")
         self.transcript.heard("(connected)")
         self.channel = 0
+        self._channels.clear()
         self._stalled = None
 
     async def _connected(self) -> ByteStream:
@@ -243,7 +245,7 @@ class ScriptedPeer:
     # What the script does
 
     async def send(self, performative: Composite, payload: bytes = b"", *, channel: int | None = None) -> None:
-        """Send a frame as it is, on `channel`; None: that of the frame expected last.
+        """Send a frame as it is, on `channel`; None: on this side's channel of the session that was heard of last.
 
         Raises:
             EncodeError: a field of the performative has no encoding.
@@ -251,7 +253,9 @@ class ScriptedPeer:
 
         Cancelling: a part of the frame may have been sent.
         """
-        frame = Frame(self.channel if channel is None else channel, performative, payload)
+        if channel is None:
+            channel = self._channels.get(self.channel, self.channel)
+        frame = Frame(channel, performative, payload)
         data = frame.encode()
         self.transcript.said(frame)
         await self._write(data)
@@ -443,7 +447,9 @@ class ScriptedPeer:
             PeerMismatch: the server did something else.
         """
         await self.send(Begin(**(_WINDOWS | fields)), channel=channel)
-        return await self.expect(Begin, remote_channel=channel)
+        begun = await self.expect(Begin, remote_channel=channel)
+        self._channels[self.channel] = channel
+        return begun
 
     async def attach_link(self, name: str, *, role: bool, handle: int = 0, **fields: Any) -> Attach:
         """Attach a link and expect the answer; the server's attach. `role` is True to receive.

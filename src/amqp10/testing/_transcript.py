@@ -41,7 +41,7 @@ _SHOWN = 40
 P = TypeVar("P", bound=Composite)
 
 
-class PeerMismatch(AssertionError):  # noqa: N818  (it is a finding, like the assertion that it is)
+class PeerMismatch(AssertionError):
     """The side under test did not do what the script expects; the message ends with the conversation so far."""
 
 

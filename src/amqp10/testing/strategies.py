@@ -7,6 +7,22 @@ try:
 except ImportError as error:
     raise ImportError("amqp10.testing.strategies needs hypothesis: pip install hypothesis") from error
 
+from ._message_strategies import annotation_maps as annotation_maps
+from ._message_strategies import application_properties as application_properties
+from ._message_strategies import bodies as bodies
+from ._message_strategies import coordinators as coordinators
+from ._message_strategies import delivery_states as delivery_states
+from ._message_strategies import errors as errors
+from ._message_strategies import exact_body as exact_body
+from ._message_strategies import exact_message as exact_message
+from ._message_strategies import fields_maps as fields_maps
+from ._message_strategies import headers as headers
+from ._message_strategies import message_ids as message_ids
+from ._message_strategies import messages as messages
+from ._message_strategies import outcomes as outcomes
+from ._message_strategies import properties as properties
+from ._message_strategies import sources as sources
+from ._message_strategies import targets as targets
 from ._strategies import amqp_values as amqp_values
 from ._strategies import arrays as arrays
 from ._strategies import binaries as binaries
@@ -39,28 +55,44 @@ from ._strategies import uuids as uuids
 
 __all__ = (
     "amqp_values",
+    "annotation_maps",
+    "application_properties",
     "arrays",
     "binaries",
+    "bodies",
     "booleans",
     "bytes_",
     "chars",
+    "coordinators",
     "decimal32s",
     "decimal64s",
     "decimal128s",
+    "delivery_states",
     "described",
     "descriptors",
     "doubles",
+    "errors",
     "exact",
+    "exact_body",
+    "exact_message",
+    "fields_maps",
     "floats",
+    "headers",
     "ints",
     "lists",
     "longs",
     "maps",
+    "message_ids",
+    "messages",
     "nulls",
+    "outcomes",
+    "properties",
     "scalars",
     "shorts",
+    "sources",
     "strings",
     "symbols",
+    "targets",
     "timestamps",
     "ubytes",
     "uints",
