@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import anyio
 import pytest
 
@@ -28,3 +31,9 @@ async def test_amqp_peer(amqp_peer: ScriptedPeer) -> None:
         tasks.start_soon(serve)
         async with Connection(amqp_peer.url):
             pass
+
+
+def test_costs_nothing_at_start() -> None:
+    """Loading the plugin imports nothing of the package."""
+    program = "import sys, pytest_amqp10; sys.exit(any(name.split('.')[0] == 'amqp10' for name in sys.modules))"
+    subprocess.run([sys.executable, "-c", program], check=True)
