@@ -3,7 +3,8 @@
 `{"body": ..., "subject": "s", "message_id": 7, "application_properties": {"n": 1}, "ttl": 1.5}`; what JSON has no
 word for is an object with one key that begins with a dollar sign: `{"$binary": "<base64>"}`, `{"$uuid": "…"}`,
 `{"$timestamp": "<ISO 8601>"}`, `{"$symbol": "…"}`, `{"$decimal": "…"}`, `{"$map": [[key, value], …]}`,
-`{"$described": [descriptor, value]}`, `{"$array": […]}`.
+`{"$described": [descriptor, value]}`, `{"$array": [type, […]]}`, `{"$uint": 5}` and so for each type of number that is
+not long or double, and for `$char`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,24 @@ from uuid import UUID
 
 from ..errors import EncodeError
 from ..messaging import AmqpSequence, AmqpValue, Data, Message
-from ..types import Array, Described, Symbol
+from ..types import (
+    Array,
+    Byte,
+    Char,
+    Decimal32,
+    Decimal64,
+    Described,
+    Float,
+    Int,
+    Map,
+    Short,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+)
 
 FIELDS = (
     "durable",
@@ -44,6 +62,12 @@ FIELDS = (
     "application_properties",
     "footer",
 )
+# What is one number or character on the wire, and not JSON's idea of it.
+SCALARS: dict[type[Any], str] = {
+    one: f"${one.__name__.lower()}" for one in (Byte, UByte, Short, UShort, Int, UInt, ULong, Timestamp, Float, Char)
+}
+DECIMALS: dict[type[Any], str] = {Decimal32: "$decimal32", Decimal64: "$decimal64", Decimal: "$decimal"}
+READERS: dict[str, type[Any]] = {name: one for table in (SCALARS, DECIMALS) for one, name in table.items()}
 _DEFAULTS = {"durable": False, "priority": 4, "first_acquirer": False, "delivery_count": 0}
 
 
@@ -86,6 +110,9 @@ def from_json(line: str) -> Message:
 
 def plain(value: Any) -> Any:
     """An AMQP value in JSON's words."""
+    name = SCALARS.get(type(value))
+    if name is not None and name != "$float":
+        return {name: str(value) if name == "$char" else int(value)}
     match value:
         case None | bool():
             return value
@@ -96,7 +123,8 @@ def plain(value: Any) -> Any:
         case int():
             return int(value)
         case float():
-            return float(value) if math.isfinite(value) else {"$double": repr(float(value))}
+            number = float(value) if math.isfinite(value) else repr(float(value))
+            return {"$float": number} if name else number if math.isfinite(value) else {"$double": number}
         case bytes():
             return {"$binary": base64.b64encode(value).decode()}
         case UUID():
@@ -106,15 +134,17 @@ def plain(value: Any) -> Any:
         case timedelta():
             return value.total_seconds()
         case Decimal():
-            return {"$decimal": str(value)}
-        case Array():
-            return {"$array": [plain(item) for item in value]}
+            return {DECIMALS.get(type(value), "$decimal"): str(value)}
+        case Array() if not value.descriptors:
+            return {"$array": [value.type, [plain(item) for item in value]]}
         case list() | tuple():
             return [plain(item) for item in value]
         case dict():
             if all(isinstance(key, str) and not key.startswith("$") for key in value):
                 return {str(key): plain(item) for key, item in value.items()}
             return {"$map": [[plain(key), plain(item)] for key, item in value.items()]}
+        case Map():
+            return {"$map": [[plain(key), plain(item)] for key, item in value.pairs]}
         case Described():
             return {"$described": [plain(value.descriptor), plain(value.value)]}
         case AmqpValue():
@@ -136,6 +166,8 @@ def rich(value: Any) -> Any:
     if len(value) == 1:
         ((key, inner),) = value.items()
         try:
+            if key in READERS and not (key == "$timestamp" and isinstance(inner, str)):
+                return READERS[key](float(inner) if key == "$float" else inner)
             match key:
                 case "$symbol":
                     return Symbol(inner)
@@ -145,12 +177,12 @@ def rich(value: Any) -> Any:
                     return UUID(inner)
                 case "$timestamp":
                     return datetime.fromisoformat(inner)
-                case "$decimal":
-                    return Decimal(inner)
+                case "$array":
+                    return Array(inner[0], [rich(item) for item in inner[1]])
                 case "$double":
                     return float(inner)
                 case "$map":
-                    return {rich(k): rich(v) for k, v in inner}
+                    return Map([(rich(k), rich(v)) for k, v in inner])
                 case "$described":
                     return Described(rich(inner[0]), rich(inner[1]))
                 case "$value":

@@ -5,18 +5,22 @@
     timer:  sleep until the deadline that engine.tick gave ─> engine.tick ─> ...
 
 The writer takes everything there is at once, so whatever is queued while it writes goes out together with its next
-write: that is what makes thousands of small frames cheap. A peer that does not read stalls the writer, never the reader.
+write: that is what makes thousands of small frames cheap. A peer that does not read stalls the writer, never the
+reader; one that does not write stalls the reader, never the writer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext, suppress
 from typing import Final
 
 import anyio
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, TaskGroup
 
 from ..engine import ConnectionEnded, Engine, Event
+from ..errors import ConnectionLost
 
 HIGH_WATER: Final = 1 << 20
 """Bytes waiting to be written above which `full` asks producers to wait."""
@@ -25,7 +29,13 @@ READ_SIZE: Final = 1 << 18
 """Bytes asked of the stream at a time."""
 
 LAST_WRITE: Final = 5.0
-"""Seconds that the last write may take, once the connection has ended."""
+"""Seconds that writing may still take once the connection has ended."""
+
+LAST_WORDS: Final = 1.0
+"""Seconds that the peer's last words are read for once it takes none of ours."""
+
+STREAM_ERRORS: Final = (OSError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
+"""All that a stream raises when it is over; `ssl.SSLError` is an OSError."""
 
 
 class Pump:
@@ -41,93 +51,113 @@ class Pump:
         self._stream = stream
         self._engine = engine
         self._on_events = on_events
-        self._woken = False
-        self._wakeup = anyio.Event()
+        self._awake = True  # the writer will look at the output without being told
+        self._wakeup: anyio.Event | None = None  # what the writer sleeps on
         self._writing = 0  # bytes handed to the stream and not taken by it yet
         self._writable: anyio.Event | None = None
         self._ended = False
+        self._over = anyio.Event()
+        self._write_deadline = math.inf
+        self._write_scope: anyio.CancelScope | None = None
+        self._cause: Exception | None = None  # what broke the transport
+        self._crash: Exception | None = None  # a fault on this side
 
     async def run(self) -> None:
         """Pump until the engine's connection has ended and the rest is written, or the transport breaks.
 
-        Either way `ConnectionEnded` is among the events, once, and last. Never raises for what the transport does.
+        Either way `ConnectionEnded` is among the events, once, and last; where the transport broke, its error is the
+        `__cause__` of the `ConnectionLost` in it. What the transport does is never raised; what `on_events` raises
+        leaves as it is, after the stream is closed.
 
         Cancelling: the stream is closed at once, whatever is unwritten is dropped, and `ConnectionEnded` is told.
         """
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._read)
-                tasks.start_soon(self._keep_time)
-                self.wake()
-                await self._write()
+                tasks.start_soon(self._guard, self._read, tasks)
+                tasks.start_soon(self._guard, self._keep_time, tasks)
+                await self._guard(self._write, tasks)
                 tasks.cancel_scope.cancel()
         finally:
-            if not self._ended:
-                self._engine.receive_eof()
-                self._tell()
-            self._release_waiters()
-            await anyio.aclose_forcefully(self._stream)
+            try:
+                # A fault that is on its way out already is not to be hidden by its consequences.
+                with suppress(Exception) if self._crash is not None else nullcontext():
+                    self._lose(None)
+            finally:
+                self._end()
+                await anyio.aclose_forcefully(self._stream)
+        if self._crash is not None:
+            raise self._crash
 
     def wake(self) -> None:
         """The engine has output: have it written soon. Cheap; call after each operation."""
-        if not self._woken:
-            self._woken = True
-            self._wakeup.set()
+        if not self._awake:
+            self._awake = True
+            if self._wakeup is not None:
+                self._wakeup.set()
 
     @property
     def full(self) -> bool:
-        """More is waiting than the stream takes: producers should `await drained()`."""
-        return self._engine.output_size + self._writing > HIGH_WATER
+        """More is waiting than the stream takes: producers should `await drained()`. False once it is over."""
+        return self._engine.output_size + self._writing > HIGH_WATER and not self._ended
 
     async def drained(self) -> None:
-        """Wait until `full` is False, or the pump has ended.
+        """Wait until `full` is False, or the connection has ended.
 
         Cancelling: nothing changes.
         """
-        while self.full and not self._ended:
+        while self.full:
+            self.wake()
             if self._writable is None:
                 self._writable = anyio.Event()
             await self._writable.wait()
 
     # The three tasks
 
+    async def _guard(self, part: Callable[[], Awaitable[None]], tasks: TaskGroup) -> None:
+        """One task; the first fault ends all three, and is kept so that it leaves without an exception group."""
+        try:
+            await part()
+        except Exception as error:
+            if self._crash is None:
+                self._crash = error
+            tasks.cancel_scope.cancel()
+
     async def _read(self) -> None:
         receive, engine = self._stream.receive, self._engine
-        try:
-            while not self._ended:
-                engine.receive_data(await receive(READ_SIZE))
-                self._tell()
-        except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-            engine.receive_eof()
+        while not self._ended:
+            try:
+                data = await receive(READ_SIZE)
+            except STREAM_ERRORS as error:
+                self._lose(error)
+                return
+            engine.receive_data(data)
             self._tell()
 
     async def _write(self) -> None:
         engine, send = self._engine, self._stream.send
-        try:
-            while True:
-                await self._wakeup.wait()
-                self._wakeup = anyio.Event()
-                self._woken = False
-                while data := engine.data_to_send():
-                    self._writing = len(data)
-                    if self._ended:
-                        with anyio.move_on_after(LAST_WRITE):
-                            await send(data)
-                    else:
+        with anyio.CancelScope(deadline=self._write_deadline) as self._write_scope:
+            try:
+                while True:
+                    self._awake = False
+                    data = engine.data_to_send()
+                    if data:
+                        self._writing = len(data)
                         await send(data)
-                    self._writing = 0
-                    self._release_waiters()
-                if self._ended:
-                    return
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-            self._writing = 0
+                        self._writing = 0
+                        self._release_waiters()
+                    elif self._ended:
+                        return
+                    elif not self._awake:
+                        self._wakeup = anyio.Event()
+                        await self._wakeup.wait()
+                        self._wakeup = None
+            except STREAM_ERRORS as error:
+                self._cause = self._cause or error
+        if not self._ended:
             # What the peer said before it went, a close with its reason perhaps, may still be to be read: the reader
             # comes to the end by itself. Where it does not, because only our direction is broken, it is not waited for.
-            with anyio.move_on_after(1):
-                while not self._ended:
-                    await self._wakeup.wait()
-                    self._wakeup = anyio.Event()
-                    self._woken = False
+            with anyio.move_on_after(LAST_WORDS):
+                await self._over.wait()
 
     async def _keep_time(self) -> None:
         while not self._ended:
@@ -137,15 +167,43 @@ class Pump:
                 return
             await anyio.sleep_until(deadline)
 
+    # What they share
+
     def _tell(self) -> None:
+        """Hand the events over, and have the writer look at what they led to."""
         engine = self._engine
+        if self._ended:
+            return
         events = engine.events()
         if events:
-            if not self._ended and isinstance(events[-1], ConnectionEnded):
-                self._ended = True
+            last = events[-1]
+            if isinstance(last, ConnectionEnded):
+                if isinstance(last.error, ConnectionLost) and last.error.__cause__ is None:
+                    last.error.__cause__ = self._cause
+                self._end()
             self._on_events(events)
-        if engine.output_size or self._ended:
+        if engine.output_size:
             self.wake()
+
+    def _lose(self, cause: Exception | None) -> None:
+        """The transport is over; unless the engine knows of an end already, that is its end."""
+        if not self._ended:
+            if self._cause is None and not isinstance(cause, anyio.EndOfStream):
+                self._cause = cause
+            self._engine.receive_eof()
+            self._tell()
+
+    def _end(self) -> None:
+        """Nothing more is told; the writer may finish in bounded time, and nobody waits for it."""
+        if self._ended:
+            return
+        self._ended = True
+        self._over.set()
+        self._write_deadline = anyio.current_time() + LAST_WRITE
+        if self._write_scope is not None:
+            self._write_scope.deadline = self._write_deadline
+        self.wake()
+        self._release_waiters()
 
     def _release_waiters(self) -> None:
         waiters, self._writable = self._writable, None

@@ -96,7 +96,7 @@ class TLS:
             raise ValueError(f"{path}: not a PKCS#12 file, or another password") from error
         if store.key is None or store.cert is None:
             raise ValueError(f"{path}: has no certificate with a key")
-        # `ssl` reads keys from files only: this one is encrypted with a password that nobody else has, and gone at once.
+        # `ssl` reads keys from files only: this one is encrypted with a password nobody else has, and gone at once.
         secret = os.urandom(24).hex()
         chain = [store.cert.certificate, *(other.certificate for other in store.additional_certs)]
         pem = b"".join(one.public_bytes(Encoding.PEM) for one in chain)

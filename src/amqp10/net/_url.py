@@ -5,9 +5,10 @@ User and password are percent-decoded. A path after the host is an address that 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
-from ipaddress import ip_address
-from urllib.parse import unquote, urlsplit
+from ipaddress import IPv6Address, ip_address
+from urllib.parse import SplitResult, unquote, urlsplit
 
 PORTS = {"amqp": 5672, "amqps": 5671, "amqp+unix": 0}
 
@@ -54,9 +55,22 @@ def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:
-        return ip_address(host).is_loopback
+        address = ip_address(host)
     except ValueError:
         return False
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def _split(url: str) -> tuple[SplitResult, str, int | None]:
+    """The URL, its host and its port; what `urllib` raises may quote the password, so its errors end here."""
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        return parts, parts.hostname or "", parts.port
+    raise ValueError(
+        "not a URL: the port must be a number up to 65535, an IPv6 address stands in brackets, and / ? # [ ] @ : in a "
+        "user name or password are written as %2F %3F %23 %5B %5D %40 %3A"
+    )
 
 
 def parse_url(url: str) -> Endpoint:
@@ -67,18 +81,15 @@ def parse_url(url: str) -> Endpoint:
     """
     if "://" not in url:
         raise ValueError("an AMQP URL begins with amqp://, amqps:// or amqp+unix://")
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-        host = parts.hostname or ""
-    except ValueError as error:
-        raise ValueError(f"not a URL: {str(error).split(':')[0]}") from None
+    parts, host, port = _split(url)
     if parts.scheme not in PORTS:
         raise ValueError(f"the scheme {parts.scheme!r} is not one of amqp, amqps, amqp+unix")
     if parts.query or parts.fragment:
         raise ValueError("an AMQP URL has no query and no fragment; settings are arguments")
     user = unquote(parts.username) if parts.username is not None else None
     password = unquote(parts.password) if parts.password is not None else None
+    if user == "":
+        raise ValueError("the URL has an empty user name")
     if parts.scheme == "amqp+unix":
         if host or port is not None:
             raise ValueError("a Unix socket has a path and no host: amqp+unix:///path/of.sock")
