@@ -477,6 +477,69 @@ class TestRoom:
                 assert all(giver.granted > 0 for giver in givers)
 
 
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_nothing_is_lost_or_doubled(data: st.DataObject) -> None:
+    """Whatever consumers do, each message is waiting, held by one consumer, or gone for a reason that was counted."""
+    graves, clock = Graves(), Clock()
+    queue = Queue("q", clock=clock, limits=Limits(), touch=lambda node: None, dead_letter=graves.bury)
+    takers: list[Taker] = []
+    held: dict[int, list[tuple[Taker, Entry]]] = {}
+    put = accepted = 0
+    outcomes = st.sampled_from([ACCEPTED, RELEASED, FAILED, NOT_HERE, Rejected(None), None])
+    for _ in range(data.draw(st.integers(1, 40))):
+        action = data.draw(st.sampled_from(["put", "attach", "credit", "settle", "detach", "time"]))
+        if action == "put":
+            for _ in range(data.draw(st.integers(1, 5))):
+                made = entry(put)
+                made.expires = clock.now + 10 if data.draw(st.booleans()) else None
+                queue.put(made)
+                put += 1
+        elif action == "attach":
+            takers.append(Taker(data.draw(st.integers(0, 5))))
+            queue.add_consumer(takers[-1])
+            queue.in_line(takers[-1])
+        elif action == "time":
+            clock.now += 4
+            queue.expire(clock.now)
+        elif takers:
+            taker = data.draw(st.sampled_from(takers))
+            if action == "credit":
+                taker.credit = data.draw(st.integers(0, 5))
+                queue.in_line(taker)
+            elif taker.taken:
+                leaving = action == "detach"
+                for taken in list(reversed(taker.taken)) if leaving else [data.draw(st.sampled_from(taker.taken))]:
+                    outcome = None if leaving else data.draw(outcomes)
+                    accepted += outcome is ACCEPTED
+                    taker.taken.remove(taken)
+                    queue.settle(taken, taker, outcome)
+                if leaving:
+                    queue.remove_consumer(taker)
+                    takers.remove(taker)
+        queue.run()
+        held = {}
+        for taker in takers:
+            for taken in taker.taken:
+                held.setdefault(taken.position, []).append((taker, taken))
+        assert all(len(holders) == 1 for holders in held.values())
+        assert queue.unsettled == len(held)
+        assert (queue.dequeued, queue.rejected) == (accepted, len(graves.bodies))
+        assert put == queue.depth + accepted + queue.rejected + queue.expired
+    # Everything that is left comes out, once, oldest first.
+    for taker in takers:
+        for taken in reversed(taker.taken):
+            queue.settle(taken, taker, RELEASED)
+        queue.remove_consumer(taker)
+    last = Taker(1000)
+    queue.add_consumer(last)
+    queue.in_line(last)
+    queue.run()
+    positions = [taken.position for taken in last.taken]
+    assert positions == sorted(set(positions))
+    assert len(positions) == queue.depth
+
+
 def test_delete(make_queue: Make) -> None:
     """Deleting tells all links, and what they do afterwards is harmless."""
     queue, taker, giver = make_queue(), Taker(1), Giver()

@@ -6,18 +6,11 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio.to_thread
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 from amqp10.broker import Broker
 from amqp10.net import TLS
@@ -359,42 +352,11 @@ async def test_bare_header() -> None:
             await on_thread(lambda: exchange(broker.url, proton.Message(body="x"), sasl_enabled=False))
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a throw-away authority (ca.pem) and its certificate for the loopback (server.pem, .key)."""
-    directory = tmp_path_factory.mktemp("certificates")
-    now = datetime.now(UTC)
-
-    def issue(name: str, issuer: x509.Name | None, signer: ec.EllipticCurvePrivateKey | None, file: str) -> Any:
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        addresses = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
-        certificate = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(issuer or subject)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=signer is None, path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName(addresses), critical=False)
-            .sign(signer or key, hashes.SHA256())
-        )
-        (directory / f"{file}.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
-        (directory / f"{file}.key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        return subject, key
-
-    authority, signer = issue("authority", None, None, "ca")
-    issue("localhost", authority, signer, "server")
-    return directory
-
-
-async def test_tls(certificates: Path) -> None:
+async def test_tls(authority: Path) -> None:
     """Over TLS, the server's certificate verified, with PLAIN."""
-    tls = TLS(certificate=str(certificates / "server.pem"), key=str(certificates / "server.key"))
+    tls = TLS(certificate=str(authority / "server.pem"), key=str(authority / "server.key"))
     domain = proton.SSLDomain(proton.SSLDomain.MODE_CLIENT)
-    domain.set_trusted_ca_db(str(certificates / "ca.pem"))
+    domain.set_trusted_ca_db(str(authority / "ca.pem"))
     domain.set_peer_authentication(proton.SSLDomain.VERIFY_PEER)
     async with Broker(users={"guest": "secret"}, tls=tls) as broker:
         assert broker.url.startswith("amqps://")
