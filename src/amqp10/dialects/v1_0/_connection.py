@@ -83,13 +83,12 @@ class ConnectionEndpoint:
 
     def _receive_open(self, frame: Open) -> None:
         self.advance("R:OPEN")
-        if frame.max_frame_size < 512:
-            raise RemoteProtocolError(f"max-frame-size {frame.max_frame_size} is below 512", "amqp:invalid-field")
         idle = frame.idle_time_out
         self.engine.remote = ConnectionTerms(
             container_id=frame.container_id,
             hostname=frame.hostname,
-            max_frame_size=frame.max_frame_size,
+            # Every peer takes 512 (§2.8.19). A broker that says 0 is about to refuse us: its close says why, not this.
+            max_frame_size=max(512, frame.max_frame_size),
             channel_max=frame.channel_max,
             idle_timeout=idle / 1000 if idle else None,
             offered_capabilities=frame.offered_capabilities,
