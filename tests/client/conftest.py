@@ -75,9 +75,10 @@ class Peer:
         ended: links that ended, with the error.
     """
 
-    def __init__(self, stream: Valve, session: SessionTerms, terms: ConnectionTerms) -> None:
-        authenticator = Authenticator(None, anonymous=True, external=False).for_connection(secure=True)
-        self.engine = dialect("1.0").server(terms, authenticator)
+    def __init__(
+        self, stream: Valve, session: SessionTerms, terms: ConnectionTerms, authenticator: Authenticator
+    ) -> None:
+        self.engine = dialect("1.0").server(terms, authenticator.for_connection(secure=True))
         self.stream = stream
         self.pump = Pump(stream, self.engine, self.handle)
         self.session_terms = session
@@ -182,11 +183,16 @@ Serve = Callable[..., AbstractAsyncContextManager[tuple[Peer, Connection]]]
 
 @asynccontextmanager
 async def serving(
-    *, session: SessionTerms | None = None, terms: ConnectionTerms | None = None, **settings: Any
+    *,
+    session: SessionTerms | None = None,
+    terms: ConnectionTerms | None = None,
+    authenticator: Authenticator | None = None,
+    **settings: Any,
 ) -> AsyncIterator[tuple[Peer, Connection]]:
     """A peer that runs, and a connection to it that is still to be opened."""
     here, there = memory_streams()
-    peer = Peer(Valve(there), session or SessionTerms(), terms or ConnectionTerms("peer"))
+    authenticator = authenticator or Authenticator(anonymous=True)
+    peer = Peer(Valve(there), session or SessionTerms(), terms or ConnectionTerms("peer"), authenticator)
     async with anyio.create_task_group() as tasks:
         peer.engine.start()
         tasks.start_soon(peer.pump.run)

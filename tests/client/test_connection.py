@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -15,12 +16,13 @@ from amqp10.errors import (
     AuthenticationFailed,
     ConnectionClosed,
     ConnectionLost,
+    InsecureTransport,
     LinkDetached,
     LocalProtocolError,
     Unsupported,
 )
 from amqp10.messaging import Error, Source, Target
-from amqp10.sasl import Plain
+from amqp10.sasl import Anonymous, Authenticator, Plain
 
 pytestmark = pytest.mark.anyio
 
@@ -72,6 +74,34 @@ async def test_authentication_fails(serve: Serve) -> None:
             async with connection:
                 pytest.fail("the block must not run")
         assert "secret" not in str(caught.value)
+
+
+async def test_secrets_need_a_safe_transport(serve: Serve) -> None:
+    """PLAIN over a stream that is not known to be safe is refused; where it is, or the user insists, it works."""
+    users = Authenticator({"user": "secret"})
+    async with serve(authenticator=users, sasl=Plain("user", "secret")) as (peer, connection):
+        with pytest.raises(InsecureTransport):
+            async with connection:
+                pytest.fail("the block must not run")
+        assert peer.engine.identity is None
+    async with serve(authenticator=users, sasl=[Plain("user", "secret"), Anonymous()], secure=True) as (_, connection):
+        async with connection:
+            assert connection.mechanism == "PLAIN"
+    async with serve(authenticator=users, sasl=Plain("user", "secret", allow_insecure=True)) as (peer, connection):
+        async with connection:
+            assert peer.engine.identity == "user"
+
+
+async def test_credentials_of_the_url(serve: Serve) -> None:
+    """Without `sasl` the URL's credentials choose the strongest mechanism that is offered."""
+    users = Authenticator({"user": "se/cret"}, anonymous=True)
+    async with serve(authenticator=users, url="amqp://user:se%2Fcret@localhost") as (peer, connection), connection:
+        assert connection.mechanism == "SCRAM-SHA-512"
+        assert peer.engine.identity == "user"
+    async with serve(authenticator=users, url="amqp://user:wrong@localhost") as (_, connection):
+        with pytest.raises(AuthenticationFailed):
+            async with connection:
+                pytest.fail("the block must not run")
 
 
 async def test_the_exception_of_the_block_leaves_as_it_is(serve: Serve) -> None:
@@ -254,3 +284,22 @@ async def test_many_tasks_share_it(serve: Serve) -> None:
         for n in range(10):
             tasks.start_soon(work, n)
     assert sorted(peer.bodies()) == [[n, k] for n in range(10) for k in range(20)]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_native_cancellation(serve: Serve) -> None:
+    """A task cancelled by asyncio's own means closes its connection in order too."""
+    async with serve() as (peer, connection):
+
+        async def life() -> None:
+            async with connection, connection.receiver("q") as receiver:
+                await receiver.receive()
+
+        task = asyncio.create_task(life())
+        await anyio.wait_all_tasks_blocked()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await anyio.wait_all_tasks_blocked()
+        assert isinstance(peer.error, ConnectionClosed)
+        assert peer.error.condition is None

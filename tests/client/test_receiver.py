@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
 
 from amqp10.engine import CreditChanged
-from amqp10.errors import ConnectionLost, LinkDetached, LocalProtocolError
-from amqp10.messaging import RELEASED, Error, Source
+from amqp10.errors import ConnectionLost, LinkDetached, LocalProtocolError, Unsupported
+from amqp10.messaging import RELEASED, Error, Message, Source, Target
 
 pytestmark = pytest.mark.anyio
 
@@ -89,14 +90,34 @@ async def test_credit_of_one(serve: Serve) -> None:
             assert (await receiver.receive()).message.body == n
 
 
+async def test_a_delivery_half_here_counts(serve: Serve) -> None:
+    """A large message that is on its way has its credit, and is not granted a second one."""
+    async with serve() as (peer, connection), connection, connection.receiver("q", credit=2) as receiver:
+        await anyio.wait_all_tasks_blocked()
+        peer.send("q", "first")
+        link = peer.links["q"]
+        payload = Message("second").encode()
+        half = link.send(payload[:2], more=True)
+        peer.pump.wake()
+        await anyio.wait_all_tasks_blocked()
+        await receiver.receive()
+        await anyio.wait_all_tasks_blocked()
+        assert receiver.credit == link.credit == 1
+        link.send_more(half, payload[2:])
+        peer.pump.wake()
+        assert (await receiver.receive()).message.body == "second"
+        await anyio.wait_all_tasks_blocked()
+        assert receiver.credit == link.credit == 2
+
+
 async def test_unsettled_deliveries_take_no_credit(serve: Serve) -> None:
     """Credit is about what was sent, not about what is settled (pitfall 4)."""
     async with serve() as (peer, connection), connection, connection.receiver("q", credit=2) as receiver:
-        for n in range(20):
+        for n in range(8):
             await anyio.wait_all_tasks_blocked()
             peer.send("q", n)
             assert (await receiver.receive()).message.body == n
-        assert receiver.unsettled == 20
+        assert receiver.unsettled == 8
 
 
 async def test_aborted_deliveries_cost_no_credit_for_good(serve: Serve) -> None:
@@ -303,6 +324,7 @@ async def test_drain_is_for_one_task(serve: Serve) -> None:
         assert peer.links["q"].credit == 10
         peer.send("q", 1)
         assert (await receiver.receive()).message.body == 1
+        peer.on_event = lambda event: False
 
 
 async def test_drain_on_a_link_that_dies(serve: Serve) -> None:
@@ -452,3 +474,21 @@ async def test_durable_subscriptions_are_detached_from(serve: Serve) -> None:
         async with connection.receiver(source, name="sub-1") as receiver:
             await receiver.close()
         assert [event.closed for event in peer.ended] == [False, True]
+
+
+async def test_what_the_dialect_cannot(serve: Serve) -> None:
+    """What a dialect does not have raises Unsupported before a byte is written."""
+    async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
+        await anyio.wait_all_tasks_blocked()
+        connection._dialect = replace(connection._dialect, capabilities=frozenset())
+        with pytest.raises(Unsupported, match="drain"):
+            await receiver.drain()
+        for link in (
+            connection.receiver(dynamic=True),
+            connection.receiver("q", receiver_settle_mode="second"),
+            connection.sender(None),
+            connection.sender(Target(dynamic=True)),
+        ):
+            with pytest.raises(Unsupported):
+                await link.__aenter__()
+        assert len(peer.links) == 1

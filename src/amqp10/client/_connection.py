@@ -74,7 +74,7 @@ class Connection(Endpoint, Links):
         Unsupported: there is no such dialect.
     """
 
-    kind: ClassVar[str] = "connection"
+    _kind: ClassVar[str] = "connection"
 
     def __init__(
         self,

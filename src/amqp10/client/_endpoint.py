@@ -41,7 +41,7 @@ class Endpoint:
     # _cause: why it is over; None for an orderly end of our own.
 
     connection: Connection
-    kind: ClassVar[str] = "endpoint"
+    _kind: ClassVar[str] = "endpoint"
 
     def __init__(self) -> None:
         self.open = False
@@ -54,21 +54,21 @@ class Endpoint:
     def _gone(self) -> Exception:
         """The error of a call that needs the endpoint and cannot have it."""
         if self._closed:
-            return anyio.ClosedResourceError(f"the {self.kind} was closed here")
+            return anyio.ClosedResourceError(f"the {self._kind} was closed here")
         if self._over:
             return self._lost()
-        return LocalProtocolError(f"the {self.kind} is not open yet: it is opened by `async with`")
+        return LocalProtocolError(f"the {self._kind} is not open yet: it is opened by `async with`")
 
     def _lost(self) -> AmqpError | anyio.ClosedResourceError:
         """The error of what is lost with an endpoint that is over."""
         if self._cause is not None:
             return fresh(self._cause)
-        return anyio.ClosedResourceError(f"the {self.kind} was closed here")
+        return anyio.ClosedResourceError(f"the {self._kind} was closed here")
 
     def _enter(self) -> None:
         """Note that `async with` opens the endpoint; it can be opened once."""
         if self._entered:
-            raise LocalProtocolError(f"a {self.kind} is opened by `async with` once; make a new one")
+            raise LocalProtocolError(f"a {self._kind} is opened by `async with` once; make a new one")
         self._entered = True
 
     def _on_ended(self, error: AmqpError | None) -> None:

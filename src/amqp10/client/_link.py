@@ -25,7 +25,7 @@ ANSWER_SHARE = 0.25
 class Link(Endpoint):
     """One end of a link. `Sender` and `Receiver` are the two kinds."""
 
-    kind: ClassVar[str] = "link"
+    _kind: ClassVar[str] = "link"
 
     def __init__(self, connection: Connection, session: Session | None, terms: LinkTerms) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class Link(Endpoint):
     @property
     def settle_mode(self) -> SenderSettleMode:
         """How the sender settles, as agreed (§2.8.2): the sender's own word is the one in force."""
-        return self._terms.settle_mode if self.kind == "sender" else self.remote.settle_mode
+        return self._terms.settle_mode if self._kind == "sender" else self.remote.settle_mode
 
     @property
     def receiver_settle_mode(self) -> ReceiverSettleMode:

@@ -43,7 +43,7 @@ class Receiver(Link):
     peer. Deliveries that were taken and not settled are the peer's to send again.
     """
 
-    kind: ClassVar[str] = "receiver"
+    _kind: ClassVar[str] = "receiver"
 
     def __init__(self, connection: Connection, session: Session | None, terms: LinkTerms, credit: int) -> None:
         super().__init__(connection, session, terms)
@@ -91,6 +91,7 @@ class Receiver(Link):
     def _on_attached(self) -> None:
         super()._on_attached()
         if self.open and self._automatic:
+            self._taken = self._automatic
             self._refill()
 
     @property
@@ -252,11 +253,12 @@ class Receiver(Link):
     # Credit
 
     def _refill(self) -> None:
+        """Grant what was taken. What is on its way counts as granted still, a delivery half here among it."""
         link = self._link
-        # The peer may have ended the link in the same breath as it attached it: that event is still to come.
-        if link is not None and link.attached and self.open and not self._drain_running:
+        if link is not None and self.open and not self._drain_running:
+            credit = min(link.credit + self._taken, self._automatic - len(self._incoming))
             self._taken = 0
-            link.flow(max(0, self._automatic - len(self._incoming)))
+            link.flow(max(0, credit))
             self._wake()
 
     def add_credit(self, credit: int) -> None:
@@ -327,7 +329,9 @@ class Receiver(Link):
             self._drained = True
             self._changed()
         elif self._automatic and self.credit + len(self._incoming) <= self._automatic - self._refill_at:
-            self._refill()  # an aborted delivery uses up credit and is never taken
+            # An aborted delivery used up credit, and nobody will take it.
+            self._taken = self._automatic - self.credit - len(self._incoming)
+            self._refill()
 
     # Settlement by the sender
 
@@ -372,4 +376,5 @@ class Receiver(Link):
         Cancelling: is not noticed; it takes `close_timeout` seconds at most.
         """
         await self._leave(closed=not self._lasting())
-        self._incoming.clear()
+        if self._over:
+            self._incoming.clear()

@@ -49,7 +49,7 @@ class Sender(Link):
     TimeoutError. An exception of the block itself goes first.
     """
 
-    kind: ClassVar[str] = "sender"
+    _kind: ClassVar[str] = "sender"
 
     def __init__(self, connection: Connection, session: Session | None, terms: LinkTerms) -> None:
         super().__init__(connection, session, terms)

@@ -137,7 +137,7 @@ class Session(Endpoint, Links):
     apart from that of the others.
     """
 
-    kind: ClassVar[str] = "session"
+    _kind: ClassVar[str] = "session"
 
     def __init__(self, connection: Connection, terms: SessionTerms) -> None:
         super().__init__()
