@@ -37,7 +37,7 @@ for _code in range(256):
     )
 
 
-class Broken(Exception):  # noqa: N818
+class Broken(Exception):
     """The client broke the protocol, or did what a benchmark does not need."""
 
 

@@ -33,7 +33,7 @@ MOST = 1_000_000
 PATIENCE = 120  # seconds for one run
 
 
-class Failed(Exception):  # noqa: N818
+class Failed(Exception):
     """A run whose figure says nothing, and why."""
 
 

@@ -34,11 +34,11 @@ STOP_SECONDS = 20
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
 
-class Unavailable(Exception):  # noqa: N818
+class Unavailable(Exception):
     """The broker cannot be had on this machine, and why: no Java, no Maven, no download."""
 
 
-class DidNotStart(Exception):  # noqa: N818
+class DidNotStart(Exception):
     """The broker is here, and does not serve."""
 
 
