@@ -79,7 +79,7 @@ def test_sender_with_a_receiver_that_knows_no_count(start: int) -> None:
 
 @starts
 def test_sender_with_a_receiver_ahead(start: int) -> None:
-    """A receiver that counts deliveries that were never sent gets no more than it granted: its flow is no fault of ours."""
+    """A receiver that counts deliveries that were never sent gets no more than it granted."""
     flow = SenderCredit(start)
     flow.flow_received(serial_add(start, 2**31 - 1), 2**32 - 1, False)
     assert flow.credit == 2**32 - 1
