@@ -47,10 +47,12 @@ from .conftest import Clock
 class Wire(Carrier):
     """A client engine and the broker's side of its connection, with the bytes carried by hand."""
 
-    def __init__(self, router: Router, *, admit: bool = True, session: SessionTerms | None = None) -> None:
+    def __init__(
+        self, router: Router, *, admit: bool = True, session: SessionTerms | None = None, max_frame_size: int = 131_072
+    ) -> None:
         spoken = dialect("1.0")
         self.router = router
-        self.client = spoken.client(ConnectionTerms("client"), None, True)
+        self.client = spoken.client(ConnectionTerms("client", max_frame_size=max_frame_size), None, True)
         self.server = spoken.server(ConnectionTerms("broker"), Authenticator(None, anonymous=True))
         self.events: list[Event] = []
         self.full = False
@@ -209,6 +211,30 @@ class TestAnswers:
         assert wire.refusal().condition == condition
         assert wire.send_to("q").attached
 
+    @pytest.mark.parametrize("dynamic", [False, True])
+    def test_answer_larger_than_the_peers_frames(self, router: Router, dynamic: bool) -> None:
+        """A link whose answer cannot be said is refused, and leaves no node of its own behind."""
+        wire = Wire(router, max_frame_size=512)
+        long = ("x:" + "y" * 250, "x:" + "z" * 250)
+        source = Source(address=None if dynamic else "q" * 500, dynamic=dynamic)
+        wire.session.attach_receiver(LinkTerms("r", source=source, target=Target(capabilities=long if dynamic else ())))
+        wire.turn()
+        wire.send_to(Target(address="p" * 500), name="s")
+        ended = [event.error for event in wire.events if isinstance(event, LinkEnded)]
+        assert [error.condition for error in ended if isinstance(error, LinkDetached)][-1] == "amqp:not-allowed"
+        assert not any(node.temporary for node in router.nodes.values())
+        assert wire.receive_from("q").attached
+
+    def test_attached_and_gone_in_one_breath(self, wire: Wire) -> None:
+        """A link that the peer ended before it had our answer leaves nothing behind."""
+        for name in ("q", "topic.t"):
+            wire.session.attach_receiver(LinkTerms(name, source=Source(address=name), target=Target())).detach()
+        wire.session.attach_sender(LinkTerms("s", source=Source(), target=Target(address="q"))).detach()
+        wire.session.attach_receiver(LinkTerms("d", source=Source(dynamic=True), target=Target())).detach()
+        wire.turn()
+        assert [*wire.router.nodes, *wire.peer._consumers, *wire.peer._producers, *wire.peer._owned] == []
+        assert wire.receive_from("q", name="next").attached
+
     def test_unknown_address(self, clock: Clock) -> None:
         """With nothing made on demand an unknown address is refused in both directions."""
         wire = Wire(Router(clock=clock, limits=Limits(), auto_create=False))
@@ -347,6 +373,49 @@ class TestAnonymous:
         link.send(Message("x", to="other").encode())
         wire.turn()
         assert link.attached
+
+    def test_leaves_when_there_is_room(self, clock: Clock) -> None:
+        """It is a producer of the node only while room is short there."""
+        wire = Wire(Router(clock=clock, limits=Limits(messages=100, credit=10)))
+        link = wire.send_to(Target())
+        for _ in range(10):
+            while link.credit:
+                link.send(Message("x", to="q").encode())
+            wire.turn()
+        queue = queue_of(wire.router, "q")
+        assert len(queue.producers) == 1
+        receiver = wire.receive_from("q", credit=1000, settle_mode="settled")
+        wire.turn()
+        assert len(receiver.incoming) == queue.enqueued
+        assert not queue.producers
+        assert link.credit == 10
+
+    def test_node_deleted_while_full(self, clock: Clock) -> None:
+        """When the node that held it up is deleted, it goes on for other nodes."""
+        wire = Wire(Router(clock=clock, limits=Limits(messages=10, credit=20)))
+        inbox = wire.receive_from(Source(dynamic=True), name="inbox")
+        assert inbox.remote is not None
+        assert inbox.remote.source is not None
+        link = wire.send_to(Target())
+        for _ in range(15):
+            link.send(Message("x", to=inbox.remote.source.address).encode())
+        wire.turn()
+        assert link.credit == 0
+        inbox.detach()
+        wire.turn()
+        assert link.attached
+        assert link.credit == 20
+
+    def test_undecodable(self, wire: Wire) -> None:
+        """A message whose `to` cannot be read is rejected as what it is."""
+        link = wire.send_to(Target())
+        bad = link.send(b"\x00\x53\x73\xc0\x05\x01garbage")
+        wire.turn()
+        assert isinstance(bad.remote_state, Rejected)
+        assert bad.remote_state.error is not None
+        assert bad.remote_state.error.condition == "amqp:decode-error"
+        link.detach()
+        wire.turn()
 
 
 class TestReceiving:

@@ -26,7 +26,7 @@ from ..engine import (
     SessionTerms,
     WindowOpened,
 )
-from ..errors import LocalProtocolError
+from ..errors import EncodeError, LocalProtocolError
 from ..messaging import Error, Source, Target
 from ..types import Symbol
 from ._consumer import ConsumerLink
@@ -153,10 +153,9 @@ class Peer:
                 self._attach_producer(link, link.remote)
         except AddressError as refusal:
             link.refuse(refusal.error)
-        except LocalProtocolError as error:
+        except (LocalProtocolError, EncodeError) as error:
             # An answer larger than the peer's frames, for one.
-            if link.terms is None:
-                link.refuse(_error("amqp:not-allowed", str(error)))
+            link.refuse(_error("amqp:not-allowed", str(error)))
 
     def _attach_consumer(self, link: SenderLink, remote: LinkTerms) -> None:
         source = remote.source
@@ -178,7 +177,7 @@ class Peer:
                     receiver_settle_mode=remote.receiver_settle_mode,
                 )
             )
-        except (AddressError, LocalProtocolError):
+        except (AddressError, LocalProtocolError, EncodeError):
             self._delete_owned(link)
             raise
         queue = node.subscribe() if isinstance(node, Topic) else node
@@ -206,7 +205,7 @@ class Peer:
                     max_message_size=self._terms.max_message_size,
                 )
             )
-        except LocalProtocolError:
+        except (LocalProtocolError, EncodeError):
             self._delete_owned(link)
             raise
         rejects = may_reject(remote.source)

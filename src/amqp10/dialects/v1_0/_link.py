@@ -88,8 +88,14 @@ class LinkEndpoint(Link):
             raise LocalProtocolError(f"the answer to link {self._name!r} must have its name, not {terms.name!r}")
         if self._ended:
             return  # it ended while the answer was on its way: `LinkEnded` is among the same events
+        before = self.state
         self.session.give_handle(self)
-        self.send_attach(terms)
+        try:
+            self.send_attach(terms)
+        except Exception:  # the answer cannot be said, it is too large for the peer's frames: nothing was done
+            self.state = before
+            self.session.release_handle(self)
+            raise
         self.attached = True
 
     def refuse(self, error: Error) -> None:
@@ -97,7 +103,11 @@ class LinkEndpoint(Link):
             raise LocalProtocolError(f"the link {self._name!r} does not wait for an answer")
         # The terminus that would be ours is null: that is how the peer knows before the detach comes (§2.6.3).
         ours = "source" if self.is_sender else "target"
-        self.attach(replace(self.remote, initial_delivery_count=0, unsettled=None, **{ours: None}))  # type: ignore[arg-type]
+        try:
+            self.attach(replace(self.remote, initial_delivery_count=0, unsettled=None, **{ours: None}))  # type: ignore[arg-type]
+        except LocalProtocolError:
+            # What the peer said is larger than what it takes: leave it all out.
+            self.attach(LinkTerms(self._name))
         self.detach(closed=True, error=error)
 
     def send_attach(self, terms: LinkTerms) -> None:
