@@ -165,6 +165,10 @@ class Link(ABC):
     @abstractmethod
     def name(self) -> str: ...
 
+    @property
+    @abstractmethod
+    def settled_by_sender(self) -> bool: ...
+
     @abstractmethod
     def attach(self, terms: LinkTerms) -> None:
         """Answer a link that the peer attached. `terms.name` must be the link's."""
