@@ -69,11 +69,10 @@ def test_what_is_no_section_is_refused(payload: bytes) -> None:
 
 
 def test_truncated_payloads_are_refused() -> None:
-    """Wherever a message with every kind of section is cut, it is found out."""
+    """Wherever a message is cut but between two sections, it is found out."""
     for body in (b"x" * 300, "text", 1.5, [1], {"a": "b" * 300}):
         payload = Message(body, subject="s", application_properties={"a": 1}, footer={"f": 1}).encode()
-        whole = scan(payload)
-        ends = {end for code, (_, _, end) in whole.items() if code >= 0x75}
+        ends = {end for _, _, end in scan(payload).values()}
         for size in range(len(payload)):
             if size not in ends:
                 with pytest.raises(DecodeError):

@@ -171,7 +171,8 @@ class Message:
     def body(self) -> Any:
         """The body: bytes for one data section, `Data` for several, `AmqpSequence`, or the value of an amqp-value.
 
-        An amqp-value of binary is `AmqpValue(b"...")`, since bytes alone would become a data section.
+        An amqp-value of binary is `AmqpValue(b"...")`, since bytes alone would become a data section. A message that
+        came without a body section has the body None.
 
         Raises:
             DecodeError: the payload is malformed.
@@ -269,8 +270,8 @@ class Message:
             self._body = body = payload[8:]
             return body
         places = self._scanned()
-        code = next(code for code in BODY if code in places)
-        self._body = value = read_body(payload, code, places[code])
+        code = next((code for code in BODY if code in places), None)
+        self._body = value = None if code is None else read_body(payload, code, places[code])
         return value
 
     def encode(self) -> bytes:
@@ -335,18 +336,23 @@ class Message:
 
     def _body_section(self, payload: bytes) -> bytes:
         places = self._scanned()
-        code = next(code for code in BODY if code in places)
-        start, _, end = places[code]
-        raw = payload[start:end]
-        if self._body is _UNREAD:
-            return raw
+        code = next((code for code in BODY if code in places), None)
+        if code is None:
+            if self._body is _UNREAD or self._body is None:
+                return b""
+            raw = b""
+        else:
+            start, _, end = places[code]
+            raw = payload[start:end]
+            if self._body is _UNREAD:
+                return raw
         out = bytearray()
         write_body(out, self._body)
-        if raw != out:
+        if raw != out and code is not None:
             as_read = bytearray()
             write_body(as_read, read_body(payload, code, places[code]))
             return raw if as_read == out else bytes(out)
-        return raw
+        return bytes(out)
 
     def replace(self, **changes: Unpack[MessageChanges]) -> Self:
         """A copy with these fields changed; None takes one away.
