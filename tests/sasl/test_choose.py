@@ -59,6 +59,9 @@ def test_plain_needs_a_secure_transport() -> None:
     with pytest.raises(InsecureTransport, match=r"PLAIN .*amqps.*allow_insecure"):
         choose(["PLAIN", "ANONYMOUS"], USER, secure=False)
     assert choose(["PLAIN"], [Plain("u", "p", allow_insecure=True)], secure=False).name == "PLAIN"
+    allowed = from_credentials("u", "p", allow_insecure=True)
+    assert choose(["PLAIN"], allowed, secure=False).name == "PLAIN"
+    assert choose(["PLAIN", "SCRAM-SHA-1"], allowed, secure=False).name == "SCRAM-SHA-1"
 
 
 @pytest.mark.parametrize("mechanism", [XOAuth2("u", "token"), OAuthBearer("token")])

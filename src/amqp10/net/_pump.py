@@ -21,6 +21,7 @@ from anyio.abc import ByteStream, TaskGroup
 
 from ..engine import ConnectionEnded, Engine, Event
 from ..errors import ConnectionLost
+from ._stream import STREAM_ERRORS
 
 HIGH_WATER: Final = 1 << 20
 """Bytes waiting to be written above which `full` asks producers to wait."""
@@ -33,9 +34,6 @@ LAST_WRITE: Final = 5.0
 
 LAST_WORDS: Final = 1.0
 """Seconds that the peer's last words are read for once it takes none of ours."""
-
-STREAM_ERRORS: Final = (OSError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
-"""All that a stream raises when it is over; `ssl.SSLError` is an OSError."""
 
 
 class Pump:

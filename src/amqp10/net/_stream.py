@@ -7,6 +7,7 @@ import ssl
 from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
+from typing import Final
 
 import anyio
 from anyio.abc import ByteStream, Listener, SocketAttribute
@@ -17,6 +18,9 @@ from ._tls import TLS, certificate_identity
 from ._url import Endpoint, is_loopback
 
 TLSSettings = TLS | ssl.SSLContext
+
+STREAM_ERRORS: Final = (OSError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
+"""All that a stream raises when it is over; `ssl.SSLError` is an OSError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,27 +43,35 @@ class StreamFacts:
 async def connect(endpoint: Endpoint, tls: TLSSettings | None = None) -> tuple[ByteStream, StreamFacts]:
     """Connect, and secure the stream if the URL says amqps (or if `tls` is given for a TCP URL).
 
+    All addresses of the host are tried, the next before the last has given up (RFC 8305).
+
     Raises:
         ConnectionLost: the host is unknown, does not answer or refuses, or TLS could not be agreed on; the cause is in
             `__cause__`.
+        OSError: a file of `tls` cannot be read; nothing was connected.
+        ValueError: a PKCS#12 file cannot be opened with its password, or TLS is asked for on a Unix socket.
 
     Cancelling: nothing is left open.
     """
+    if endpoint.unix and tls is not None:
+        raise ValueError("a Unix socket has no TLS")
+    context, hostname = client_tls(endpoint, tls) if endpoint.tls or tls is not None else (None, "")
     try:
         if endpoint.unix:
             return await anyio.connect_unix(endpoint.path), StreamFacts(secure=True, peer=endpoint.path)
         plain = await anyio.connect_tcp(endpoint.host, endpoint.port)
         set_no_delay(plain)
-        if not endpoint.tls and tls is None:
-            return plain, StreamFacts(secure=endpoint.loopback, peer=str(endpoint))
-        context, hostname = client_tls(endpoint, tls)
+        if context is None:
+            # By the address that was reached, for a name may lead anywhere.
+            address = plain.extra(SocketAttribute.remote_address)
+            return plain, StreamFacts(secure=is_loopback(str(address[0])), peer=str(endpoint))
         try:
             secured = await TLSStream.wrap(plain, hostname=hostname, ssl_context=context, standard_compatible=False)
         except BaseException:
             await anyio.aclose_forcefully(plain)
             raise
         return secured, StreamFacts(secure=True, tls=True, peer=str(endpoint))
-    except (OSError, ssl.SSLError, anyio.EndOfStream, anyio.BrokenResourceError) as error:
+    except (*STREAM_ERRORS, UnicodeError) as error:  # the last: a host that can be no name
         raise ConnectionLost(f"cannot connect to {endpoint}: {describe(error)}") from error
 
 
@@ -139,13 +151,9 @@ async def accept(stream: ByteStream, tls: TLSSettings | None = None) -> tuple[By
         secured = await TLSStream.wrap(stream, server_side=True, ssl_context=context, standard_compatible=False)
     except BaseException as error:
         await anyio.aclose_forcefully(stream)
-        if isinstance(error, OSError | ssl.SSLError | anyio.EndOfStream | anyio.BrokenResourceError):
+        if isinstance(error, STREAM_ERRORS):
             raise ConnectionLost(f"no TLS with {peer}: {describe(error)}") from error
         raise
     certificate = secured.extra(TLSAttribute.peer_certificate, None)
-    return secured, StreamFacts(
-        secure=True,
-        tls=True,
-        identity=certificate_identity(certificate),
-        peer=peer,
-    )
+    identity = certificate_identity(certificate)
+    return secured, StreamFacts(secure=True, tls=True, identity=identity, peer=peer)

@@ -23,7 +23,7 @@ class TLS:
         certificate: PEM file of our own certificate, with its chain.
         key: PEM file of its key; None if it is in the certificate's file.
         pkcs12: a PKCS#12 file with certificate, key and chain, in place of the two.
-        password: of the key or the PKCS#12 file.
+        password: of the key or the PKCS#12 file; never shown.
         verify: check the peer's certificate. False makes anybody the server.
         check_hostname: check that the certificate is for the host of the URL.
         server_hostname: the name to check and to send (SNI), when it is not the URL's.
@@ -80,10 +80,14 @@ class TLS:
         if self.ca is None:
             return {}
         path = Path(self.ca)
-        return {"capath": str(path)} if path.is_dir() else {"cafile": str(path)}
+        return {"capath": str(path)} if path.is_dir() else {"cafile": str(_readable(path))}
 
     def _load_own(self, context: ssl.SSLContext) -> None:
         if self.certificate is not None:
+            _readable(self.certificate)
+            if self.key is not None:
+                _readable(self.key)
+            # A password even where none is given, lest OpenSSL asks for one on the terminal.
             context.load_cert_chain(self.certificate, self.key, self.password or "")
         elif self.pkcs12 is not None:
             self._load_pkcs12(context, Path(self.pkcs12))
@@ -110,6 +114,12 @@ class TLS:
             os.unlink(name)
 
 
+def _readable(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """The same path, if it can be read: the errors of `ssl` do not say which file is missing."""
+    with open(path, "rb"):
+        return path
+
+
 def certificate_identity(certificate: dict[str, Any] | None) -> str | None:
     """Who a verified certificate is for, as SASL EXTERNAL names users: the subject's common name, else a name in its
     alternative names; None without a verified certificate. `certificate` is what `SSLSocket.getpeercert()` gives."""
@@ -117,7 +127,7 @@ def certificate_identity(certificate: dict[str, Any] | None) -> str | None:
         return None
     for part in certificate.get("subject", ()):
         for name, value in part:
-            if name == "commonName":
+            if name == "commonName" and value:
                 return str(value)
     for kind, value in certificate.get("subjectAltName", ()):
         if kind in ("email", "DNS", "URI"):

@@ -66,7 +66,9 @@ def _split(url: str) -> tuple[SplitResult, str, int | None]:
     """The URL, its host and its port; what `urllib` raises may quote the password, so its errors end here."""
     with suppress(ValueError):
         parts = urlsplit(url)
-        return parts, parts.hostname or "", parts.port
+        # An @ behind the host is one whose password has a slash, and "host" its user.
+        if parts.username is not None or not parts.netloc or "@" not in parts.path + parts.query + parts.fragment:
+            return parts, parts.hostname or "", parts.port
     raise ValueError(
         "not a URL: the port must be a number up to 65535, an IPv6 address stands in brackets, and / ? # [ ] @ : in a "
         "user name or password are written as %2F %3F %23 %5B %5D %40 %3A"

@@ -10,8 +10,11 @@ from ._plain import Anonymous, Plain
 from ._scram import ScramSha1, ScramSha256, ScramSha512
 
 
-def from_credentials(user: str | None, password: str | None) -> tuple[Mechanism, ...]:
+def from_credentials(user: str | None, password: str | None, *, allow_insecure: bool = False) -> tuple[Mechanism, ...]:
     """What a URL's user and password allow, strongest first; without a user ANONYMOUS, and with one never.
+
+    Args:
+        allow_insecure: the password may cross any transport readable, where PLAIN is all that the server offers.
 
     Raises:
         ValueError: the user is empty, or missing beside a password, or no login may have such characters.
@@ -21,7 +24,12 @@ def from_credentials(user: str | None, password: str | None) -> tuple[Mechanism,
     if not user:
         raise ValueError("the user name is empty")
     secret = password if password is not None else ""
-    return (ScramSha512(user, secret), ScramSha256(user, secret), ScramSha1(user, secret), Plain(user, secret))
+    return (
+        ScramSha512(user, secret),
+        ScramSha256(user, secret),
+        ScramSha1(user, secret),
+        Plain(user, secret, allow_insecure=allow_insecure),
+    )
 
 
 def choose(offered: Iterable[str], mechanisms: Sequence[Mechanism], *, secure: bool) -> Mechanism:
