@@ -285,7 +285,7 @@ class Exchange:
         elif kind == "abort" and which in self.partial:
             sender.abort(self.partial.pop(which))
         elif kind == "flow":
-            receiver.flow(number)
+            receiver.flow(number % 8)
         elif kind == "drain":
             receiver.flow(number % 4, drain=True)
         elif kind == "drained" and which not in self.partial:
