@@ -4,6 +4,8 @@
 n = 0, 1, 2, ... until the coroutine ends before that covers each of its checkpoints, on trio and on asyncio alike.
 After each run the world must be whole: no link, task or credit leaked, every message either still with the peer or
 settled once, and the connection works.
+
+One file, though it is a long one: the harness and its uses explain each other.
 """
 
 from __future__ import annotations

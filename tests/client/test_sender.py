@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -279,89 +279,6 @@ async def test_mixed_senders(serve: Serve) -> None:
         async with connection.sender("r") as sender:
             with pytest.raises(LocalProtocolError, match="settle"):
                 await sender.submit("x", settled=True)
-
-
-async def test_send_many_counts(serve: Serve) -> None:
-    """Any iterable or async iterable; the count of what was accepted comes back."""
-
-    async def numbers() -> AsyncIterator[int]:
-        for n in range(7):
-            await anyio.lowlevel.checkpoint()
-            yield n
-
-    async with serve() as (peer, connection), connection, connection.sender("q") as sender:
-        assert await sender.send_many(Message(n) for n in range(300)) == 300
-        assert await sender.send_many(numbers()) == 7
-        assert await sender.send_many([]) == 0
-        assert peer.bodies() == [*range(300), *range(7)]
-
-
-async def test_send_many_bounds_what_is_in_flight(serve: Serve) -> None:
-    """Never more than `window` deliveries without an outcome."""
-    async with serve() as (peer, connection), connection, connection.sender("q") as sender:
-        peer.outcome = None
-        async with anyio.create_task_group() as tasks:
-
-            async def many() -> None:
-                assert await sender.send_many(range(20), window=4) == 20
-
-            tasks.start_soon(many)
-            link = peer.links["q"]
-            while len(peer.received) < 20 or link.unsettled:
-                await anyio.wait_all_tasks_blocked()
-                assert 0 < len(link.unsettled) <= 4
-                for delivery in list(link.unsettled.values()):
-                    link.settle(delivery, ACCEPTED)
-                peer.pump.wake()
-
-
-async def test_send_many_stops_at_the_first_failure(serve: Serve) -> None:
-    """Nothing further is taken, what was taken has its outcome, and the iterator can go on."""
-    async with serve() as (peer, connection), connection, connection.sender("q") as sender:
-        peer.outcome = None
-        numbers = iter(range(100))
-        caught: list[MessageRejected] = []
-
-        async def many() -> None:
-            try:
-                await sender.send_many(numbers, window=10)
-            except MessageRejected as error:
-                caught.append(error)
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(many)
-            await anyio.wait_all_tasks_blocked()
-            link = peer.links["q"]
-            deliveries = list(link.unsettled.values())
-            link.settle(deliveries[3], Rejected(Error("x:bad", "third")))
-            peer.pump.wake()
-            await anyio.wait_all_tasks_blocked()
-            assert caught == []  # the other nine have no outcome yet
-            for delivery in deliveries:
-                link.settle(delivery, ACCEPTED)
-            peer.pump.wake()
-        assert caught[0].condition == "x:bad"
-        assert caught[0].__notes__ == ["send_many: 10 messages sent, 9 accepted, 1 not accepted, 0 without an outcome"]
-        peer.outcome = ACCEPTED
-        assert next(numbers) in (10, 11)  # one may have been taken and found the window full
-        assert await sender.send_many(numbers) >= 88
-
-
-async def test_send_many_passes_errors_of_the_iterable_on(serve: Serve) -> None:
-    """What went out before is accounted for first."""
-
-    def numbers() -> Iterator[int]:
-        yield 1
-        yield 2
-        raise KeyError("three")
-
-    async with serve() as (peer, connection), connection, connection.sender("q") as sender:
-        with pytest.raises(KeyError) as caught:
-            await sender.send_many(numbers())
-        assert caught.value.__notes__ == [
-            "send_many: 2 messages sent, 2 accepted, 0 not accepted, 0 without an outcome"
-        ]
-        assert peer.bodies() == [1, 2]
 
 
 async def test_what_cannot_be_encoded_is_not_sent(serve: Serve) -> None:

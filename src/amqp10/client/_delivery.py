@@ -54,10 +54,11 @@ class Delivery(IncomingDelivery):
 
     @property
     def message(self) -> Message:
-        """The message, decoded at first use.
+        """The message; each of its sections is decoded when a field of it is asked for.
 
         Raises:
-            DecodeError: the payload is not a message (§3.2). The delivery can still be settled, by `reject` for one.
+            DecodeError: the payload is not a message (§3.2): raised where what is malformed is looked at, by a field of
+                the message or its `check()`. The delivery can still be settled, by `reject` for one.
         """
         try:
             return self._message
