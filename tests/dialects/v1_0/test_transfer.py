@@ -1,0 +1,247 @@
+"""The fast paths of the message path: each gives what the generic codec gives, or leaves it to that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from amqp10.dialects.v1_0._frames import FRAME_AMQP, FrameReader, encode_frame
+from amqp10.dialects.v1_0._performatives import Disposition, Transfer
+from amqp10.dialects.v1_0._transfer import TransferTemplate, encode_disposition, read_transfer
+from amqp10.errors import DecodeError
+from amqp10.messaging import ACCEPTED, RELEASED, Accepted, Error, Modified, Received, Rejected
+from amqp10.types import Described, Symbol, ULong, decode_composite
+
+HEAD = b"\0\x53\x14"
+
+
+def values(transfer: Transfer) -> list[tuple[type, Any]]:
+    """Every field with its exact type: True is not 1 here."""
+    return [(type(value), value) for each in Transfer.fields for value in [getattr(transfer, each.name)]]
+
+
+def agree(body: bytes, after: bytes = b"") -> Transfer | None:
+    """Read a transfer both ways; what the fast one takes the generic one takes too, with the same result.
+
+    Args:
+        body: performative and payload of one frame, from the descriptor on.
+        after: what is in the buffer behind the frame, and must not matter.
+
+    Returns: what the fast way gave.
+    """
+    found = read_transfer(body + after, 3, len(body))
+    try:
+        generic, end = decode_composite(body)
+    except DecodeError:
+        assert found is None
+        return None
+    if found is None:
+        return None
+    assert isinstance(generic, Transfer)
+    assert found[1] == end
+    assert values(found[0]) == values(generic)
+    return found[0]
+
+
+# Every encoding that a field may have, and some that it may not.
+
+NULL = [b"\x40"]
+UINTS = [b"\x43", b"\x52\x00", b"\x52\xff", b"\x70\0\0\0\1", b"\x70\xff\xff\xff\xff"]
+BOOLEANS = [b"\x41", b"\x42", b"\x56\0", b"\x56\1"]
+TAGS = [b"\xa0\0", b"\xa0\4abcd", b"\xa0\x20" + b"t" * 32, b"\xa0\xff" + b"t" * 255, b"\xb0\0\0\0\3abc"]
+STATES = [b"\0\x53\x24\x45", b"\0\x53\x23\xc0\4\2\x43\x53\7", b"\0\x53\x34\xc0\3\1\xa0\0"]
+WRONG = [b"\x54\1", b"\x50\1", b"\xa1\1x", b"\x45", b"\x56\2", b"\x80" + bytes(8), b"\xff", b"", b"\0", b"\xa0\x09x"]
+FIELDS = [
+    UINTS,
+    UINTS + NULL,
+    TAGS + NULL,
+    UINTS + NULL,
+    BOOLEANS + NULL,
+    BOOLEANS + NULL,
+    [b"\x50\0", b"\x50\1", *NULL],
+    STATES + NULL,
+    BOOLEANS + NULL,
+    BOOLEANS + NULL,
+    BOOLEANS + NULL,
+]
+
+
+def listed(fields: list[bytes], wide: bool = False, size: int = 0, count: int = 0) -> bytes:
+    """A transfer of these field encodings; `size` and `count` are added to what they should be."""
+    content = b"".join(fields)
+    if wide:
+        return (
+            HEAD
+            + b"\xd0"
+            + (4 + len(content) + size).to_bytes(4, "big")
+            + (len(fields) + count).to_bytes(4, "big")
+            + content
+        )
+    return HEAD + b"\xc0" + bytes(((1 + len(content) + size) & 255, (len(fields) + count) & 255)) + content
+
+
+@st.composite
+def transfers(draw: st.DrawFn) -> bytes:
+    """Mostly valid transfers in every encoding, each thing that can be wrong with one now and then."""
+    length = draw(st.integers(0, 12))
+    fields = []
+    for index in range(length):
+        choices = FIELDS[index] if index < len(FIELDS) else NULL
+        fields.append(draw(st.sampled_from(choices if draw(st.integers(0, 40)) else WRONG)))
+    size = draw(st.sampled_from([0] * 20 + [-1, 1, 100]))
+    count = draw(st.sampled_from([0] * 20 + [-1, 1, 100]))
+    wide = draw(st.booleans()) or len(b"".join(fields)) > 250
+    return listed(fields, wide, size if length or size > 0 else 0, count if length or count > 0 else 0)
+
+
+@settings(max_examples=500)
+@given(transfers(), st.binary(max_size=10), st.binary(max_size=12))
+@example(HEAD + b"\x45", b"", b"")
+@example(HEAD + b"\xc0\0\0", b"", b"")
+@example(HEAD + b"\xc0\2\1\x43", b"\x43", b"")
+@example(HEAD + b"\xc0\xff\1\x43", b"", b"\x43" * 255)
+def test_fast_is_generic(performative: bytes, payload: bytes, after: bytes) -> None:
+    """Whatever the octets: what the fast way takes the generic way takes too, with equal result and equal end."""
+    agree(performative + payload, after)
+
+
+@settings(max_examples=500)
+@given(
+    transfers(),
+    st.lists(st.tuples(st.integers(0, 80), st.integers(0, 255)), max_size=2),
+    st.sampled_from([0] * 20 + list(range(1, 40))),
+)
+def test_fast_is_generic_on_broken_octets(performative: bytes, changes: list[tuple[int, int]], cut: int) -> None:
+    """The same with octets changed and the rest cut off, into what follows the frame in the buffer."""
+    body = bytearray(performative)
+    for place, octet in changes:
+        if len(body) > 3:
+            body[3 + place % (len(body) - 3)] = octet
+    inside = max(3, len(body) - cut % len(body))
+    agree(bytes(body[:inside]), bytes(body[inside:]))
+
+
+@given(st.binary(max_size=60))
+def test_fast_is_generic_on_any_octets(rest: bytes) -> None:
+    """The same with octets without sense."""
+    agree(HEAD + rest)
+
+
+USUAL = [
+    [b"\x43", b"\x52\5", b"\xa0\1t", b"\x43", b"\x42"],  # ours
+    [b"\x43", b"\x70\0\0\1\0", b"\xa0\4abcd", b"\x43", b"\x41"],  # ours, settled
+    [b"\x52\3", b"\x52\5", b"\xa0\1t", b"\x43", b"\x42", b"\x41"],  # the first frame of several
+    [b"\x52\3", b"\x40", b"\x40", b"\x40", b"\x40", b"\x41"],  # a later one
+    [b"\x52\3"],  # the last one
+    [b"\x43", b"\x43", b"\xa0\x10" + b"t" * 16, b"\x43", b"\x42", b"\x42"],
+    [b"\x43", b"\x52\5", b"\xa0\1t", b"\x52\0", b"\x40", b"\x42", b"\x40", b"\x40", b"\x42", b"\x42", b"\x41"],
+    [b"\x70\0\0\0\0", b"\x70\0\0\0\0", b"\xa0\1t", b"\x70\x80\x01\x37\0", b"\x41", b"\x42", b"\x40", b"\x40"],
+]
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("fields", USUAL)
+def test_usual_frames_are_fast(fields: list[bytes], wide: bool) -> None:
+    """What clients and brokers send for a message does take the fast way."""
+    assert agree(listed(fields, wide) + b"payload") is not None
+
+
+@pytest.mark.parametrize(
+    "transfer",
+    [
+        Transfer(0, 1, b"t", 0, state=ACCEPTED),
+        Transfer(0, 1, b"t", 0, resume=True),
+        Transfer(0, 1, aborted=True),
+        Transfer(0, 1, b"t", 0, rcv_settle_mode=1),
+        Transfer(0, 1, b"t", 0, state=Described(ULong(0x34), [b"txn", None])),
+        Transfer(0, 1, b"t" * 300, 0),
+    ],
+)
+def test_rare_frames(transfer: Transfer) -> None:
+    """What the fast way leaves to the generic one is read in full."""
+    reader = FrameReader(1000)
+    reader.feed(encode_frame(3, transfer, b"payload"))
+    frame = reader.next()
+    assert frame is not None
+    assert (frame[0], frame[1], frame[3]) == (FRAME_AMQP, 3, b"payload")
+    assert isinstance(frame[2], Transfer)
+    assert values(frame[2]) == values(Transfer.decode(transfer.encode()))
+
+
+# Writing
+
+handles = st.one_of(st.sampled_from([0, 1, 255, 256, 2**32 - 1]), st.integers(0, 2**32 - 1))
+tags = st.one_of(st.binary(min_size=4, max_size=4), st.binary(max_size=32))
+
+
+@given(
+    st.integers(0, 65535), handles, handles, tags, st.booleans(), st.booleans(), handles, st.sampled_from([0, 1, 9999])
+)
+def test_head(
+    channel: int, handle: int, number: int, tag: bytes, settled: bool, more: bool, message_format: int, size: int
+) -> None:
+    """A frame begun from the template is read as the transfer that it stands for, and is no longer than promised."""
+    template = TransferTemplate(channel, handle)
+    head = template.head(number, tag, settled, size, more, message_format)
+    assert len(head) <= template.overhead
+    reader = FrameReader(1 << 20)
+    reader.feed(head + bytes(size))
+    wanted = Transfer(handle, number, tag, message_format, settled, more)
+    assert reader.next() == (FRAME_AMQP, channel, wanted, bytes(size))
+    assert reader.buffered == 0
+    assert Transfer.decode(head[8:]) == wanted
+
+
+@given(st.integers(0, 65535), handles, st.booleans(), st.sampled_from([0, 1, 70_000]))
+def test_continuation(channel: int, handle: int, more: bool, size: int) -> None:
+    """A later frame names its link and whether more follows, and repeats nothing (§2.7.5)."""
+    template = TransferTemplate(channel, handle)
+    head = template.continuation(size, more)
+    assert len(head) <= template.overhead
+    reader = FrameReader(1 << 20)
+    reader.feed(head + bytes(size))
+    assert reader.next() == (FRAME_AMQP, channel, Transfer(handle, more=more), bytes(size))
+    assert reader.buffered == 0
+    assert head[8:] == Transfer(handle, more=more).encode()
+
+
+def test_overhead_is_reached() -> None:
+    """The promise is exact for the longest head there is: a payload fills the peer's frames to the last octet."""
+    template = TransferTemplate(65535, 2**32 - 1)
+    assert len(template.head(2**32 - 1, b"t" * 32, False, 1, True, 2**32 - 1)) == template.overhead
+
+
+STATES_OUT = [
+    None,
+    ACCEPTED,
+    Accepted(),
+    RELEASED,
+    Rejected(),
+    Rejected(Error("amqp:internal-error", "why", {"key": 1})),
+    Modified(True, False, {"x-opt-a": 1}),
+    Received(1, 2),
+    Described(ULong(0x34), [b"txn", ACCEPTED]),
+    Described(Symbol("x:state:list"), []),
+]
+
+
+@given(st.integers(0, 65535), st.booleans(), handles, st.integers(0, 300), st.booleans(), st.sampled_from(STATES_OUT))
+def test_disposition(channel: int, as_receiver: bool, first: int, count: int, settled: bool, state: Any) -> None:
+    """Each state, with a template or without one, is read as the disposition of that range."""
+    last = (first + count) & 0xFFFF_FFFF
+    reader = FrameReader(1 << 20)
+    reader.feed(encode_disposition(channel, as_receiver, first, last, settled, state))
+    frame = reader.next()
+    assert frame is not None
+    assert frame[:2] == (FRAME_AMQP, channel)
+    assert reader.buffered == 0
+    found = frame[2]
+    assert isinstance(found, Disposition)
+    assert (found.role, found.first, found.settled) == (as_receiver, first, settled)
+    assert found.last == last or (found.last is None and first == last)
+    written = Disposition(as_receiver, first, last, settled, state)
+    assert found.state == Disposition.decode(written.encode()).state
+    assert not found.batchable
