@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from amqp10.errors import DecodeError, EncodeError
 from amqp10.messaging import Header, Message, Properties, patch_header, read_header, read_properties
@@ -117,3 +119,19 @@ def test_a_broken_head_is_a_decode_error(payload: bytes) -> None:
     """Garbage, truncated, repeated and misplaced sections of the head are found."""
     with pytest.raises(DecodeError):
         patch_header(payload, durable=True)
+
+
+@settings(deadline=None, max_examples=200)
+@given(messages(), st.data())
+def test_mutated_heads_raise_nothing_but_decode_errors(message: Message, data: st.DataObject) -> None:
+    """Whatever is done to the octets, reading and patching the head end well or in DecodeError."""
+    payload = bytearray(message.encode())
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, min(len(payload), 60)))
+        payload[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=2))
+    for change in ({}, {"delivery_count": 1}, {"ttl": None}, {"message_annotations": {"a": 1}}):
+        with contextlib.suppress(DecodeError):
+            patch_header(bytes(payload), **change)
+    for read in (read_header, read_properties):
+        with contextlib.suppress(DecodeError):
+            read(bytes(payload))

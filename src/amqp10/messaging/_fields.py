@@ -109,7 +109,6 @@ def _own(*types: type) -> dict[type, Writer]:
 
 
 _BINARY: Final = _own(bytes, bytearray, memoryview)
-_TEXT: Final = Writers("a str", _as(write_string, str, Symbol))
 _MESSAGE_ID: Final = Writers("an int, UUID, bytes or str", _as(write_ulong, int, ULong) | _own(UUID, str) | _BINARY)
 # By the type of the field, and for a field of any type by what it requires.
 _FIELD_WRITERS: Final = {
@@ -117,18 +116,14 @@ _FIELD_WRITERS: Final = {
     "ubyte": Writers("an int", _as(write_ubyte, *_INTEGERS)),
     "uint": Writers("an int", _as(write_uint, *_INTEGERS)),
     "binary": Writers("bytes", _BINARY),
-    "string": _TEXT,
+    "string": Writers("a str", _as(write_string, str, Symbol)),
     "symbol": Writers("a str", _as(write_symbol, str, Symbol)),
     "timestamp": Writers("an aware datetime", _own(datetime, Timestamp)),
-    "address": _TEXT,
     "message-id": _MESSAGE_ID,
 }
 _TTL_WRITERS: Final = Writers("a timedelta", _as(_write_ttl, timedelta))
-# What a field of any type may be read as (§3.2.11-15).
-_READ_AS: Final = {
-    "message-id": frozenset((type(None), ULong, UUID, bytes, str)),
-    "address": frozenset((type(None), str)),
-}
+# What a message-id may be read as (§3.2.11-14), if there is one.
+_MESSAGE_IDS: Final = frozenset((type(None), ULong, UUID, bytes, str))
 
 _NULLS: Final = [b"\x40" * n for n in range(16)]
 
@@ -148,7 +143,7 @@ class FieldsSection:
         self.defaults: dict[str, Any] = {field.name: field.default for field in declared.fields}
         self._head = bytes((0, 0x53, self.code, 0xC0, 0, 0))
         self._fields = [(field.name, _writers_of(field), field.default) for field in declared.fields]
-        self._open = [(field.name, _READ_AS[field.requires]) for field in declared.fields if field.requires]
+        self._ids = [field.name for field in declared.fields if field.requires == "message-id"]
 
     def write(self, out: bytearray, fields: Mapping[str, Any]) -> None:
         """Append the section as these fields have it, or nothing when all of them have their defaults.
@@ -189,10 +184,10 @@ class FieldsSection:
         section, end = decode_composite(payload, place[0])
         if end != place[2]:
             raise DecodeError(f"the {NAMES[self.code]} section is not as long as it says")
-        for name, types in self._open:
+        for name in self._ids:
             value = getattr(section, name)
-            if type(value) not in types:
-                raise DecodeError(f"{name}: a value of type {type(value).__name__} has no place there")
+            if type(value) not in _MESSAGE_IDS:
+                raise DecodeError(f"{name}: a {type(value).__name__} is no message-id")
         return section
 
 

@@ -248,15 +248,15 @@ class Message:
     def _read_map(self, name: str) -> dict[Any, Any]:
         """A map field that is not a dict yet."""
         fields = self._fields
-        value = fields.get(name)
-        if value is None and name not in fields:
+        value: Any = fields.get(name)
+        if value is None and self._payload is not None and name not in fields:
             code = _MAP_NAMES[name]
             place = self._scanned().get(code)
             if place is not None:
-                assert self._payload is not None
-                value = MAPS[code].read(self._payload, place)
-        fields[name] = value = {} if value is None else dict(value)
-        return value
+                fields[name] = entries = MAPS[code].read(self._payload, place)
+                return entries
+        fields[name] = entries = {} if value is None else dict(value)
+        return entries
 
     def _read_body(self) -> Any:
         payload = self._payload

@@ -52,9 +52,10 @@ class Properties(Composite):
 
     message_id: int | UUID | bytes | str | None = field("*", requires="message-id")
     user_id: bytes | None = field("binary")
-    to: str | None = field("*", requires="address")
+    # An address is of any type that provides one, by the letter; the only one there is is a string (§3.2.15).
+    to: str | None = field("string")
     subject: str | None = field("string")
-    reply_to: str | None = field("*", requires="address")
+    reply_to: str | None = field("string")
     correlation_id: int | UUID | bytes | str | None = field("*", requires="message-id")
     content_type: Symbol | None = field("symbol")
     content_encoding: Symbol | None = field("symbol")
