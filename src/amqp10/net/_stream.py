@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 from contextlib import suppress
@@ -15,6 +16,7 @@ from anyio.streams.tls import TLSAttribute, TLSStream
 
 from ..errors import ConnectionLost
 from ._tls import TLS, certificate_identity
+from ._unix import UnixStream
 from ._url import Endpoint, is_loopback
 
 TLSSettings = TLS | ssl.SSLContext
@@ -58,13 +60,13 @@ async def connect(endpoint: Endpoint, tls: TLSSettings | None = None) -> tuple[B
     context, hostname = client_tls(endpoint, tls) if endpoint.tls or tls is not None else (None, "")
     try:
         if endpoint.unix:
-            return await anyio.connect_unix(endpoint.path), StreamFacts(secure=True, peer=endpoint.path)
+            return UnixStream(await anyio.connect_unix(endpoint.path)), StreamFacts(secure=True, peer=endpoint.path)
         plain = await anyio.connect_tcp(endpoint.host, endpoint.port)
         set_no_delay(plain)
         if context is None:
-            # By the address that was reached, for a name may lead anywhere.
-            address = plain.extra(SocketAttribute.remote_address)
-            return plain, StreamFacts(secure=is_loopback(str(address[0])), peer=str(endpoint))
+            # By the address that was reached, for a name may lead anywhere. None: the peer is gone already.
+            address = plain.extra(SocketAttribute.remote_address, None)
+            return plain, StreamFacts(secure=address is not None and is_loopback(str(address[0])), peer=str(endpoint))
         try:
             secured = await TLSStream.wrap(plain, hostname=hostname, ssl_context=context, standard_compatible=False)
         except BaseException:
@@ -94,6 +96,8 @@ def describe(error: BaseException) -> str:
         return f"the certificate is not valid: {error.verify_message}"
     if isinstance(error, anyio.EndOfStream):
         return "the peer closed the connection"
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError | socket.gaierror) and error.errno:
+        return os.strerror(error.errno)  # one text for one error, whatever the backend made of it
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).strip()
 
 
@@ -131,19 +135,26 @@ async def listen_unix(path: str | PathLike[str]) -> tuple[Listener[ByteStream], 
 
 
 async def accept(stream: ByteStream, tls: TLSSettings | None = None) -> tuple[ByteStream, StreamFacts]:
-    """Take a stream that a listener gave: secure it, and tell what is known of the other end.
+    """Take a stream that a listener gave: secure it (unless it is a Unix socket's), and tell what is known of its peer.
 
     Raises:
-        ConnectionLost: TLS could not be agreed on; the stream is closed then.
+        ConnectionLost: the peer is gone, or TLS could not be agreed on; the stream is closed then.
 
     Cancelling: the stream is closed.
     """
+    raw = stream.extra(SocketAttribute.raw_socket, None)
     address = stream.extra(SocketAttribute.remote_address, None)
-    host = address[0] if isinstance(address, tuple) else None
-    peer = f"{host}:{address[1]}" if isinstance(address, tuple) else "a local socket"
-    local = host is None or is_loopback(str(host))
-    if host is not None:
+    if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
+        if address is None:
+            await anyio.aclose_forcefully(stream)
+            raise ConnectionLost("a peer was gone before it was served")
         set_no_delay(stream)
+        host, port = str(address[0]), address[1]
+        local, peer = is_loopback(host), f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    else:
+        local, peer = True, "a local socket"
+        if raw is not None:
+            return UnixStream(stream), StreamFacts(secure=True, peer=peer)
     if tls is None:
         return stream, StreamFacts(secure=local, peer=peer)
     context = tls if isinstance(tls, ssl.SSLContext) else tls.server_context()

@@ -1,0 +1,544 @@
+"""The loop, with an engine that is all transparent and streams that do what the test says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+import anyio.lowlevel
+import pytest
+from anyio.abc import ByteStream
+
+from amqp10.engine import ConnectionEnded, ConnectionTerms, Engine, Event, Role, Session, SessionTerms
+from amqp10.errors import AmqpError, ConnectionClosed, ConnectionLost
+from amqp10.messaging import Error
+from amqp10.net import Pump
+from amqp10.net import _pump as pump_module
+from amqp10.net._pump import HIGH_WATER, READ_SIZE
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass(frozen=True, slots=True)
+class Received(Event):
+    data: bytes
+
+
+class Double(Engine):
+    """An engine that tells all it gets, in order, and says what it is told to.
+
+    b"close" from the peer ends the connection with the peer's error, after a last word; b"" never comes.
+    """
+
+    role = Role.CLIENT
+    capabilities = frozenset()
+    remote = None
+    identity = None
+    opened = True
+
+    def __init__(self) -> None:
+        self.terms = ConnectionTerms("double")
+        self.log: list[str] = []
+        self.output = bytearray()
+        self.ended = False
+        self.deadlines: list[float | None] = []
+        self.on_tick: Callable[[], None] = lambda: None
+        self._events: list[Event] = []
+
+    @property
+    def output_size(self) -> int:  # type: ignore[override]
+        return len(self.output)
+
+    def end(self, error: AmqpError | None) -> None:
+        assert not self.ended
+        self.ended = True
+        self._events.append(ConnectionEnded(error))
+
+    def say(self, data: bytes) -> None:
+        self.output += data
+
+    # Engine
+
+    def start(self) -> None:
+        self.log.append("start")
+
+    def receive_data(self, data: bytes) -> None:
+        self.log.append(f"receive {len(data)}")
+        self._events.append(Received(data))
+        if data.endswith(b"close"):
+            self.say(b"closed")
+            self.end(ConnectionClosed("amqp:connection:forced"))
+
+    def receive_eof(self) -> None:
+        self.log.append("eof")
+        if not self.ended:
+            self.end(ConnectionLost("the transport ended"))
+
+    def events(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
+
+    def data_to_send(self) -> bytes:
+        data = bytes(self.output)
+        self.output.clear()
+        return data
+
+    def tick(self, now: float) -> float | None:
+        self.log.append("tick")
+        self.on_tick()
+        return now + self.deadlines.pop(0) if self.deadlines and self.deadlines[0] is not None else None  # type: ignore[operator]
+
+    def open(self, terms: ConnectionTerms | None = None) -> None:
+        raise AssertionError
+
+    def begin(self, terms: SessionTerms | None = None) -> Session:
+        raise AssertionError
+
+    def close(self, error: Error | None = None) -> None:
+        raise AssertionError
+
+
+class Wire(ByteStream):
+    """A stream of which the test is the other end.
+
+    Attributes:
+        sent: what was written, one item a call.
+        gate: writing waits for it.
+        asked: the sizes that were asked for in reading.
+    """
+
+    def __init__(self) -> None:
+        self._to_read, self._incoming = anyio.create_memory_object_stream[bytes | Exception](math.inf)
+        self.sent: list[bytes] = []
+        self.gate = anyio.Event()
+        self.gate.set()
+        self.write_error: Exception | None = None
+        self.asked: set[int] = set()
+        self.closed = 0
+
+    def give(self, *items: bytes | Exception) -> None:
+        for item in items:
+            self._to_read.send_nowait(item)
+
+    async def receive(self, max_bytes: int = 65_536) -> bytes:
+        self.asked.add(max_bytes)
+        item = await self._incoming.receive()
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+    async def send(self, item: bytes) -> None:
+        await anyio.lowlevel.checkpoint()
+        await self.gate.wait()
+        if self.write_error is not None:
+            raise self.write_error
+        self.sent.append(item)
+
+    async def send_eof(self) -> None:
+        raise AssertionError
+
+    async def aclose(self) -> None:
+        self.closed += 1
+        self._to_read.close()
+        self._incoming.close()
+        await anyio.lowlevel.checkpoint()
+
+
+class Rig:
+    """A pump between a double and a wire."""
+
+    def __init__(self) -> None:
+        self.engine = Double()
+        self.wire = Wire()
+        self.told: list[list[Event]] = []
+        self.on_events: Callable[[list[Event]], None] = lambda events: None
+        self.pump = Pump(self.wire, self.engine, self._tell)
+        self.done = False
+
+    def _tell(self, events: list[Event]) -> None:
+        self.told.append(events)
+        self.on_events(events)
+
+    async def run(self) -> None:
+        await self.pump.run()
+        self.done = True
+
+    def full(self) -> bool:
+        return self.pump.full
+
+    def finished(self) -> bool:
+        return self.done
+
+    @property
+    def events(self) -> list[Event]:
+        return [event for batch in self.told for event in batch]
+
+    @property
+    def error(self) -> AmqpError | None:
+        """Of the one end that must have been told, last."""
+        assert [isinstance(event, ConnectionEnded) for event in self.events].count(True) == 1
+        last = self.events[-1]
+        assert isinstance(last, ConnectionEnded)
+        return last.error
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[Rig]:
+    rig = Rig()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(rig.run)
+        await anyio.wait_all_tasks_blocked()
+        yield rig
+        tasks.cancel_scope.cancel()
+    assert rig.wire.closed
+
+
+# Reading and telling
+
+
+async def test_order() -> None:
+    """Bytes to the engine, its events to the owner, what these lead to on the wire: pass by pass."""
+    async with running() as rig:
+        rig.on_events = lambda events: rig.engine.say(b"answer to " + events[0].data)  # type: ignore[attr-defined]
+        rig.wire.give(b"one")
+        await anyio.wait_all_tasks_blocked()
+        rig.wire.give(b"two")
+        await anyio.wait_all_tasks_blocked()
+        assert rig.told == [[Received(b"one")], [Received(b"two")]]
+        assert rig.wire.sent == [b"answer to one", b"answer to two"]
+        assert rig.engine.log == ["tick", "receive 3", "receive 3"]
+        assert rig.wire.asked == {READ_SIZE}
+
+
+async def test_what_was_queued_before() -> None:
+    """What the engine has when the pump starts goes out without a word."""
+    rig = Rig()
+    rig.engine.say(b"header")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(rig.run)
+        await anyio.wait_all_tasks_blocked()
+        assert rig.wire.sent == [b"header"]
+        tasks.cancel_scope.cancel()
+
+
+# Writing
+
+
+async def test_batches() -> None:
+    """All that is queued before the writer comes to run is one write; so is all that is queued while it writes."""
+    async with running() as rig:
+        for n in range(100):
+            rig.engine.say(b"%02d" % n)
+            rig.pump.wake()
+        await anyio.wait_all_tasks_blocked()
+        assert rig.wire.sent == [b"".join(b"%02d" % n for n in range(100))]
+        rig.wire.sent.clear()
+        rig.wire.gate = anyio.Event()
+        for word in (b"a", b"b", b"c"):
+            rig.engine.say(word)
+            rig.pump.wake()
+            await anyio.wait_all_tasks_blocked()
+        assert rig.wire.sent == []
+        rig.wire.gate.set()
+        await anyio.wait_all_tasks_blocked()
+        assert rig.wire.sent == [b"a", b"bc"]
+
+
+async def test_waking_for_nothing() -> None:
+    """A wake without output writes nothing, and the next one works."""
+    async with running() as rig:
+        rig.pump.wake()
+        await anyio.wait_all_tasks_blocked()
+        rig.engine.say(b"x")
+        rig.pump.wake()
+        rig.pump.wake()
+        await anyio.wait_all_tasks_blocked()
+        assert rig.wire.sent == [b"x"]
+
+
+async def test_backpressure() -> None:
+    """Full above the mark, counting what is queued and what is being written; waiters go on when it was taken."""
+    async with running() as rig:
+        assert not rig.full()
+        await rig.pump.drained()
+        rig.wire.gate = anyio.Event()
+        rig.engine.say(bytes(HIGH_WATER))
+        assert not rig.full()
+        rig.engine.say(b"x")
+        assert rig.full()
+        rig.pump.wake()
+        await anyio.wait_all_tasks_blocked()
+        assert rig.engine.output_size == 0
+        assert rig.full()
+        released = []
+
+        async def wait() -> None:
+            await rig.pump.drained()
+            released.append(rig.full())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            tasks.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            assert not released
+            rig.wire.gate.set()
+        assert released == [False, False]
+
+
+async def test_drained_wakes_the_writer() -> None:
+    """Who waits for room without having woken the writer does not wait for ever."""
+    async with running() as rig:
+        rig.engine.say(bytes(HIGH_WATER + 1))
+        await rig.pump.drained()
+        assert len(rig.wire.sent) == 1
+
+
+async def test_waiting_for_room_may_be_cancelled() -> None:
+    """And others wait on."""
+    async with running() as rig:
+        rig.wire.gate = anyio.Event()
+        rig.engine.say(bytes(HIGH_WATER + 1))
+        async with anyio.create_task_group() as first:
+            first.start_soon(rig.pump.drained)
+            await anyio.wait_all_tasks_blocked()
+            first.cancel_scope.cancel()
+        async with anyio.create_task_group() as second:
+            second.start_soon(rig.pump.drained)
+            await anyio.wait_all_tasks_blocked()
+            rig.wire.gate.set()
+        assert not rig.full()
+
+
+async def test_a_peer_that_does_not_read() -> None:
+    """Stalls writing, and reading goes on."""
+    async with running() as rig:
+        rig.wire.gate = anyio.Event()
+        rig.engine.say(b"stuck")
+        rig.pump.wake()
+        for n in range(3):
+            rig.wire.give(b"%d" % n)
+            await anyio.wait_all_tasks_blocked()
+        assert rig.events == [Received(b"0"), Received(b"1"), Received(b"2")]
+        assert rig.wire.sent == []
+
+
+# The end
+
+
+async def test_the_peer_closes() -> None:
+    """The end is told once, what is left is written, the stream is closed, and nothing is read after it."""
+    async with running() as rig:
+        rig.wire.give(b"close", b"more")
+        await anyio.wait_all_tasks_blocked()
+        assert rig.finished()
+        assert isinstance(rig.error, ConnectionClosed)
+        assert rig.events[0] == Received(b"close")
+        assert rig.wire.sent == [b"closed"]
+        assert rig.wire.closed
+        assert rig.engine.log == ["tick", "receive 5"]
+
+
+async def test_end_of_stream() -> None:
+    """The engine learns of it, and says what it means; an end is no error of the transport, so there is no cause."""
+    async with running() as rig:
+        rig.wire.give(b"x", anyio.EndOfStream())
+        await anyio.wait_all_tasks_blocked()
+        assert rig.finished()
+        assert isinstance(rig.error, ConnectionLost)
+        assert rig.error.__cause__ is None
+        assert rig.engine.log == ["tick", "receive 1", "eof"]
+
+
+@pytest.mark.parametrize(
+    "broken", [OSError(104, "reset"), anyio.BrokenResourceError(), anyio.ClosedResourceError()], ids=repr
+)
+async def test_broken_while_reading(broken: Exception) -> None:
+    """What the stream raises does not leak: it is the cause of the loss."""
+    async with running() as rig:
+        rig.wire.give(broken)
+        await anyio.wait_all_tasks_blocked()
+        assert rig.finished()
+        assert isinstance(rig.error, ConnectionLost)
+        assert rig.error.__cause__ is broken
+
+
+async def test_broken_while_writing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The peer takes nothing more and says nothing: it is not waited for, and the write's error is the cause."""
+    monkeypatch.setattr(pump_module, "LAST_WORDS", 0.001)
+    rig = Rig()
+    rig.wire.write_error = broken = anyio.BrokenResourceError()
+    rig.engine.say(b"x")
+    await rig.run()
+    assert isinstance(rig.error, ConnectionLost)
+    assert rig.error.__cause__ is broken
+
+
+async def test_last_words() -> None:
+    """The peer takes nothing more, but had said why: that is what is told."""
+    async with running() as rig:
+        rig.wire.write_error = anyio.BrokenResourceError()
+        rig.engine.say(b"x")
+        rig.pump.wake()
+        await anyio.wait_all_tasks_blocked()
+        assert not rig.finished()
+        rig.wire.give(b"close")
+        await anyio.wait_all_tasks_blocked()
+        assert rig.finished()
+        assert isinstance(rig.error, ConnectionClosed)
+
+
+async def test_broken_in_both_directions_at_once() -> None:
+    """One end, one cause, no group."""
+    rig = Rig()
+    rig.wire.write_error = OSError(32, "broken pipe")
+    rig.engine.say(b"x")
+    rig.wire.give(OSError(104, "reset"))
+    await rig.run()
+    assert isinstance(rig.error, ConnectionLost)
+    assert isinstance(rig.error.__cause__, OSError)
+
+
+async def test_the_last_write_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that has closed and does not read: the writer, stuck since before, is given up in time."""
+    monkeypatch.setattr(pump_module, "LAST_WRITE", 0.001)
+    rig = Rig()
+    rig.wire.gate = anyio.Event()
+    rig.engine.say(b"stuck")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(rig.run)
+        await anyio.wait_all_tasks_blocked()
+        rig.wire.give(b"close")
+    assert isinstance(rig.error, ConnectionClosed)
+    assert rig.wire.closed
+    assert rig.wire.sent == []
+
+
+async def test_waiters_at_the_end() -> None:
+    """Who waits for room when it ends does not wait on, and is not told to wait again."""
+    async with running() as rig:
+        rig.wire.gate = anyio.Event()
+        rig.engine.say(bytes(HIGH_WATER + 1))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(rig.pump.drained)
+            await anyio.wait_all_tasks_blocked()
+            rig.wire.give(anyio.EndOfStream())
+        assert not rig.full()
+
+
+async def test_wake_after_the_end() -> None:
+    """Does nothing."""
+    async with running() as rig:
+        rig.wire.give(anyio.EndOfStream())
+        await anyio.wait_all_tasks_blocked()
+        assert rig.finished()
+        rig.engine.say(b"x")
+        rig.pump.wake()
+        await anyio.wait_all_tasks_blocked()
+        assert rig.wire.sent == []
+
+
+@pytest.mark.parametrize("stuck", [False, True])
+async def test_cancellation(stuck: bool) -> None:
+    """The stream is closed at once, even with a write under way; the end is told."""
+    async with running() as rig:
+        if stuck:
+            rig.wire.gate = anyio.Event()
+            rig.engine.say(b"stuck")
+            rig.pump.wake()
+            await anyio.wait_all_tasks_blocked()
+    assert not rig.finished()
+    assert rig.wire.closed == 1
+    assert rig.wire.sent == []
+    assert isinstance(rig.error, ConnectionLost)
+
+
+# Faults of our own
+
+
+class Fault(Exception):
+    pass
+
+
+@pytest.mark.parametrize("when", [b"x", b"close"])
+async def test_on_events_raises(when: bytes) -> None:
+    """It leaves as it is, no group around it, after the end was told and the stream closed."""
+    rig = Rig()
+
+    def fail(events: list[Event]) -> None:
+        raise Fault(len(rig.told))
+
+    rig.on_events = fail
+    rig.wire.give(when)
+    with pytest.raises(Fault) as caught:
+        await rig.run()
+    assert caught.value.args == (1,)
+    assert rig.error is not None
+    assert rig.wire.closed
+
+
+async def test_the_engine_raises_in_each_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault in reading, writing or keeping time ends all three, and leaves as it is."""
+    for method in ("receive_data", "data_to_send", "tick"):
+        rig = Rig()
+
+        def fail(*args: object) -> None:
+            raise Fault
+
+        monkeypatch.setattr(rig.engine, method, fail)
+        rig.wire.give(b"x")
+        with pytest.raises(Fault):
+            await rig.run()
+        assert isinstance(rig.error, ConnectionLost)
+        assert rig.wire.closed
+
+
+# Time
+
+
+async def test_ticks() -> None:
+    """The engine is asked at the start and at each deadline it gave; what it has to say then is told and written."""
+    rig = Rig()
+    rig.engine.deadlines = [0.001, 0.001, None]
+
+    def beat() -> None:
+        rig.engine.say(b"%d" % rig.engine.log.count("tick"))
+        if rig.engine.log.count("tick") == 3:
+            rig.engine.end(ConnectionLost("silent"))
+
+    rig.engine.on_tick = beat
+    await rig.run()
+    assert rig.wire.sent == [b"1", b"2", b"3"]
+    assert rig.engine.log == ["tick"] * 3
+    assert isinstance(rig.error, ConnectionLost)
+
+
+async def test_no_deadline() -> None:
+    """An engine without deadlines is asked once."""
+    async with running() as rig:
+        rig.wire.give(b"x")
+        await anyio.wait_all_tasks_blocked()
+        assert rig.engine.log.count("tick") == 1
+
+
+def test_timers_by_a_clock_that_jumps() -> None:
+    """Deadlines of minutes are kept, on trio's clock for tests."""
+    trio = pytest.importorskip("trio")
+    times = []
+
+    async def main() -> None:
+        rig = Rig()
+        rig.engine.deadlines = [60.0, 300.0, None]
+
+        def beat() -> None:
+            times.append(trio.current_time())
+            if len(times) == 3:
+                rig.engine.end(None)
+
+        rig.engine.on_tick = beat
+        await rig.run()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert [round(time - times[0]) for time in times] == [0, 60, 360]

@@ -1,0 +1,146 @@
+"""TLS settings: what they make of files, what they refuse, and whom a certificate names."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amqp10.net import TLS
+from amqp10.net._tls import certificate_identity
+from amqp10.testing import CertificateAuthority
+
+
+def test_verifies_by_default() -> None:
+    """Nothing said: the system's authorities, the name checked, TLS 1.2 at least."""
+    context = TLS().client_context()
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+
+
+def test_verification_off() -> None:
+    """In two steps: the name only, or everything."""
+    context = TLS(check_hostname=False).client_context()
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, False)
+    context = TLS(verify=False).client_context()
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_NONE, False)
+
+
+def test_authorities(authority: CertificateAuthority) -> None:
+    """A file, and only what is in it; or a directory."""
+    context = TLS(ca=authority.ca).client_context()
+    assert [dict(part[0] for part in one["subject"]) for one in context.get_ca_certs()] == [  # type: ignore[misc]
+        {"commonName": "amqp10 test authority"}
+    ]
+    assert TLS(ca=authority.ca.parent).client_context().get_ca_certs() == []  # read when first needed
+
+
+def test_server(authority: CertificateAuthority) -> None:
+    """With authorities clients must show a certificate; without, they need none."""
+    files = authority.server()
+    assert TLS(certificate=files.certificate, key=files.key).server_context().verify_mode is ssl.CERT_NONE
+    context = TLS(certificate=files.certificate, key=files.key, ca=authority.ca).server_context()
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+    with pytest.raises(ValueError, match="needs a certificate"):
+        TLS(ca=authority.ca).server_context()
+
+
+def test_pkcs12_leaves_no_file(
+    authority: CertificateAuthority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key goes through a file for a moment, encrypted, and readable by nobody else."""
+    files = authority.client("ann")
+    seen: list[tuple[int, bytes]] = []
+    load = ssl.SSLContext.load_cert_chain
+
+    def spy(self: ssl.SSLContext, certfile: str, *args: Any, **kwargs: Any) -> None:
+        seen.append((os.stat(certfile).st_mode & 0o777, Path(certfile).read_bytes()))
+        load(self, certfile, *args, **kwargs)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", spy)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    TLS(pkcs12=files.pkcs12, password=files.password).client_context()
+    [(mode, pem)] = seen
+    assert mode == 0o600
+    assert b"BEGIN ENCRYPTED PRIVATE KEY" in pem
+    assert pem.count(b"BEGIN CERTIFICATE") == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pkcs12_refused(authority: CertificateAuthority, tmp_path: Path) -> None:
+    """Another password, or no PKCS#12 at all: one error, with the file's name and not the password."""
+    files = authority.client("ann")
+    for settings in (
+        TLS(pkcs12=files.pkcs12, password="wrong"),
+        TLS(pkcs12=files.pkcs12),
+        TLS(pkcs12=files.certificate, password="wrong"),
+    ):
+        with pytest.raises(ValueError, match="not a PKCS#12 file, or another password") as caught:
+            settings.client_context()
+        assert "wrong" not in str(caught.value)
+    with pytest.raises(FileNotFoundError, match=r"none\.p12"):
+        TLS(pkcs12=tmp_path / "none.p12").client_context()
+
+
+def test_encrypted_key(authority: CertificateAuthority, tmp_path: Path) -> None:
+    """A key with a password; without it the load fails, rather than asking on the terminal."""
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        Encoding,
+        PrivateFormat,
+        load_pem_private_key,
+    )
+
+    files = authority.client("ann")
+    key = load_pem_private_key(files.key.read_bytes(), None)
+    encrypted = tmp_path / "ann.key"
+    encrypted.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"open")))
+    TLS(certificate=files.certificate, key=encrypted, password="open").client_context()
+    for password in ("wrong", None):
+        with pytest.raises(ssl.SSLError):
+            TLS(certificate=files.certificate, key=encrypted, password=password).client_context()
+
+
+def test_missing_files(authority: CertificateAuthority, tmp_path: Path) -> None:
+    """The error says which file is missing."""
+    files = authority.client("ann")
+    none = tmp_path / "none.pem"
+    for settings in (TLS(ca=none), TLS(certificate=none), TLS(certificate=files.certificate, key=none)):
+        with pytest.raises(FileNotFoundError, match=r"none\.pem"):
+            settings.client_context()
+
+
+def test_contradictions(authority: CertificateAuthority) -> None:
+    """Two sources of a certificate, or a key without one."""
+    with pytest.raises(ValueError, match="not both"):
+        TLS(certificate="a", pkcs12="b")
+    with pytest.raises(ValueError, match="goes with a certificate"):
+        TLS(key="a")
+
+
+def test_repr_hides_the_password() -> None:
+    """The files may be seen, the password not."""
+    assert "secret" not in repr(TLS(pkcs12="a.p12", password="secret"))
+
+
+@pytest.mark.parametrize(
+    ("certificate", "identity"),
+    [
+        (None, None),
+        ({}, None),
+        ({"subject": ((("countryName", "X"),), (("commonName", "ann"),))}, "ann"),
+        ({"subject": ((("commonName", "ann"),),), "subjectAltName": (("DNS", "h"),)}, "ann"),
+        ({"subject": (), "subjectAltName": (("IP Address", "::1"), ("email", "ann@h"))}, "ann@h"),
+        ({"subject": ((("commonName", ""),),), "subjectAltName": (("URI", "spiffe://ann"),)}, "spiffe://ann"),
+        ({"subject": ((("organizationName", "X"),),)}, None),
+    ],
+)
+def test_identity(certificate: dict[str, Any] | None, identity: str | None) -> None:
+    """The common name, else an alternative name of a kind that names somebody."""
+    assert certificate_identity(certificate) == identity

@@ -1,0 +1,114 @@
+"""URLs: what they lead to, as whom, and that no error shows a password."""
+
+from __future__ import annotations
+
+import pytest
+
+from amqp10.net import Endpoint, parse_url
+from amqp10.net._url import is_loopback
+
+
+@pytest.mark.parametrize(
+    ("url", "endpoint"),
+    [
+        ("amqp://broker", Endpoint("amqp", "broker", 5672)),
+        ("amqps://broker", Endpoint("amqps", "broker", 5671)),
+        ("amqp://broker:1234", Endpoint("amqp", "broker", 1234)),
+        ("AMQP://Broker.Example/", Endpoint("amqp", "broker.example", 5672)),
+        ("amqp://guest:guest@localhost", Endpoint("amqp", "localhost", 5672, "guest", "guest")),
+        ("amqp://guest@localhost", Endpoint("amqp", "localhost", 5672, "guest")),
+        ("amqp://guest:@localhost", Endpoint("amqp", "localhost", 5672, "guest", "")),
+        ("amqp://a%40b:%2F%3A%40%C3%BC@h", Endpoint("amqp", "h", 5672, "a@b", "/:@ü")),
+        ("amqp://a:b@c@h", Endpoint("amqp", "h", 5672, "a", "b@c")),
+        ("amqp://u:p@[::1]:99/q%20x/y", Endpoint("amqp", "::1", 99, "u", "p", "q x/y")),
+        ("amqps://10.0.0.1", Endpoint("amqps", "10.0.0.1", 5671)),
+        ("amqp+unix:///run/amqp.sock", Endpoint("amqp+unix", "", 0, path="/run/amqp.sock")),
+        ("amqp+unix://u:p@/run/a%20b@c.sock", Endpoint("amqp+unix", "", 0, "u", "p", "/run/a b@c.sock")),
+        ("amqp+unix:///run/b@c.sock", Endpoint("amqp+unix", "", 0, path="/run/b@c.sock")),
+    ],
+)
+def test_parts(url: str, endpoint: Endpoint) -> None:
+    """Scheme, host, port, user, password, path; percent-decoded where they are text."""
+    assert parse_url(url) == endpoint
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("broker:5672", "begins with amqp://"),
+        ("", "begins with amqp://"),
+        ("http://broker", "scheme 'http'"),
+        ("amqp://", "no host"),
+        ("amqp://:5672", "no host"),
+        ("amqp://h?heartbeat=5", "no query"),
+        ("amqp://h#x", "no query and no fragment"),
+        ("amqp://h:port", "not a URL"),
+        ("amqp://h:65536", "not a URL"),
+        ("amqp://[::1", "not a URL"),
+        ("amqp://@h", "empty user"),
+        ("amqp://:secret@h", "empty user"),
+        ("amqp+unix://", "path of the Unix socket is missing"),
+        ("amqp+unix://host/run/a.sock", "no host"),
+        ("amqp://user:secret/1@h", "not a URL"),
+        ("amqp://user:1/secret@h", "not a URL"),
+        ("amqp://user:secret#1@h", "not a URL"),
+        ("amqp://user:1?secret@h", "not a URL"),
+        ("amqp://user:sec[ret@h", "not a URL"),
+        ("amqp://user:secret\u2100@h", "not a URL"),
+    ],
+)
+def test_refused(url: str, reason: str) -> None:
+    """One clear reason; the password is in neither the error nor what led to it."""
+    with pytest.raises(ValueError, match=reason) as caught:
+        parse_url(url)
+    assert "secret" not in repr(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    "url", ["amqp://user:secret@h:1/q", "amqps://user:secret@h", "amqp+unix://user:secret@/a.sock"]
+)
+def test_no_password_is_shown(url: str) -> None:
+    """Neither the repr nor the string has the password; the string is without the user, too."""
+    endpoint = parse_url(url)
+    assert "secret" not in repr(endpoint)
+    assert "secret" not in str(endpoint)
+    assert "user" not in str(endpoint)
+
+
+@pytest.mark.parametrize("url", ["amqp://h:5672", "amqps://h:5671", "amqp://[::1]:5672", "amqp+unix:///run/a.sock"])
+def test_string(url: str) -> None:
+    """The string leads to the same place."""
+    assert str(parse_url(url)) == url
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("localhost", True),
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("::ffff:10.0.0.1", False),
+        ("10.0.0.1", False),
+        ("0.0.0.0", False),
+        ("localhost.example", False),
+        ("127.0.0.1.example", False),
+        ("", False),
+    ],
+)
+def test_loopback(host: str, loopback: bool) -> None:
+    """Addresses of this machine, and the one name that always means it."""
+    assert is_loopback(host) is loopback
+
+
+def test_facts() -> None:
+    """What the scheme says."""
+    assert parse_url("amqps://h").tls
+    assert not parse_url("amqp://h").tls
+    assert parse_url("amqp+unix:///a").unix
+    assert parse_url("amqp+unix:///a").loopback
+    assert parse_url("amqp://[::1]").loopback
+    assert not parse_url("amqp://h").loopback
