@@ -11,7 +11,7 @@ import click
 
 from ..client import Connection
 from ..net import TLS, parse_url
-from ..sasl import Mechanism, Plain
+from ..sasl import Mechanism, from_credentials
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Peer:
             return None
         return TLS(ca=self.ca, certificate=self.certificate, key=self.key, verify=self.verify)
 
-    def sasl(self) -> Mechanism | None:
+    def sasl(self) -> tuple[Mechanism, ...] | None:
         endpoint = parse_url(self.url)
         if self.allow_insecure and endpoint.user is not None:
-            return Plain(endpoint.user, endpoint.password or "", allow_insecure=True)
+            return from_credentials(endpoint.user, endpoint.password, allow_insecure=True)
         return None
 
     def connect(self) -> Connection:

@@ -160,6 +160,7 @@ class Connection(Endpoint, Links):
             InsecureTransport: a secret would have crossed the network in the clear; nothing was sent.
             ConnectionClosed: the peer closed at once; `condition` and `description` say why.
             RemoteProtocolError: the peer does not speak this protocol.
+            OSError, ValueError: a file of `tls` cannot be read or opened; nothing was connected.
 
         Cancelling: the transport is closed, nothing is left behind.
         """
