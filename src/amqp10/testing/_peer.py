@@ -180,6 +180,28 @@ class ScriptedPeer:
         self.channel = item.channel
         return performative
 
+    async def expect_any(self, *kinds: type[P], skip: type[Composite] | tuple[type[Composite], ...] = ()) -> P:
+        """The next frame, which must be of one of these kinds; those to skip, and empty ones, are passed over.
+
+        Raises:
+            PeerMismatch: it is another frame, nothing came in time, or the other side hung up.
+
+        Cancelling: nothing is lost.
+        """
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        while True:
+            item = await self._item(wanted)
+            if not isinstance(item, Frame):
+                raise self.transcript.unexpected(wanted, item)
+            performative = item.performative
+            if performative is None or isinstance(performative, skip):
+                continue
+            if not isinstance(performative, kinds):
+                raise self.transcript.unexpected(wanted, item)
+            self.frame = item
+            self.channel = item.channel
+            return performative
+
     @property
     def payload(self) -> bytes:
         """What followed the performative that was expected last."""
@@ -406,7 +428,9 @@ class ScriptedPeer:
         await self.send(Flow(**(session | link | fields)))
 
     async def accept_close(self) -> None:
-        """Answer detaches and ends as they come, then the close, and wait for the other side to hang up.
+        """Answer drains, detaches and ends as they come, then the close, and wait for the other side to hang up.
+
+        Handles are taken to be the same numbers on both sides, as `accept_link` makes them.
 
         Raises:
             PeerMismatch: the client said something else than flows, dispositions and ends of things.
@@ -424,6 +448,8 @@ class ScriptedPeer:
                 await self.send(End())
             elif isinstance(performative, Detach):
                 await self.send(Detach(handle=performative.handle, closed=performative.closed))
+            elif isinstance(performative, Flow) and performative.drain:
+                await self.send(_drained(performative))
             elif not isinstance(performative, Flow | Disposition | None):
                 raise self.transcript.unexpected("detach, end or close", item)
 
@@ -465,6 +491,20 @@ class ScriptedPeer:
     def trace(self) -> str:
         """The conversation of this connection so far, in words; secrets of SASL are left out."""
         return str(self.transcript)
+
+
+def _drained(flow: Flow) -> Flow:
+    """The answer of a sender that has nothing to send to a flow with `drain` (§2.6.7)."""
+    return Flow(
+        next_incoming_id=flow.next_outgoing_id,
+        incoming_window=2048,
+        next_outgoing_id=flow.next_incoming_id or 0,
+        outgoing_window=2048,
+        handle=flow.handle,
+        delivery_count=((flow.delivery_count or 0) + (flow.link_credit or 0)) % 2**32,
+        link_credit=0,
+        drain=True,
+    )
 
 
 _WINDOWS = {"next_outgoing_id": 0, "incoming_window": 2048, "outgoing_window": 2048}

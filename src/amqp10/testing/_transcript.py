@@ -137,11 +137,13 @@ class Transcript:
         kind, channel, performative, payload = frame
         if kind not in (FRAME_AMQP, FRAME_SASL):
             raise self.mismatch(f"a frame of type {kind}")
+        self._header_due = type(performative) is SaslOutcome  # what follows is a header, perhaps in the same bytes
         return Frame(channel, performative, payload)
 
     def expect_header(self) -> None:
         """The next bytes are a protocol header: at the start, and after SASL (§2.2, §5.3.2)."""
-        self._header_due = True
+        if not any(isinstance(item, bytes) for item in self._items):
+            self._header_due = True
         self.feed(b"")
 
     def take(self) -> bytes | Frame | None:

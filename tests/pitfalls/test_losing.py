@@ -1,0 +1,266 @@
+"""Faults that AMQP clients share: lost messages, hanging ends, silence, secrets, by the number of the fault."""
+
+from __future__ import annotations
+
+import time
+
+import anyio
+import pytest
+
+from amqp10.broker import Broker
+from amqp10.client import Connection
+from amqp10.errors import AmqpError, AuthenticationFailed, ConnectionLost, LinkDetached, MessageReleased
+from amqp10.messaging import RELEASED, Error, Message
+from amqp10.sasl import Plain, ScramSha256
+from amqp10.testing import (
+    Close,
+    Detach,
+    Disposition,
+    End,
+    Flow,
+    ScriptedPeer,
+    Transfer,
+)
+from amqp10.types import Int, Symbol, UInt
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_08_prefetched_messages_stay_locked(amqp_broker: Broker) -> None:
+    """What a receiver had prefetched and nobody took is back for the next one at once, none of it counted as failed."""
+    async with Connection(amqp_broker.url) as connection:
+        async with connection.sender("q") as sender:
+            await sender.send_many(range(50))
+        async with connection.receiver("q", credit=50) as receiver:
+            (await receiver.receive()).accept()
+        async with connection.receiver("q", credit=50) as receiver:
+            for number in range(1, 50):
+                delivery = await receiver.receive()
+                assert delivery.message.body == number
+                assert not delivery.message.delivery_count
+                delivery.accept()
+    assert amqp_broker.queue("q").depth == 0
+
+
+async def test_09_a_timeout_swallows_a_delivery(amqp_broker: Broker) -> None:
+    """However often receiving is given up, every message is handed out."""
+    async with Connection(amqp_broker.url) as connection:
+        async with connection.receiver("q", credit=5) as receiver, connection.sender("q") as sender:
+            taken: list[object] = []
+
+            async def take() -> None:
+                while len(taken) < 30:
+                    with anyio.move_on_after(0.0005):
+                        delivery = await receiver.receive()
+                        taken.append(delivery.message.body)
+                        delivery.accept()
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(take)
+                for number in range(30):
+                    await sender.send(number)
+            assert taken == list(range(30))
+
+
+async def test_10_settling_on_a_closed_link_hangs(amqp_broker: Broker) -> None:
+    """It fails at once."""
+    async with Connection(amqp_broker.url) as connection:
+        async with connection.sender("q") as sender:
+            await sender.send("x")
+        async with connection.receiver("q") as receiver:
+            delivery = await receiver.receive()
+        with pytest.raises((AmqpError, anyio.ClosedResourceError)):
+            delivery.accept()
+
+
+async def test_11_released_is_taken_for_sent(amqp_peer: ScriptedPeer) -> None:
+    """An unroutable message, which RabbitMQ releases, is an error of `send` and an outcome of `submit`."""
+    async with anyio.create_task_group() as tasks:
+
+        async def serve() -> None:
+            await amqp_peer.accept_connection()
+            await amqp_peer.accept_session()
+            await amqp_peer.accept_link(credit=5)
+            for number in range(2):
+                await amqp_peer.expect(Transfer)
+                await amqp_peer.send(Disposition(role=True, first=number, settled=True, state=RELEASED))
+            await amqp_peer.accept_close()
+
+        tasks.start_soon(serve)
+        async with Connection(amqp_peer.url) as connection, connection.sender("q") as sender:
+            with pytest.raises(MessageReleased):
+                await sender.send("x")
+            assert await (await sender.submit("x")).outcome() == RELEASED
+
+
+async def test_12_closing_hangs_on_a_silent_peer(amqp_peer: ScriptedPeer) -> None:
+    """A peer that answers nothing holds nobody up for longer than the close timeout allows."""
+    async with anyio.create_task_group() as tasks:
+
+        async def serve() -> None:
+            await amqp_peer.accept_connection()
+            await amqp_peer.accept_session()
+            await amqp_peer.accept_link(credit=5)
+            await amqp_peer.accept_link()
+
+        tasks.start_soon(serve)
+        with anyio.fail_after(5):
+            async with Connection(amqp_peer.url, close_timeout=0.1) as connection:
+                async with connection.sender("q"), connection.receiver("q"):
+                    pass
+
+
+async def test_12_closing_detach_answered_with_closed_false(amqp_peer: ScriptedPeer) -> None:
+    """RabbitMQ's old answer to a closing detach ends the link, within no timeout at all."""
+    async with anyio.create_task_group() as tasks:
+
+        async def serve() -> None:
+            await amqp_peer.accept_connection()
+            await amqp_peer.accept_session()
+            link = await amqp_peer.accept_link(credit=5)
+            await amqp_peer.expect(Detach, closed=True)
+            await amqp_peer.send(Detach(handle=link.handle, closed=False))
+            await amqp_peer.expect(End)
+            await amqp_peer.send(End())
+            await amqp_peer.expect(Close)
+            await amqp_peer.send(Close())
+
+        tasks.start_soon(serve)
+        with anyio.fail_after(5):
+            async with Connection(amqp_peer.url, close_timeout=60) as connection, connection.sender("q"):
+                pass
+
+
+async def test_16_heartbeats_need_user_calls(amqp_peer: ScriptedPeer) -> None:
+    """A client that does nothing at all keeps its connection alive, on time for the peer's 500 ms."""
+    async with anyio.create_task_group() as tasks:
+        done = anyio.Event()
+
+        async def serve() -> None:
+            await amqp_peer.accept_connection(idle_time_out=500)
+            for _ in range(3):
+                began = time.monotonic()
+                await amqp_peer.expect_empty()
+                assert time.monotonic() - began < 0.5
+            done.set()
+            await amqp_peer.accept_close()
+
+        tasks.start_soon(serve)
+        async with Connection(amqp_peer.url):
+            await done.wait()
+
+
+async def test_18_the_connection_dies_in_silence(amqp_peer: ScriptedPeer) -> None:
+    """Pulled from under a client that sends, one that waits for an outcome and one that receives, all are told why."""
+    causes: list[object] = []
+    async with anyio.create_task_group() as tasks:
+
+        async def serve() -> None:
+            await amqp_peer.accept_connection()
+            await amqp_peer.accept_session()
+            await amqp_peer.accept_link(credit=1)
+            await amqp_peer.accept_link()
+            await amqp_peer.expect_any(Transfer, skip=Flow)
+            await amqp_peer.drop()
+
+        tasks.start_soon(serve)
+        async with Connection(amqp_peer.url) as connection:
+            sender = await connection.sender("q").__aenter__()
+            receiver = await connection.receiver("q").__aenter__()
+
+            async def wait(call: object) -> None:
+                with pytest.raises(ConnectionLost) as failure:
+                    await call()  # type: ignore[operator]
+                causes.append(type(failure.value))
+
+            async with anyio.create_task_group() as waiters:
+                waiters.start_soon(wait, receiver.receive)
+                waiters.start_soon(wait, lambda: sender.send("gets the credit"))
+                waiters.start_soon(wait, lambda: sender.send("waits for credit"))
+            await wait(receiver.receive)
+    assert causes == [ConnectionLost] * 4
+
+
+async def test_18_a_peer_that_falls_silent_is_lost(amqp_peer: ScriptedPeer) -> None:
+    """Nothing for the idle timeout is the end, told to who waits."""
+    async with anyio.create_task_group() as tasks:
+
+        async def serve() -> None:
+            await amqp_peer.accept_connection()
+            await amqp_peer.accept_session()
+            await amqp_peer.accept_link()
+
+        tasks.start_soon(serve)
+        connection = Connection(amqp_peer.url, idle_timeout=0.2, close_timeout=0.1)
+        async with connection, connection.receiver("q") as receiver:
+            with pytest.raises(ConnectionLost, match="silent"):
+                await receiver.receive()
+
+
+async def test_25_a_null_terminus_is_taken_for_a_link(amqp_peer: ScriptedPeer) -> None:
+    """The reason is in the detach that follows, and is what entering the link raises."""
+    async with anyio.create_task_group() as tasks:
+
+        async def serve() -> None:
+            await amqp_peer.accept_connection()
+            await amqp_peer.accept_session()
+            link = await amqp_peer.accept_link(target=None)
+            error = Error("amqp:not-found", "no such queue")
+            await amqp_peer.send(Detach(handle=link.handle, closed=True, error=error))
+            await amqp_peer.expect(Detach, closed=True)
+            await amqp_peer.accept_close()
+
+        tasks.start_soon(serve)
+        async with Connection(amqp_peer.url) as connection:
+            with pytest.raises(LinkDetached) as failure:
+                async with connection.sender("nowhere"):
+                    pass
+            assert (failure.value.condition, failure.value.description) == ("amqp:not-found", "no such queue")
+
+
+async def test_26_types_get_lost(amqp_broker: Broker) -> None:
+    """Numbers, symbols and bytes as keys come out of a broker as they went in."""
+    body = {b"bytes": 1, UInt(2): Int(3), Symbol("symbol"): "string", "list": [Int(1), 1, UInt(1), True, 1.5]}
+    properties = {"int": Int(1), "long": 1, "uint": UInt(1), "double": 1.0}
+    async with Connection(amqp_broker.url) as connection:
+        async with connection.sender("q") as sender, connection.receiver("q") as receiver:
+            await sender.send(Message(body, application_properties=properties))
+            delivery = await receiver.receive()
+            got = delivery.message
+            delivery.accept()
+    assert got.body == body
+    assert [type(key) for key in got.body] == [type(key) for key in body]
+    assert [type(value) for value in got.body["list"]] == [Int, int, UInt, bool, float]
+    back = got.application_properties or {}
+    assert {name: type(value) for name, value in back.items()} == {
+        name: type(value) for name, value in properties.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"),
+    [(("PLAIN", "SCRAM-SHA-256"), "SCRAM-SHA-256"), (("PLAIN", "ANONYMOUS"), "PLAIN"), (("X", "PLAIN"), "PLAIN")],
+)
+async def test_28_the_mechanism_is_not_one_that_was_offered(
+    amqp_peer: ScriptedPeer, offered: tuple[str, ...], chosen: str
+) -> None:
+    """The client picks the strongest that is offered and fits its credentials; never ANONYMOUS when it has some."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: amqp_peer.accept_connection(mechanisms=offered, outcome=1))
+        with pytest.raises(AuthenticationFailed):
+            async with Connection(f"amqp://user:password@127.0.0.1:{amqp_peer.port}"):
+                pass
+    assert f"SaslInit(mechanism=Symbol('{chosen}')" in amqp_peer.trace()
+
+
+async def test_31_secrets_in_texts(amqp_peer: ScriptedPeer) -> None:
+    """Neither the objects that hold a password nor the errors that it leads to show it."""
+    url = f"amqp://user:hunter2@127.0.0.1:{amqp_peer.port}"
+    shown = [repr(Connection(url)), repr(Plain("user", "hunter2")), repr(ScramSha256("user", "hunter2"))]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: amqp_peer.accept_connection(mechanisms=("PLAIN",), outcome=1))
+        with pytest.raises(AmqpError) as failure:
+            async with Connection(url):
+                pass
+        shown += [repr(failure.value), str(failure.value), repr(failure.value.args)]
+    assert not [text for text in shown if "hunter2" in text]
