@@ -319,7 +319,7 @@ class V1Engine(Engine):
                 return None
             deadlines.append(min(self._last_received + limit, now + limit / 4))
         if self.remote is None:
-            deadlines.append(now + 1.0)  # its idle timeout is not known yet
+            deadlines.append(now + 0.1)  # its idle timeout is not known yet, and may be short
         elif self.remote.idle_timeout:
             if now >= self._next_heartbeat:
                 if not self._sent and self.connection.heartbeats:
