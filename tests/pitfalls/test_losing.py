@@ -10,7 +10,7 @@ import pytest
 from amqp10.broker import Broker
 from amqp10.client import Connection
 from amqp10.errors import AmqpError, AuthenticationFailed, ConnectionLost, LinkDetached, MessageReleased
-from amqp10.messaging import RELEASED, Error, Message
+from amqp10.messaging import ACCEPTED, RELEASED, Error, Message
 from amqp10.sasl import Plain, ScramSha256
 from amqp10.testing import (
     Close,
@@ -148,6 +148,33 @@ async def test_16_heartbeats_need_user_calls(amqp_peer: ScriptedPeer) -> None:
         tasks.start_soon(serve)
         async with Connection(amqp_peer.url):
             await done.wait()
+
+
+async def test_17_an_idle_link_that_is_detached_takes_others_with_it(amqp_peer: ScriptedPeer) -> None:
+    """The link that the peer detaches says why; its neighbor on the same session goes on."""
+    detached = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+
+        async def serve() -> None:
+            await amqp_peer.accept_connection()
+            await amqp_peer.accept_session()
+            await amqp_peer.accept_link(credit=5)
+            idle = await amqp_peer.accept_link(credit=5)
+            error = Error("amqp:link:detach-forced", "idle for 10 minutes")
+            await amqp_peer.send(Detach(handle=idle.handle, closed=True, error=error))
+            await amqp_peer.expect(Detach, closed=True)
+            detached.set()
+            await amqp_peer.expect(Transfer)
+            await amqp_peer.send(Disposition(role=True, first=0, settled=True, state=ACCEPTED))
+            await amqp_peer.accept_close()
+
+        tasks.start_soon(serve)
+        async with Connection(amqp_peer.url) as connection, connection.sender("busy") as busy:
+            async with connection.sender("idle") as idle:
+                await detached.wait()
+                with pytest.raises(LinkDetached, match="idle for 10 minutes"):
+                    await idle.send("x")
+            await busy.send("y")
 
 
 async def test_18_the_connection_dies_in_silence(amqp_peer: ScriptedPeer) -> None:
