@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
@@ -36,6 +37,13 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("certificates")
     write_certificates(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def proton() -> None:
+    """python-qpid-proton is installed; on most machines it is built from source, which needs a C compiler."""
+    if find_spec("proton") is None:
+        unavailable("python-qpid-proton is not installed")
 
 
 @pytest.fixture(scope="session")

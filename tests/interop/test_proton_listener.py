@@ -26,8 +26,6 @@ from amqp10 import (
 from ._cases import BODIES, KEPT, PRIMITIVES, body_of, everything, exchange, same
 from .brokers import free_ports
 
-pytest.importorskip("proton", reason="python-qpid-proton is not installed")
-
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 on_trio = pytest.mark.parametrize("anyio_backend", ["trio"])
 
@@ -53,14 +51,14 @@ def listening(*arguments: str) -> Iterator[int]:
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
+def url(proton: None) -> Iterator[str]:
     """Of the listener, without TLS."""
     with listening() as port:
         yield f"amqp://localhost:{port}"
 
 
 @pytest.fixture(scope="module")
-def tls_url(authority: Path) -> Iterator[str]:
+def tls_url(proton: None, authority: Path) -> Iterator[str]:
     """Of a listener with TLS."""
     with listening(str(authority)) as port:
         yield f"amqps://localhost:{port}"
@@ -204,7 +202,7 @@ async def test_batches(url: str, address: str) -> None:
         async with connection.sender(address) as sender:
             assert await sender.send_many(range(count)) == count
         async with connection.receiver(address, credit=500) as receiver:
-            bodies = []
+            bodies: list[int] = []
             while len(bodies) < count:
                 for delivery in await receiver.receive_batch(200):
                     bodies.append(delivery.message.body)
