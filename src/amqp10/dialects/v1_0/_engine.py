@@ -23,11 +23,14 @@ from ...errors import (
     Unsupported,
 )
 from ...messaging import Error
+from ...types import encode
 from ._connection import ConnectionEndpoint
 from ._frames import AMQP_HEADER, FRAME_AMQP, FRAME_SASL, HEARTBEAT, SASL_HEADER, FrameReader, encode_frame
+from ._performatives import Close, Detach, End
 from ._sasl_layer import ClientSasl, ServerSasl
 
 if TYPE_CHECKING:
+    from ...messaging import DeliveryState
     from ...sasl import Authenticator, Mechanism
     from ...types import Composite
     from ._session import SessionEndpoint
@@ -266,18 +269,34 @@ class V1Engine(Engine):
             self.output_size += len(data)
 
     def write_frame(self, channel: int, performative: Composite, payload: bytes = b"") -> None:
-        """Queue a frame.
+        """Queue a frame. An error that ends something is cut to what fits: ending must never fail.
 
         Raises:
             LocalProtocolError: it is larger than the peer takes, so nothing was queued.
         """
         frame = encode_frame(channel, performative, payload)
         limit = self.remote.max_frame_size if self.remote is not None else 0xFFFF_FFFF
+        if len(frame) > limit and isinstance(performative, Detach | End | Close) and performative.error is not None:
+            error = performative.error
+            performative.error = Error(error.condition, (error.description or "")[:100])
+            frame = encode_frame(channel, performative)
         if len(frame) > limit:
             raise LocalProtocolError(
                 f"a {type(performative).__name__.lower()} frame of {len(frame)} bytes; the peer takes {limit}"
             )
         self.write(frame)
+
+    def check_state(self, state: DeliveryState, room: int = 64) -> int:
+        """The encoded size of a delivery state, `room` bytes being needed for the rest of its frame.
+
+        Raises:
+            LocalProtocolError: it does not fit a frame that the peer takes.
+        """
+        size = len(encode(state))
+        limit = self.remote.max_frame_size if self.remote is not None else 0xFFFF_FFFF
+        if size + room > limit:
+            raise LocalProtocolError(f"a delivery state of {size} bytes does not fit a frame; the peer takes {limit}")
+        return size
 
     def owe(self, session: SessionEndpoint) -> None:
         """The session has dispositions to be merged and written with the next output."""

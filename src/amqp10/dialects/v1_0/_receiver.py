@@ -77,9 +77,15 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
             raise LocalProtocolError(f"the link {self._name!r} is not attached")
         if not 0 <= credit <= 0xFFFF_FFFF:
             raise LocalProtocolError(f"a credit of {credit}")
-        self.flow_state.grant(credit, drain)
+        flow = self.flow_state
+        before = flow.credit, flow.spare, flow.drain
+        flow.grant(credit, drain)
+        try:
+            self.session.send_flow(self, echo=echo, properties=properties)
+        except Exception:  # it cannot be said, it is too large for the peer's frames: nothing was done
+            flow.credit, flow.spare, flow.drain = before
+            raise
         self._draining = drain
-        self.session.send_flow(self, echo=echo, properties=properties)
 
     def fill_flow(self, frame: Flow) -> None:
         flow = self.flow_state
@@ -202,13 +208,13 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
         number = delivery.delivery_id
         if settled is None:
             settled = not self._second or number in self._settle_first
+        self.session.dispose(True, number, settled, state)
         delivery.state = state
         if settled:
             delivery.local_settled = True
             self.unsettled.pop(delivery.tag, None)
             self.session.incoming.pop(number, None)
             self._settle_first.discard(number)
-        self.session.dispose(True, number, settled, state)
 
     def receive_states(self, deliveries: Sequence[Any], state: DeliveryState | None, settled: bool) -> Sequence[Any]:
         for delivery in deliveries:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ...messaging import DeliveryState
     from ._session import SessionEndpoint
 
+# Bytes that a transfer with all its fields takes beyond the template: a list32, and five fields more.
+GENERIC = 11
 OUTCOMES = (Accepted, Rejected, Released, Modified)
 
 
@@ -113,6 +115,8 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
             raise LocalProtocolError(f"a delivery-tag of {len(tag)} bytes; 32 at most")
         if tag in unsettled:
             raise LocalProtocolError(f"the delivery-tag {tag!r} is in use by an unsettled delivery")
+        if state is not None:
+            session.engine.check_state(state, self._template.overhead + GENERIC + 1)
         delivery = self.delivery_type(self, tag, payload, settled, message_format)
         flow.sent()
         if not settled:
@@ -170,8 +174,10 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
             self._write(Transfer(handle=self.handle, delivery_id=delivery.delivery_id, aborted=True), b"")
             return
         first = part.first and offset == 0
-        # A state in the transfer is repeated in no later frame, but leaves less room in this one.
-        chunk = self._chunk - (len(encode(delivery.state)) if first and delivery.state is not None else 0)
+        chunk = self._chunk
+        if first and (delivery.state is not None or part.batchable):
+            # Said in no later frame, but leaves less room in this one.
+            chunk -= GENERIC + (len(encode(delivery.state)) if delivery.state is not None else 0)
         left = len(part.payload) - offset
         size = min(left, chunk)
         part.done = size == left
@@ -268,7 +274,10 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
             for delivery in deliveries:
                 delivery.remote_state = state
                 if settle:
-                    self.settle(delivery, state)
+                    try:
+                        self.settle(delivery, state)
+                    except LocalProtocolError:  # the peer said more than it takes itself
+                        self.settle(delivery)
         return deliveries
 
     # Flow

@@ -85,22 +85,27 @@ class SessionEndpoint(Session):
             raise LocalProtocolError("the session was begun already")
         if self.channel < 0:
             self.connection.answer_channel(self)
+        before = self.state
         self._advance("S:BEGIN")
+        try:
+            self.write(
+                Begin(
+                    remote_channel=self.remote_channel if self.remote is not None else None,
+                    next_outgoing_id=terms.next_outgoing_id,
+                    incoming_window=terms.incoming_window,
+                    outgoing_window=terms.outgoing_window,
+                    handle_max=terms.handle_max,
+                    offered_capabilities=terms.offered_capabilities,
+                    desired_capabilities=terms.desired_capabilities,
+                    properties=dict(terms.properties) or None,
+                )
+            )
+        except Exception:  # it cannot be said, it is too large for the peer's frames: nothing was done
+            self.state = before
+            raise
         self.terms = terms
         self.window.begin(terms.incoming_window, terms.outgoing_window, terms.next_outgoing_id)
         self.connection.map_local(self)
-        self.write(
-            Begin(
-                remote_channel=self.remote_channel if self.remote is not None else None,
-                next_outgoing_id=terms.next_outgoing_id,
-                incoming_window=terms.incoming_window,
-                outgoing_window=terms.outgoing_window,
-                handle_max=terms.handle_max,
-                offered_capabilities=terms.offered_capabilities,
-                desired_capabilities=terms.desired_capabilities,
-                properties=dict(terms.properties) or None,
-            )
-        )
         self.begun = self.state is SessionState.MAPPED
 
     def receive_begin(self, frame: Begin) -> None:
@@ -266,6 +271,8 @@ class SessionEndpoint(Session):
                 return
         if self.muted:
             return
+        if state is not None:
+            self.engine.check_state(state)
         if not self._dispositions:
             self.engine.owe(self)
         try:
