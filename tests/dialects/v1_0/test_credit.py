@@ -127,6 +127,14 @@ def test_receiver_before_the_attach() -> None:
     assert flow.delivery_count == 0
 
 
+def test_receiver_without_a_count() -> None:
+    """A delivery that comes before the sender's attach uses up credit all the same."""
+    flow = ReceiverCredit(None)
+    flow.grant(1, False)
+    assert flow.received()
+    assert (flow.delivery_count, flow.used_up) == (None, True)
+
+
 @starts
 def test_receiver_takes_credit_back(start: int) -> None:
     """What was on its way when credit was taken back is no fault of the sender's; what is beyond that is."""

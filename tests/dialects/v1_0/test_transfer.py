@@ -103,6 +103,7 @@ def transfers(draw: st.DrawFn) -> bytes:
 @example(HEAD + b"\xc0\0\0", b"", b"")
 @example(HEAD + b"\xc0\2\1\x43", b"\x43", b"")
 @example(HEAD + b"\xc0\xff\1\x43", b"", b"\x43" * 255)
+@example(listed([b"\x43", *[b"\x40"] * 9, b"\x56\1"]), b"", b"")
 def test_fast_is_generic(performative: bytes, payload: bytes, after: bytes) -> None:
     """Whatever the octets: what the fast way takes the generic way takes too, with equal result and equal end."""
     agree(performative + payload, after)

@@ -6,6 +6,7 @@ performatives and asked for the bytes to send.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from ...errors import AmqpError, AuthenticationFailed, RemoteProtocolError
@@ -27,7 +28,7 @@ _REASONS = {
 }
 
 
-class _SaslLayer:
+class _SaslLayer(ABC):
     """What both sides share.
 
     Attributes:
@@ -60,8 +61,8 @@ class _SaslLayer:
         except AmqpError as error:
             self.error = error
 
-    def _receive(self, performative: Composite) -> None:
-        raise self._unexpected(performative)
+    @abstractmethod
+    def _receive(self, performative: Composite) -> None: ...
 
     def _send(self, performative: Composite) -> None:
         self._output.append(encode_sasl_frame(performative))
