@@ -1,7 +1,7 @@
 """What a message costs each client: interleaved runs against one counterpart, medians, side by side.
 
-    make bench                                        everything, about six minutes
-    python benchmarks/run.py --quick                  a first impression, about two
+    make bench                                        everything, some four minutes
+    python benchmarks/run.py --quick                  a first impression, about one
     python benchmarks/run.py --sizes 100 --workloads send,recv --reps 9 --peers amqp10,proton
     python benchmarks/run.py --variants submit,batch,asyncio       other ways to use this client, beside the others
 

@@ -1,0 +1,30 @@
+"""The benchmark runs, and its counterpart sees what this client says; no figure is looked at."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RUN = Path(__file__).parents[1] / "benchmarks" / "run.py"
+
+
+@pytest.mark.parametrize("options", [[], ["--single"]], ids=["ranges", "single"])
+def test_run(options: list[str]) -> None:
+    """Every workload ends well, counted at both ends, with dispositions of ranges and of single deliveries."""
+    command = [sys.executable, str(RUN), "--peers", "amqp10", "--sizes", "100", "--reps", "1", "--seconds", "0.01"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for workload in ("send", "recv", "send-settled", "recv-settled"):
+        assert f"| {workload} 100 B | amqp10 |" in done.stdout
+
+
+def test_variants() -> None:
+    """The other ways to use this client that can be asked for."""
+    command = [sys.executable, str(RUN), "--peers", "amqp10", "--variants", "submit+asyncio,batch+asyncio"]
+    cut = ["--workloads", "send,recv", "--sizes", "100", "--reps", "1", "--seconds", "0.01"]
+    done = subprocess.run([*command, *cut], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "| recv 100 B | amqp10+batch+asyncio |" in done.stdout
