@@ -337,9 +337,7 @@ class V1Engine(Engine):
                 )
                 return None
             deadlines.append(min(self._last_received + limit, now + limit / 4))
-        if self.remote is None:
-            deadlines.append(now + 0.1)  # its idle timeout is not known yet, and may be short
-        elif self.remote.idle_timeout:
+        if self.remote is not None and self.remote.idle_timeout:
             if now >= self._next_heartbeat:
                 if not self._sent and self.connection.heartbeats:
                     self.write(HEARTBEAT)
