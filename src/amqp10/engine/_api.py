@@ -7,7 +7,7 @@ clock or task. Whoever drives it keeps this order, and nothing else is needed:
     engine.receive_data(data)  or  receive_eof()    whatever the transport gave
     for event in engine.events(): ...               act: call methods of the engine, its sessions, its links
     write(engine.data_to_send())                    after every batch of the above; never two writers at once
-    deadline = engine.tick(now)                     at start and at each deadline it returned, on one monotonic clock
+    deadline = engine.tick(now)                     at start, at each deadline it returned, and after `ConnectionOpened`
 
 The words are AMQP 1.0's: session, link, credit, delivery, outcome. A dialect maps its own on them and says in
 `capabilities` what it cannot do; asking for that raises `Unsupported` before a byte is written. All methods return at
@@ -76,7 +76,9 @@ class Engine(ABC):
 
     @abstractmethod
     def tick(self, now: float) -> float | None:
-        """Do what time demands (heartbeat, idle timeout); return when to call again at the latest, None for never.
+        """Do what time demands (heartbeat, idle timeout); return when to call again at the latest, None for no deadline.
+
+        The peer's open can bring a nearer deadline, so call it once more after `ConnectionOpened`.
 
         `now` and the deadline are seconds on one monotonic clock of the caller's choice.
         """

@@ -19,7 +19,7 @@ from typing import Final
 import anyio
 from anyio.abc import ByteStream, TaskGroup
 
-from ..engine import ConnectionEnded, Engine, Event
+from ..engine import ConnectionEnded, ConnectionOpened, Engine, Event
 from ..errors import ConnectionLost
 from ._stream import STREAM_ERRORS
 
@@ -53,7 +53,8 @@ class Pump:
         self._wakeup: anyio.Event | None = None  # what the writer sleeps on
         self._writing = 0  # bytes handed to the stream and not taken by it yet
         self._writable: anyio.Event | None = None
-        self._ended = False
+        self._opened = self._ended = False
+        self._sleep: anyio.CancelScope | None = None
         self._over = anyio.Event()
         self._write_deadline = math.inf
         self._write_scope: anyio.CancelScope | None = None
@@ -161,9 +162,9 @@ class Pump:
         while not self._ended:
             deadline = self._engine.tick(anyio.current_time())
             self._tell()
-            if deadline is None:
-                return
-            await anyio.sleep_until(deadline)
+            # A sleep that `_tell` can cut short: once the peer has opened, its idle timeout counts too.
+            with anyio.CancelScope() as self._sleep:
+                await anyio.sleep_until(math.inf if deadline is None else deadline)
 
     # What they share
 
@@ -179,6 +180,10 @@ class Pump:
                 if isinstance(last.error, ConnectionLost) and last.error.__cause__ is None:
                     last.error.__cause__ = self._cause
                 self._end()
+            elif not self._opened and any(isinstance(event, ConnectionOpened) for event in events):
+                self._opened = True
+                if self._sleep is not None:
+                    self._sleep.cancel()
             self._on_events(events)
         if engine.output_size:
             self.wake()
