@@ -76,7 +76,7 @@ class Engine(ABC):
 
     @abstractmethod
     def tick(self, now: float) -> float | None:
-        """Do what time demands (heartbeat, idle timeout); return when to call again at the latest, None for no deadline.
+        """Do what time demands (heartbeat, idle timeout); return when to call again at the latest, None for never.
 
         The peer's open can bring a nearer deadline, so call it once more after `ConnectionOpened`.
 
