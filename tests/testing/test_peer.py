@@ -225,3 +225,21 @@ async def test_empty_frames_are_passed_over() -> None:
         await peer.send(Open(container_id="x"))
         await other.expect_empty()
         await other.expect(Open, container_id="x")
+
+
+async def test_expect_any() -> None:
+    """One of several kinds, past those that do not matter; anything else fails."""
+    mine, theirs = memory_streams()
+    async with ScriptedPeer.over(mine) as peer, ScriptedPeer.over(theirs) as other:
+        await peer.send_bytes(b"AMQP\0\1\0\0")
+        await other.expect_header()
+        flow = Flow(incoming_window=1, next_outgoing_id=0, outgoing_window=1)
+        await peer.send(flow)
+        await peer.send_empty()
+        await peer.send(Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1), channel=3)
+        found = await other.expect_any(Begin, Close, skip=Flow)
+        assert isinstance(found, Begin)
+        assert other.channel == 3
+        await peer.send(flow)
+        with pytest.raises(PeerMismatch, match="expected Begin or Close, got"):
+            await other.expect_any(Begin, Close)

@@ -70,7 +70,7 @@ FRAMES: st.SearchStrategy[Any] = st.one_of(
     ),
     st.builds(
         Attach,
-        name=st.sampled_from(["a", "b"]),
+        name=st.sampled_from(["a", "b", "long" * 150]),
         handle=small,
         role=st.booleans(),
         snd_settle_mode=st.integers(0, 2),
@@ -205,11 +205,14 @@ def answer(link: Link, choice: int) -> None:
     begun=st.booleans(),
     choice=small,
     late=st.integers(1, 4),
+    limit=st.sampled_from([512, 2**32 - 1]),
 )
-def test_any_frames(frames: list[tuple[int, Any, bytes]], as_server: bool, begun: bool, choice: int, late: int) -> None:
+def test_any_frames(
+    frames: list[tuple[int, Any, bytes]], as_server: bool, begun: bool, choice: int, late: int, limit: int
+) -> None:
     """Whatever frames come, in whatever order: nothing is raised, what is written is legal, the end is one."""
     script = EngineScript(server() if as_server else client())
-    script.open()
+    script.open(max_frame_size=limit)
     engine = script.engine
     deliveries: list[IncomingDelivery] = []
     ends = 0
