@@ -303,3 +303,8 @@ async def test_native_cancellation(serve: Serve) -> None:
         await anyio.wait_all_tasks_blocked()
         assert isinstance(peer.error, ConnectionClosed)
         assert peer.error.condition is None
+
+
+def test_made_where_no_event_loop_runs() -> None:
+    """A connection can be made at module level and entered later; nothing happens before."""
+    assert not Connection("amqp://user:password@localhost").open

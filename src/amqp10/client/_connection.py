@@ -120,10 +120,9 @@ class Connection(Endpoint, Links):
         self._pump: Pump | None = None
         self._pumped = False
         self._crash: BaseException | None = None
-        # Cancelling the block must reach neither the background task, which has the closing still to do, nor the
-        # waiting for it: the first has a shield of its own, the second a scope around the group, shut while closing.
-        self._background = anyio.CancelScope(shield=True)
-        self._shield = anyio.CancelScope()
+        # Made when the block is entered, for a connection may be made where no event loop runs.
+        self._background: anyio.CancelScope
+        self._shield: anyio.CancelScope
         self._tasks: TaskGroup | None = None
 
     @classmethod
@@ -168,6 +167,10 @@ class Connection(Endpoint, Links):
         mechanisms = self._mechanisms()
         stream, facts = await self._connect()
         self._engine = engine = self._dialect.client(self._terms, mechanisms, facts.secure)
+        # Cancelling the block must reach neither the background task, which has the closing still to do, nor the
+        # waiting for it: the first has a shield of its own, the second a scope around the group, shut while closing.
+        self._background = anyio.CancelScope(shield=True)
+        self._shield = anyio.CancelScope()
         self._shield.__enter__()
         self._tasks = tasks = anyio.create_task_group()
         await tasks.__aenter__()
