@@ -110,3 +110,11 @@ async def test_users_by_mechanism(mechanism: type[Plain] | type[ScramSha256]) ->
             with pytest.raises(AuthenticationFailed):
                 async with Connection(broker.url, sasl=mechanism(user, password)):
                     pass
+
+
+def test_readable_passwords_only_on_demand() -> None:
+    """On a transport that shows it PLAIN is offered only where that was allowed by name."""
+    for allowed in (False, True):
+        rules = Access({"ann": "secret"}, allow_insecure=allowed).authenticator().for_connection(secure=False)
+        assert ("PLAIN" in rules.mechanisms()) is allowed
+        assert "SCRAM-SHA-256" in rules.mechanisms()

@@ -18,15 +18,22 @@ class Access:
         anonymous: ANONYMOUS is offered, and the bare AMQP header without SASL is answered. None: where there are
             neither users nor client certificates, and then on loopback only.
         external: client certificates that TLS has verified name their users (EXTERNAL).
+        allow_insecure: PLAIN is offered on a transport that shows the password, too.
     """
 
     users: Mapping[str, str] | None = field(default=None, repr=False)
     anonymous: bool | None = None
     external: bool = False
+    allow_insecure: bool = False
 
     def authenticator(self) -> Authenticator:
         """The server side of SASL by these rules."""
-        return Authenticator(self.users, anonymous=self.anonymous_allowed, external=self.external)
+        return Authenticator(
+            self.users,
+            anonymous=self.anonymous_allowed,
+            external=self.external,
+            allow_insecure=self.allow_insecure,
+        )
 
     @property
     def anonymous_allowed(self) -> bool:

@@ -74,6 +74,8 @@ class Broker:
         users: name -> password, for PLAIN and SCRAM.
         anonymous: let peers in without a name, by ANONYMOUS or without SASL. None: where there are no users, nor
             client certificates, and then on loopback only.
+        allow_insecure: offer PLAIN beyond loopback without TLS too, where everybody on the way can read the password;
+            for clients that have no SCRAM.
         tls: a `TLS` or any `ssl.SSLContext` for the server's side; TCP is then TLS only. Where it
             asks for client certificates, the names in these may log in by EXTERNAL.
         path: a Unix socket to listen on, too.
@@ -107,6 +109,7 @@ class Broker:
         *,
         users: Mapping[str, str] | None = None,
         anonymous: bool | None = None,
+        allow_insecure: bool = False,
         tls: TLSSettings | None = None,
         path: str | PathLike[str] | None = None,
         queues: Iterable[str] = (),
@@ -127,7 +130,7 @@ class Broker:
     ) -> None:
         self._tls = tls.server_context() if isinstance(tls, TLS) else tls
         external = self._tls is not None and self._tls.verify_mode != ssl.CERT_NONE
-        access = Access(users, anonymous, external)
+        access = Access(users, anonymous, external, allow_insecure)
         if host is not None:
             access.check_host(host)
         self._host = host

@@ -36,6 +36,9 @@ def is_loopback(host: str) -> bool:
 @click.option("--port", type=click.IntRange(0, 65535), default=5672, show_default=True, help="0 for any that is free")
 @click.option("--user", "users", multiple=True, metavar="NAME:PASSWORD", help="a user who may connect; repeatable")
 @click.option("--anonymous", is_flag=True, help="allow ANONYMOUS beside the users, and the bare AMQP header")
+@click.option(
+    "--allow-insecure", is_flag=True, help="offer PLAIN without TLS beyond loopback, for clients without SCRAM"
+)
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="a queue to begin with; repeatable")
 @click.option("--topic", "topics", multiple=True, metavar="NAME", help="a topic to begin with; repeatable")
 @click.option("--no-auto-create", is_flag=True, help="refuse addresses that were not declared")
@@ -51,6 +54,7 @@ def broker(
     port: int,
     users: tuple[str, ...],
     anonymous: bool,
+    allow_insecure: bool,
     queues: tuple[str, ...],
     topics: tuple[str, ...],
     no_auto_create: bool,
@@ -74,6 +78,7 @@ def broker(
             host=host,
             port=port,
             users=users_of(users) or None,
+            allow_insecure=allow_insecure,
             tls=tls,
             queues=queues,
             topics=topics,
