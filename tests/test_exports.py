@@ -1,0 +1,77 @@
+"""What is public is named, documented, and the same for people and for tools."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from typing import Any
+
+import pytest
+
+import amqp10
+
+PACKAGES = [
+    "amqp10",
+    "amqp10.broker",
+    "amqp10.client",
+    "amqp10.engine",
+    "amqp10.errors",
+    "amqp10.messaging",
+    "amqp10.net",
+    "amqp10.sasl",
+    "amqp10.testing",
+    "amqp10.types",
+]
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_all_is_complete(name: str) -> None:
+    """Each name of `__all__` is there, once, and every class and function in it has a docstring."""
+    module = importlib.import_module(name)
+    names: tuple[str, ...] = module.__all__
+    assert len(names) == len(set(names))
+    for each in names:
+        value = getattr(module, each)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert inspect.getdoc(value), f"{name}.{each}"
+    public = {
+        each
+        for each, value in vars(module).items()
+        if not each.startswith("_") and each != "annotations" and not inspect.ismodule(value)
+    }
+    if name not in ("amqp10.errors", "amqp10.testing"):  # modules with imports of their own, or loaded at first use
+        assert public == set(names)
+
+
+def test_every_error_is_public() -> None:
+    """Whatever the package raises of its own can be caught by a name of `amqp10`."""
+    for name in amqp10.errors.__all__:
+        assert getattr(amqp10, name) is getattr(amqp10.errors, name)
+
+
+def coroutines() -> list[Any]:
+    """Every coroutine that a user can call, with its name."""
+    found = []
+    holders = (amqp10.Connection, amqp10.Session, amqp10.Sender, amqp10.Receiver, amqp10.Delivery, amqp10.SentDelivery)
+    for holder in holders:
+        for name, value in inspect.getmembers(holder, inspect.iscoroutinefunction):
+            if not name.startswith("_"):
+                found.append(pytest.param(value, id=f"{holder.__name__}.{name}"))
+    found += [pytest.param(one, id=one.__name__) for one in (amqp10.send, amqp10.receive)]
+    return found
+
+
+@pytest.mark.parametrize("coroutine", coroutines())
+def test_coroutines_say_what_they_raise_and_what_cancelling_does(coroutine: Any) -> None:
+    """Both are part of the contract."""
+    text = inspect.getdoc(coroutine) or ""
+    assert "Cancelling:" in text
+    if coroutine.__name__ not in ("close", "detach"):  # which end a link and raise nothing
+        assert "Raises:" in text
+
+
+def test_typed() -> None:
+    """The package says that it is typed."""
+    from importlib.resources import files
+
+    assert files("amqp10").joinpath("py.typed").is_file()
