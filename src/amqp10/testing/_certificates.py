@@ -19,8 +19,6 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-LIFETIME = timedelta(hours=1)
-
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
@@ -44,13 +42,24 @@ class CertificateAuthority:
     Args:
         directory: where the files go; it must exist.
         name: the authority's common name.
+        lifetime: how long every certificate is valid.
+        password: of every PKCS#12 file.
 
     Attributes:
         ca: the PEM file of the authority's own certificate, for `TLS(ca=...)`.
     """
 
-    def __init__(self, directory: Path, name: str = "amqp10 test authority") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        name: str = "amqp10 test authority",
+        *,
+        lifetime: timedelta = timedelta(hours=1),
+        password: str = "changeit",
+    ) -> None:
         self._directory = directory
+        self._lifetime = lifetime
+        self._password = password
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self._certificate = (
@@ -84,7 +93,7 @@ class CertificateAuthority:
             .public_key(key)
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(minutes=5))
-            .not_valid_after(now + LIFETIME)
+            .not_valid_after(now + self._lifetime)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
@@ -108,7 +117,7 @@ class CertificateAuthority:
             )
         certificate = builder.sign(self._key, hashes.SHA256())
         stem = self._directory / f"{name.replace('/', '_')}-{certificate.serial_number:x}"
-        password = f"password of {name}"
+        password = self._password
         files = CertificateFiles(stem.with_suffix(".pem"), stem.with_suffix(".key"), stem.with_suffix(".p12"), password)
         files.certificate.write_bytes(certificate.public_bytes(Encoding.PEM))
         files.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))

@@ -1,90 +1,26 @@
-"""Certificates for the tests, made anew for each run: an authority, a server `localhost`, a client `client`."""
+"""Certificates for the brokers, made anew for each run, under the names that their configurations have for them."""
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import shutil
 import subprocess
+from datetime import timedelta
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import pkcs12
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from amqp10.testing import CertificateAuthority
 
 PASSWORD = "changeit"
-NAMES = (
-    x509.DNSName("localhost"),
-    x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
-    x509.IPAddress(ipaddress.ip_address("::1")),
-)
-
-
-class Authority:
-    """Signs certificates and writes them into a folder."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.key = ec.generate_private_key(ec.SECP256R1())
-        self.certificate = self._sign(self.key, name, x509.BasicConstraints(ca=True, path_length=0), authority=True)
-
-    def issue(self, folder: Path, name: str, common_name: str, usage: x509.ObjectIdentifier) -> None:
-        """Write name.pem, name.key and name.p12, all three for the same certificate."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        certificate = self._sign(key, common_name, x509.ExtendedKeyUsage([usage]))
-        write_certificate(folder / f"{name}.pem", certificate)
-        (folder / f"{name}.key").write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
-        (folder / f"{name}.p12").write_bytes(
-            pkcs12.serialize_key_and_certificates(
-                name.encode(),
-                key,
-                certificate,
-                [self.certificate],
-                serialization.BestAvailableEncryption(PASSWORD.encode()),
-            )
-        )
-
-    def _sign(
-        self, key: ec.EllipticCurvePrivateKey, name: str, extension: x509.ExtensionType, *, authority: bool = False
-    ) -> x509.Certificate:
-        now = datetime.datetime.now(datetime.UTC)
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-            .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, self.name)]))
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(days=2))
-            .add_extension(extension, critical=authority)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
-        )
-        if authority:
-            usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
-            builder = builder.add_extension(usage, critical=True)
-        elif name == "localhost":
-            builder = builder.add_extension(x509.SubjectAlternativeName(NAMES), critical=False)
-        return builder.sign(self.key, hashes.SHA256())
 
 
 def write_certificates(folder: Path) -> None:
-    """Write ca.pem, server.* and client.* into `folder`, and stranger.pem, an authority that signed nothing."""
-    authority = Authority("amqp10 interop tests")
-    write_certificate(folder / "ca.pem", authority.certificate)
-    write_certificate(folder / "stranger.pem", Authority("somebody else").certificate)
-    authority.issue(folder, "server", "localhost", ExtendedKeyUsageOID.SERVER_AUTH)
-    authority.issue(folder, "client", "client", ExtendedKeyUsageOID.CLIENT_AUTH)
-
-
-def write_certificate(path: Path, certificate: x509.Certificate) -> None:
-    path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    """Write ca.pem, {server,client}.{pem,key,p12}, and stranger.pem, an authority that signed nothing."""
+    authority = CertificateAuthority(folder, "amqp10 interop tests", lifetime=timedelta(days=2), password=PASSWORD)
+    shutil.copy(authority.ca, folder / "ca.pem")
+    shutil.copy(CertificateAuthority(folder, "somebody else").ca, folder / "stranger.pem")
+    for name, files in (("server", authority.server()), ("client", authority.client("client"))):
+        shutil.copy(files.certificate, folder / f"{name}.pem")
+        shutil.copy(files.key, folder / f"{name}.key")
+        shutil.copy(files.pkcs12, folder / f"{name}.p12")
 
 
 def write_trust_store(folder: Path, java: str) -> None:
