@@ -41,7 +41,7 @@ check: $(VENV)/.dev  ## format, lint, types, imports, unit tests: under two minu
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -m 'not interop and not slow'
+	$(BIN)/python -m pytest -q -n 4 -m 'not interop and not slow'
 
 format: $(VENV)/.dev  ## put the code in its format
 	$(BIN)/ruff format .

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -58,14 +59,16 @@ def meaning(sent: bytes, answer: bytes) -> str:
     return f"not AMQP: {answer[:16]!r}"
 
 
-async def ask(endpoint: Endpoint, peer: Peer, header: bytes, size: int) -> tuple[bytes, Any]:
-    """Send a header and collect what comes, up to `size` bytes or until the server falls silent."""
+async def ask(
+    endpoint: Endpoint, peer: Peer, header: bytes, enough: Callable[[bytes], object]
+) -> tuple[bytes, dict[str, str]]:
+    """Send a header and collect what comes, until it is enough or the server falls silent."""
     answer = b""
     stream, _ = await connect(endpoint, peer.tls())
     try:
         await stream.send(header)
         with anyio.move_on_after(ANSWER_WAIT):
-            while len(answer) < size:
+            while not enough(answer):
                 answer += await stream.receive()
     except (AmqpError, anyio.EndOfStream, anyio.BrokenResourceError, OSError):
         pass  # an end is an answer too
@@ -109,11 +112,11 @@ async def examine(peer: Peer) -> Report:
     endpoint = parse_url(peer.url)
     report = Report(url=peer.url.replace(f":{endpoint.password}@", ":***@") if endpoint.password else peer.url)
     for name, header in HEADERS.items():
-        answer, facts = await ask(endpoint, peer, header, 8)
+        answer, facts = await ask(endpoint, peer, header, lambda answer: len(answer) >= 8)
         report.headers[name] = meaning(header, answer)
         report.tls = facts
     if report.headers["AMQP 1.0 with SASL"] == "spoken":
-        answer, _ = await ask(endpoint, peer, SASL_HEADER, 4096)
+        answer, _ = await ask(endpoint, peer, SASL_HEADER, mechanisms_in)
         report.sasl_mechanisms = mechanisms_in(answer)
     try:
         with anyio.fail_after(10):
