@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help demo test check format unit coverage fuzz docs bench clean
+.PHONY: help demo test check format unit coverage fuzz interop docs bench clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,6 +49,9 @@ format: $(VENV)/.dev  ## put the code in its format
 
 coverage: $(VENV)/.interop  ## line and branch coverage of the package
 	$(BIN)/python -m pytest --cov=amqp10 --cov-branch --cov-report=term-missing:skip-covered
+
+interop: $(VENV)/.interop  ## ask every broker for every feature, and write the docs' interop table from it
+	$(BIN)/python tools/interop.py
 
 docs: $(VENV)/.dev  ## build the site into site/, warnings are errors
 	$(BIN)/mkdocs build --strict --quiet

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import NoReturn
 
 import pytest
 
+from ._matrix import Embedded, Peer, embedded_broker, fresh_name
 from .brokers import (
     ARTEMIS,
     BROKER_J,
@@ -58,6 +58,22 @@ def broker_j(authority: Path) -> Iterator[Server]:
     yield from running(BROKER_J, authority)
 
 
+@pytest.fixture(scope="session")
+def embedded() -> Iterator[Embedded]:
+    """The broker of this package, as a process of its own. Ports: amqp (PLAIN, SCRAM, ANONYMOUS)."""
+    with embedded_broker() as server:
+        yield server
+
+
+@pytest.fixture(params=["artemis", "broker_j", "embedded"])
+def peer(request: pytest.FixtureRequest) -> Peer:
+    """Each broker of the interop matrix in turn; what a test notes on it goes into the docs' interop table."""
+    server = request.getfixturevalue(request.param)
+    said = request.node.user_properties
+    said.append(("peer", request.param))
+    return Peer(request.param, server, said)
+
+
 def running(recipe: Recipe, certificates: Path) -> Iterator[Server]:
     """The broker until the run ends; skipped if this machine cannot have it, failed if it does not start."""
     try:
@@ -72,4 +88,4 @@ def running(recipe: Recipe, certificates: Path) -> Iterator[Server]:
 @pytest.fixture
 def address() -> str:
     """The name of a queue that no other test uses; the brokers make it when it is first used."""
-    return f"queue-{secrets.token_hex(6)}"
+    return fresh_name()

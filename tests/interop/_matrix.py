@@ -1,0 +1,86 @@
+"""The four brokers that the interop matrix asks, behind one face.
+
+A test of the matrix takes the fixture `peer`, names its row by `@pytest.mark.matrix("row")`, and either shows that the
+feature works or asserts the error that a user sees where the broker does not have it, and says so by `peer.lacks(...)`.
+`tools/interop.py` runs them and writes docs/reference/interop.md from what they said.
+"""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+STOP_SECONDS = 20
+
+
+class Serving(Protocol):
+    """What the matrix wants of a running broker: see `brokers.Server`."""
+
+    def url(self, port: str = ..., user: str | None = ..., password: str = ...) -> str: ...
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """The broker of this package, run by its command line as a process of its own."""
+
+    port: int
+
+    def url(self, port: str = "amqp", user: str | None = "user", password: str = "secret") -> str:
+        login = "" if user is None else f"{user}:{password}@"
+        return f"amqp://{login}localhost:{self.port}"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One of the brokers.
+
+    Attributes:
+        name: "artemis", "broker_j", "rabbitmq" or "embedded".
+        server: the process.
+        said: (key, value) pairs that go into the test's report.
+    """
+
+    name: str
+    server: Serving
+    said: list[tuple[str, object]] = field(default_factory=list)
+
+    def url(self, port: str = "amqp", user: str | None = "user", password: str = "secret") -> str:
+        """The URL of one of its ports, with credentials unless `user` is None."""
+        return self.server.url(port, user, password)
+
+    def lacks(self, what: str) -> None:
+        """Note that the broker does not have the feature, once the test has asserted what a user sees."""
+        self.said.append(("lacks", what))
+
+    def note(self, what: str) -> None:
+        """Note in what way it differs, in a few words."""
+        self.said.append(("note", what))
+
+
+@contextmanager
+def embedded_broker() -> Iterator[Embedded]:
+    """Run the embedded broker as users do, until the block is left."""
+    command = [sys.executable, "-m", "amqp10", "broker", "--port", "0", "--user", "user:secret", "--anonymous"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert "amqp10 broker on " in line, f"the embedded broker says {line!r}"
+            url = line.split("amqp10 broker on ")[1].split()[0]
+            yield Embedded(int(url.rpartition(":")[2]))
+        finally:
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def fresh_name() -> str:
+    """A name that no other test uses."""
+    return f"queue-{secrets.token_hex(6)}"
