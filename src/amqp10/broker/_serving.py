@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import ByteStream
 
-from ..engine import Engine, Event, Negotiation
+from ..engine import Dialect, Engine, Event, Negotiation
 from ..messaging import Error
-from ..net import Pump, StreamFacts
+from ..net import Pump, StreamFacts, traced
 from ._connection import Carrier, Peer, PeerTerms
 from ._router import Router
 
@@ -64,9 +64,11 @@ class Doorkeeper:
         Cancelling: the peer's links end, the stream is closed.
         """
         try:
-            engine = await self._negotiate(stream, facts)
-            if engine is not None:
-                await Visit(self, stream, engine, facts, scope).run()
+            negotiation = await self._negotiate(stream)
+            if negotiation.dialect is not None:
+                engine = self._make_engine(negotiation.dialect, negotiation.received, facts)
+                shown = traced(stream, negotiation.dialect.tracer, f"broker {facts.peer}", negotiation.received)
+                await Visit(self, shown, engine, facts, scope).run()
         except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             pass  # it went before it had said what it wants
         except Exception:
@@ -74,20 +76,22 @@ class Doorkeeper:
         finally:
             await anyio.aclose_forcefully(stream)
 
-    async def _negotiate(self, stream: ByteStream, facts: StreamFacts) -> Engine | None:
-        """Read until the peer's protocol is known; its engine, with all that was read. None: refused (§2.2)."""
+    async def _negotiate(self, stream: ByteStream) -> Negotiation:
+        """Read until the peer's protocol is known, and refuse it if it is none of ours (§2.2)."""
         negotiation = Negotiation()
         while not negotiation.receive_data(await stream.receive()):
             pass
-        if negotiation.dialect is None:
-            if negotiation.refusal is not None:
-                await stream.send(negotiation.refusal)
-                await stream.aclose()
-            return None
+        if negotiation.refusal is not None:
+            await stream.send(negotiation.refusal)
+            await stream.aclose()
+        return negotiation
+
+    def _make_engine(self, dialect: Dialect, received: bytes, facts: StreamFacts) -> Engine:
+        """The engine of a new peer, which has read what the peer said so far."""
         authenticator = self._authenticator.for_connection(secure=facts.secure, external_identity=facts.identity)
-        engine = negotiation.dialect.server(self._terms.connection, authenticator)
+        engine = dialect.server(self._terms.connection, authenticator)
         engine.start()
-        engine.receive_data(negotiation.received)
+        engine.receive_data(received)
         return engine
 
     def make_peer(self, engine: Engine, carrier: Carrier) -> Peer:

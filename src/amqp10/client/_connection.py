@@ -37,7 +37,7 @@ from ..engine import (
 from ..engine import dialect as find_dialect
 from ..errors import AmqpError, ConnectionLost
 from ..messaging import Error
-from ..net import Pump, StreamFacts, TLSSettings, connect, parse_url
+from ..net import Pump, StreamFacts, TLSSettings, connect, parse_url, traced
 from ..sasl import Mechanism, from_credentials
 from ._endpoint import Endpoint
 from ._session import Links, Session
@@ -166,6 +166,7 @@ class Connection(Endpoint, Links):
         self._enter()
         mechanisms = self._mechanisms()
         stream, facts = await self._connect()
+        stream = traced(stream, self._dialect.tracer, f"{self._endpoint}")
         self._engine = engine = self._dialect.client(self._terms, mechanisms, facts.secure)
         # Cancelling the block must reach neither the background task, which has the closing still to do, nor the
         # waiting for it: the first has a shield of its own, the second a scope around the group, shut while closing.

@@ -8,6 +8,7 @@ from ._api import Session as Session
 from ._delivery import IncomingDelivery as IncomingDelivery
 from ._delivery import OutgoingDelivery as OutgoingDelivery
 from ._dialect import Dialect as Dialect
+from ._dialect import Tracer as Tracer
 from ._dialect import dialect as dialect
 from ._dialect import dialects as dialects
 from ._events import Authenticated as Authenticated
@@ -61,6 +62,7 @@ __all__ = (
     "SessionTerms",
     "SessionUnmapped",
     "SettlementsReceived",
+    "Tracer",
     "WindowOpened",
     "dialect",
     "dialects",

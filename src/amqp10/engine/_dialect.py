@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,6 +14,18 @@ if TYPE_CHECKING:
     from ..sasl import Authenticator, Mechanism
     from ._api import Engine
     from ._terms import ConnectionTerms
+
+
+class Tracer(ABC):
+    """Reads what crosses one connection, beside its engine, and says it in lines for people. Secrets stay out."""
+
+    @abstractmethod
+    def sent(self, data: bytes) -> list[str]:
+        """What these bytes complete, of what this side writes; never raises."""
+
+    @abstractmethod
+    def received(self, data: bytes) -> list[str]:
+        """The same for what the peer writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +40,7 @@ class Dialect:
         client: makes a client engine from (terms, mechanisms that the credentials allow, or None for no SASL layer,
             whether a secret may cross the transport as it is: TLS, loopback or a Unix socket).
         server: makes a server engine from (terms, authenticator).
+        tracer: makes a tracer from (whether it shows the beginning of bodies).
     """
 
     name: str
@@ -34,6 +48,7 @@ class Dialect:
     capabilities: frozenset[str]
     client: Callable[[ConnectionTerms, tuple[Mechanism, ...] | None, bool], Engine]
     server: Callable[[ConnectionTerms, Authenticator], Engine]
+    tracer: Callable[[bool], Tracer]
 
 
 # Imported on first use only: a program that speaks one dialect loads one.

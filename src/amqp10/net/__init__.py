@@ -8,6 +8,7 @@ from ._stream import connect as connect
 from ._stream import listen_tcp as listen_tcp
 from ._stream import listen_unix as listen_unix
 from ._tls import TLS as TLS
+from ._trace import traced as traced
 from ._url import Endpoint as Endpoint
 from ._url import parse_url as parse_url
 
@@ -22,4 +23,5 @@ __all__ = (
     "listen_tcp",
     "listen_unix",
     "parse_url",
+    "traced",
 )

@@ -10,31 +10,14 @@ from __future__ import annotations
 import random
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from ..dialects.v1_0._frames import (
-    AMQP_HEADER,
-    FRAME_AMQP,
-    FRAME_SASL,
-    SASL_HEADER,
-    TLS_HEADER,
-    FrameReader,
-    encode_frame,
-    encode_sasl_frame,
-)
-from ..dialects.v1_0._performatives import (
-    SaslChallenge,
-    SaslInit,
-    SaslMechanisms,
-    SaslOutcome,
-    SaslResponse,
-)
+from ..dialects.v1_0._frames import FRAME_AMQP, FRAME_SASL, FrameReader, encode_frame, encode_sasl_frame
+from ..dialects.v1_0._performatives import SaslOutcome
+from ..dialects.v1_0._trace import HEADERS, SASL, describe
 from ..errors import AmqpError
 from ..types import Composite
 
-_SASL = frozenset({SaslMechanisms, SaslInit, SaslChallenge, SaslResponse, SaslOutcome})
-_SECRET: Final = {"initial_response", "response", "challenge", "additional_data"}
-_HEADERS: Final = {AMQP_HEADER: "AMQP 1.0", SASL_HEADER: "SASL", TLS_HEADER: "TLS"}
 # How much of a conversation a failure shows.
 _SHOWN = 40
 
@@ -73,21 +56,9 @@ class Frame:
         """
         if self.performative is None:
             return b"\x00\x00\x00\x08\x02\x00" + self.channel.to_bytes(2, "big")
-        if type(self.performative) in _SASL:
+        if type(self.performative) in SASL:
             return encode_sasl_frame(self.performative)
         return encode_frame(self.channel, self.performative, self.payload)
-
-
-def describe(performative: Composite) -> str:
-    """The performative with the fields that say something, secrets left out."""
-    shown = []
-    for each in performative.fields:
-        value = getattr(performative, each.name)
-        if value == each.absent:
-            continue
-        secret = each.name in _SECRET and type(performative) in _SASL and value is not None
-        shown.append(f"{each.name}={'<secret>' if secret else repr(value)}")
-    return f"{type(performative).__name__}({', '.join(shown)})"
 
 
 def garbage(size: int, seed: int = 0) -> bytes:
@@ -120,7 +91,7 @@ class Transcript:
         try:
             while (item := self._next()) is not None:
                 self._items.append(item)
-                self.lines.append(f"< {_HEADERS.get(item, item) if isinstance(item, bytes) else item}")
+                self.lines.append(f"< {HEADERS.get(item, item) if isinstance(item, bytes) else item}")
         except AmqpError as error:
             raise self.mismatch(f"what came is not AMQP 1.0: {error}") from error
 

@@ -1,0 +1,15 @@
+"""What the two ends say to each other, frame by frame. Usage: python tracing.py [URL]"""
+
+import logging
+import sys
+
+import trio
+
+import amqp10
+
+URL = sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672"
+
+logging.basicConfig(format="%(message)s", stream=sys.stdout)
+logging.getLogger("amqp10.frames").setLevel(logging.DEBUG)
+
+trio.run(amqp10.send, URL, "orders", "hello")
