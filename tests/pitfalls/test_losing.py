@@ -74,7 +74,7 @@ async def test_10_settling_on_a_closed_link_hangs(amqp_broker: Broker) -> None:
 
 
 async def test_11_released_is_taken_for_sent(amqp_peer: ScriptedPeer) -> None:
-    """An unroutable message, which RabbitMQ releases, is an error of `send` and an outcome of `submit`."""
+    """An unroutable message, which RabbitMQ releases, is an error of `send` that says so, an outcome of `submit`."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
@@ -87,9 +87,10 @@ async def test_11_released_is_taken_for_sent(amqp_peer: ScriptedPeer) -> None:
             await amqp_peer.accept_close()
 
         tasks.start_soon(serve)
-        async with Connection(amqp_peer.url) as connection, connection.sender("q") as sender:
-            with pytest.raises(MessageReleased):
+        async with Connection(amqp_peer.url, profile="rabbitmq") as connection, connection.sender("q") as sender:
+            with pytest.raises(MessageReleased) as caught:
                 await sender.send("x")
+            assert "no queue" in caught.value.__notes__[0]
             assert await (await sender.submit("x")).outcome() == RELEASED
 
 

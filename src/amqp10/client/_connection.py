@@ -38,6 +38,8 @@ from ..engine import dialect as find_dialect
 from ..errors import AmqpError, ConnectionLost
 from ..messaging import Error
 from ..net import Pump, StreamFacts, TLSSettings, connect, parse_url, traced
+from ..profiles import Profile, recognize
+from ..profiles import profile as find_profile
 from ..sasl import Mechanism, from_credentials
 from ._endpoint import Endpoint
 from ._session import Links, Session
@@ -68,9 +70,11 @@ class Connection(Endpoint, Links):
         incoming_window: transfer frames that the default session takes ahead (§2.5.6).
         close_timeout: how long closing may take, seconds, for each of connection, session and link.
         dialect: the protocol; "1.0".
+        profile: what broker it is, by a name or a `Profile` of `amqp10.profiles`; None: as the peer says it is.
 
     Raises:
         ValueError: the URL cannot be understood.
+        LookupError: there is no such profile.
         Unsupported: there is no such dialect.
     """
 
@@ -93,6 +97,7 @@ class Connection(Endpoint, Links):
         incoming_window: int = 2048,
         close_timeout: float = 5.0,
         dialect: str = "1.0",
+        profile: str | Profile | None = None,
     ) -> None:
         super().__init__()
         self.connection = self
@@ -101,6 +106,7 @@ class Connection(Endpoint, Links):
         self._tls = tls
         self._sasl = sasl
         self._dialect = find_dialect(dialect)
+        self._profile = find_profile(profile) if isinstance(profile, str) else profile
         self._terms = ConnectionTerms(
             container_id=container_id if container_id is not None else f"amqp10-{secrets.token_hex(8)}",
             hostname=hostname if hostname is not None else self._endpoint.host or None,
@@ -277,6 +283,8 @@ class Connection(Endpoint, Links):
     def _reason(self, error: AmqpError | None) -> AmqpError | None:
         """Why something ended; a fault of our own goes first, for what the engine says then is its consequence."""
         if self._crash is None:
+            if error is not None and self._engine is not None and self._engine.remote is not None:
+                self.profile.explain(error)
             return error
         cause = ConnectionLost(f"the connection's own task failed: {self._crash!r}")
         cause.__cause__ = self._crash
@@ -329,6 +337,17 @@ class Connection(Endpoint, Links):
     def remote_properties(self) -> Mapping[Any, Any]:
         """The peer's connection properties: product and version, mostly."""
         return self.remote.properties
+
+    @property
+    def profile(self) -> Profile:
+        """What is known of the peer's product: how it spells addresses, what its answers mean (`amqp10.profiles`).
+
+        Raises:
+            LocalProtocolError: the connection is not open yet, and no profile was named.
+        """
+        if self._profile is None:
+            self._profile = recognize(self.remote.properties, self._endpoint.host)
+        return self._profile
 
     @property
     def offered_capabilities(self) -> tuple[str, ...]:

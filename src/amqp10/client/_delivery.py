@@ -33,6 +33,7 @@ from ..messaging import (
     Rejected,
     Released,
 )
+from ..profiles import Profile
 
 OUTCOMES = frozenset({Accepted, Rejected, Released, Modified})
 
@@ -239,12 +240,16 @@ class SentDelivery(OutgoingDelivery):
         return f"<SentDelivery {self.delivery_id} tag={self.tag.hex()} {self._known_outcome() or 'in flight'}>"
 
 
-def not_accepted(outcome: Outcome) -> MessageNotAccepted:
-    """The exception that says what became of a message that was not accepted."""
+def not_accepted(outcome: Outcome, profile: Profile) -> MessageNotAccepted:
+    """The exception that says what became of a message that was not accepted, and what that means at this broker."""
     if isinstance(outcome, Rejected):
         error = outcome.error
-        if error is None:
-            return MessageRejected(outcome=outcome)
-        return MessageRejected(error.condition, error.description, error.info, outcome)
-    kind = MessageReleased if isinstance(outcome, Released) else MessageModified
-    return kind(outcome=outcome)
+        failure: MessageNotAccepted = (
+            MessageRejected(error.condition, error.description, error.info, outcome)
+            if error is not None
+            else MessageRejected(outcome=outcome)
+        )
+    else:
+        failure = (MessageReleased if isinstance(outcome, Released) else MessageModified)(outcome=outcome)
+    profile.explain(failure)
+    return failure

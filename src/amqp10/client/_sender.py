@@ -139,7 +139,7 @@ class Sender(Link):
         delivery = await self.submit(message, settled=settled)
         outcome = await delivery.outcome()
         if type(outcome) is not Accepted:
-            raise not_accepted(outcome)
+            raise not_accepted(outcome, self.connection.profile)
 
     async def submit(self, message: object, *, settled: bool = False) -> SentDelivery:
         """Hand a message to the wire; `await delivery.outcome()` says later what became of it.
@@ -231,7 +231,7 @@ class Sender(Link):
             raise
         await self._flow_out(pipeline)
         if pipeline.failure is not None:
-            failed = not_accepted(pipeline.failure)
+            failed = not_accepted(pipeline.failure, self.connection.profile)
             failed.add_note(pipeline.account())
             raise failed
         return pipeline.accepted

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 from ..net import TLSSettings
+from ..profiles import Profile
 from ..sasl import Mechanism
 
 SASLSettings = Mechanism | Sequence[Mechanism] | Literal[False] | None
@@ -27,3 +28,4 @@ class ConnectionSettings(TypedDict, total=False):
     incoming_window: int
     close_timeout: float
     dialect: str
+    profile: str | Profile | None

@@ -1,0 +1,255 @@
+"""The brokers. What is said of those that this project's tests run was seen there; the rest is from the sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ._profile import Fact, Profile
+
+_SEEN: Final = "tests/interop/"
+
+GENERIC: Final = Profile("generic", "AMQP 1.0")
+"""A peer of which nothing is known: addresses are names, and nothing else is said."""
+
+EMBEDDED: Final = Profile(
+    "embedded",
+    "amqp10's embedded broker",
+    products=("amqp10",),
+    capabilities=True,
+    hints={"released": "the message came back unprocessed: its queue was deleted, or the broker is shutting down"},
+    facts=(
+        Fact(
+            "A node is made when a link attaches: a topic if the terminus has the capability.",
+            "docs/concepts/broker.md",
+        ),
+        Fact("Everything is in memory, durable messages too.", "docs/concepts/broker.md"),
+    ),
+)
+
+RABBITMQ: Final = Profile(
+    "rabbitmq",
+    "RabbitMQ",
+    products=("RabbitMQ",),
+    queue="/queues/{quoted}",
+    topic="/exchanges/{quoted}",
+    topic_source="",
+    hints={
+        "released": "it routed the message to no queue: no binding of the exchange matches (released = unroutable)",
+        "rejected": "a queue refused the message, by its length limit or because it is not available",
+        "amqp:not-found": "it makes no node on first use, and may end the session for an unknown one: declare it "
+        "before, with amqp10.rabbitmq",
+        "amqp:invalid-field": "addresses are /queues/NAME to receive, /queues/NAME or /exchanges/NAME/KEY to send, "
+        "with names percent-encoded",
+        "no topic": "messages are received from queues: bind one to the exchange",
+    },
+    facts=(
+        Fact(
+            "Addresses (v2) are /queues/NAME, /exchanges/NAME and /exchanges/NAME/KEY, names percent-encoded; only "
+            "queues can be received from.",
+            "https://www.rabbitmq.com/docs/amqp",
+        ),
+        Fact(
+            "A message that no queue took is released, not rejected.",
+            "https://github.com/rabbitmq/rabbitmq-server/issues/7823",
+        ),
+        Fact("Nodes are not made on first use; 4.0 ends the session, later versions only detach the link.", _SEEN),
+        Fact("receiver-settle-mode second, dynamic sources, transactions and browsing are not there.", _SEEN),
+        Fact("It begins its transfer-ids at 2^32 - 4, so that they wrap at once.", _SEEN),
+        Fact(
+            "Filters are echoed by 4.0 even where it applies none; only stream queues filter.",
+            "https://www.rabbitmq.com/docs/stream-filtering",
+        ),
+        Fact(
+            "At most 64 sessions a connection and 256 links a session, unless configured.",
+            "https://github.com/rabbitmq/rabbitmq-server/issues/12234",
+        ),
+    ),
+)
+
+ARTEMIS: Final = Profile(
+    "artemis",
+    "Apache Artemis",
+    products=("apache-activemq-artemis",),
+    capabilities=True,
+    hints={
+        "amqp:unauthorized-access": "the user may not create the address either: see security-settings in broker.xml",
+        "amqp:resource-limit-exceeded": "the address is full (max-size-bytes with address-full-policy FAIL)",
+    },
+    facts=(
+        Fact(
+            "The capability of the terminus, queue or topic, says how an address made on first use routes: anycast or "
+            "multicast.",
+            "https://activemq.apache.org/components/artemis/documentation/latest/amqp.html",
+        ),
+        Fact(
+            "ADDRESS::QUEUE, the fully qualified queue name, receives from one queue of an address.",
+            "https://activemq.apache.org/components/artemis/documentation/latest/address-model.html",
+        ),
+        Fact("All messages of one group-id go to one consumer.", _SEEN),
+        Fact("Rejected messages go to the dead-letter address at once.", _SEEN),
+        Fact("An unsettled map in an attach is not answered: links do not resume.", _SEEN),
+    ),
+)
+
+BROKER_J: Final = Profile(
+    "broker-j",
+    "Apache Qpid Broker-J",
+    products=("Apache Qpid Broker-J",),
+    capabilities=True,
+    hints={
+        "amqp:precondition-failed": "a memory-only virtual host takes no durable messages",
+        "amqp:not-implemented": "links do not resume here, and an unsettled map in an attach is refused",
+    },
+    facts=(
+        Fact("It is the broker that grants receiver-settle-mode second in full.", _SEEN),
+        Fact("Rejected messages are dropped unless the queue has an alternate binding.", _SEEN),
+        Fact(
+            "A non-empty unsettled map is refused with amqp:not-implemented (QPID-7845).",
+            "https://issues.apache.org/jira/browse/QPID-7845",
+        ),
+        Fact("A flow whose next-incoming-id is wrong ends the session with window-violation.", _SEEN),
+    ),
+)
+
+ACTIVEMQ: Final = Profile(
+    "activemq",
+    "Apache ActiveMQ Classic",
+    products=("ActiveMQ", "Apache ActiveMQ"),
+    queue="queue://{}",
+    topic="topic://{}",
+    facts=(
+        Fact(
+            "A name without prefix is a queue; topic://NAME is a topic.",
+            "https://activemq.apache.org/components/classic/documentation/amqp",
+        ),
+        Fact("A sender's detach without closed is never answered; a closing one is.", "seen on 6.3.1"),
+    ),
+)
+
+SOLACE: Final = Profile(
+    "solace",
+    "Solace PubSub+",
+    products=("Solace",),
+    queue="queue://{}",
+    topic="topic://{}",
+    capabilities=True,
+    facts=(
+        Fact(
+            "The capability of the terminus, or the prefix queue:// or topic:// of the address, says what it is; the "
+            "capability goes first, and without either it is a queue.",
+            "https://docs.solace.com/API/AMQP/Rules-Dest-Spec.htm",
+        ),
+        Fact(
+            "A transfer sent batchable is answered late; one that is waited for must not be, and none of ours is.",
+            "https://github.com/Azure/amqpnetlite/issues/351",
+        ),
+        Fact(
+            "Its detach of a link may come without closed, though it will not take the link back.",
+            "https://github.com/rabbitmq/rabbitmq-server/issues/2578",
+        ),
+    ),
+)
+
+IBM_MQ: Final = Profile(
+    "ibm-mq",
+    "IBM MQ",
+    capabilities=True,
+    facts=(
+        Fact(
+            "Without the capability queue a terminus is a topic.",
+            "https://www.ibm.com/docs/en/ibm-mq/9.2?topic=applications-point-point-support-amqp-channels",
+        ),
+        Fact(
+            "Transactions and more than one session a connection are not supported on AMQP channels.",
+            "https://www.ibm.com/support/knowledgecenter/en/SSFKSJ_9.2.0/com.ibm.mq.dev.doc/amqp_scen_clients_mq.htm",
+        ),
+        Fact(
+            "It wants a heartbeat within the idle timeout that it names, not on it: this client sends at half of it.",
+            "https://github.com/Azure/go-amqp/issues/16",
+        ),
+    ),
+)
+
+SERVICE_BUS: Final = Profile(
+    "service-bus",
+    "Azure Service Bus",
+    hosts=(".servicebus.windows.net", ".servicebus.usgovcloudapi.net", ".servicebus.chinacloudapi.cn"),
+    topic_source="",
+    hints={
+        "amqp:link:detach-forced": "a link without traffic for 10 minutes is detached, heartbeats or not: attach again",
+        "no topic": "a subscription is received from by its own path: TOPIC/Subscriptions/NAME",
+    },
+    facts=(
+        Fact(
+            "A link without traffic is detached after 10 minutes, and a connection without links after 5.",
+            "https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-troubleshoot",
+        ),
+        Fact(
+            "A subscription's address is TOPIC/Subscriptions/NAME, a dead-letter queue's ends in /$DeadLetterQueue.",
+            "https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide",
+        ),
+        Fact(
+            "Tokens are put to the node $cbs; PLAIN with a shared access key works, too.",
+            "https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide",
+        ),
+    ),
+)
+
+EVENT_HUBS: Final = Profile(
+    "event-hubs",
+    "Azure Event Hubs",
+    topic_source="",
+    hints={
+        **SERVICE_BUS.hints,
+        "no topic": "a partition is received from: HUB/ConsumerGroups/GROUP/Partitions/N",
+    },
+    facts=(
+        Fact(
+            "A partition's address is HUB/ConsumerGroups/GROUP/Partitions/N; a selector filter says where to begin.",
+            "https://learn.microsoft.com/azure/event-hubs/event-hubs-amqp-troubleshoot",
+        ),
+        Fact("Its hosts are those of Service Bus, so it is used only when it is named.", "the host names of both"),
+    ),
+)
+
+PROFILES: Final = (
+    EMBEDDED,
+    RABBITMQ,
+    ARTEMIS,
+    BROKER_J,
+    ACTIVEMQ,
+    SOLACE,
+    IBM_MQ,
+    SERVICE_BUS,
+    EVENT_HUBS,
+    GENERIC,
+)
+
+
+def profile(name: str) -> Profile:
+    """The profile of that name.
+
+    Raises:
+        LookupError: there is none; the message names those there are.
+    """
+    for each in PROFILES:
+        if each.name == name:
+            return each
+    raise LookupError(f"no profile {name!r}; there is {', '.join(repr(each.name) for each in PROFILES)}")
+
+
+def recognize(properties: Mapping[Any, Any], host: str = "") -> Profile:
+    """The profile of a peer, by its open's properties (§2.7.1) or its host's name; `GENERIC` where neither is known.
+
+    Args:
+        properties: what the peer said of itself; brokers name their product there.
+        host: what was connected to.
+    """
+    said = [str(properties[key]) for key in ("product", "platform") if key in properties]
+    for each in PROFILES:
+        if any(word.startswith(each.products) for word in said if each.products):
+            return each
+        if each.hosts and host.lower().endswith(each.hosts):
+            return each
+    return GENERIC

@@ -1,0 +1,115 @@
+"""A broker's profile: how it spells nodes, and what its answers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import quote
+
+from ..errors import AmqpError, EndpointError, MessageNotAccepted, Unsupported
+from ..messaging import Source, Target
+from ..types import Symbol
+
+NodeKind = Literal["queue", "topic"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something to know of a broker, and where it is said or was seen.
+
+    Attributes:
+        text: the fact, one sentence or two.
+        source: the page, the issue, or the test of this project that shows it.
+    """
+
+    text: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What one broker wants.
+
+    A program that names its nodes by `target` and `source` runs against each of the brokers unchanged:
+
+        async with connection.sender(connection.profile.target("orders")) as sender: ...
+        async with connection.receiver(connection.profile.source("news", "topic")) as receiver: ...
+
+    Attributes:
+        name: what `Connection(profile=...)` takes: "rabbitmq", "artemis", ...
+        title: the product's name.
+        products: it is this broker if the open's property "product" or "platform" begins with one of these (§2.7.1).
+        hosts: or if the host's name ends in one of these.
+        queue, topic: how the address of a node is made of its name: "{}" is the name, "{quoted}" is it
+            percent-encoded. None: the broker has no such node.
+        topic_source: how the address to receive from is made, where it is another; "" if nothing is received there.
+        capabilities: whether the terminus says by its capability, "queue" or "topic", what kind of node it means.
+        hints: what an outcome ("released") or an error condition means here; added to the exception as a note.
+        facts: what else there is to know.
+    """
+
+    name: str
+    title: str
+    products: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    queue: str | None = "{}"
+    topic: str | None = "{}"
+    topic_source: str | None = None
+    capabilities: bool = False
+    hints: Mapping[str, str] = field(default_factory=dict)
+    facts: tuple[Fact, ...] = ()
+
+    def target(self, name: str, kind: NodeKind = "queue", **fields: Any) -> Target:
+        """The target that sends to a node, spelled as this broker wants it.
+
+        Args:
+            name: the queue's or topic's name, as its administrator knows it.
+            fields: further fields of `Target`.
+
+        Raises:
+            Unsupported: the broker has no such kind of node.
+        """
+        return Target(self._address(name, kind, self.queue, self.topic), **self._fields(kind, fields))
+
+    def source(self, name: str, kind: NodeKind = "queue", **fields: Any) -> Source:
+        """The source that receives from a node, spelled as this broker wants it.
+
+        Args:
+            name: the queue's or topic's name, as its administrator knows it.
+            fields: further fields of `Source`.
+
+        Raises:
+            Unsupported: the broker has no such kind of node, or nobody can receive from it.
+        """
+        topic = self.topic_source if self.topic_source is not None else self.topic
+        return Source(self._address(name, kind, self.queue, topic or None), **self._fields(kind, fields))
+
+    def _address(self, name: str, kind: NodeKind, queue: str | None, topic: str | None) -> str:
+        template = queue if kind == "queue" else topic
+        if template is None:
+            raise Unsupported(f"{self.title} has no {kind} for that{self._advice(kind)}")
+        return template.format(name, quoted=quote(name, safe=""))
+
+    def _advice(self, kind: NodeKind) -> str:
+        advice = self.hints.get(f"no {kind}")
+        return f": {advice}" if advice else ""
+
+    def _fields(self, kind: NodeKind, fields: dict[str, Any]) -> dict[str, Any]:
+        if self.capabilities:
+            fields["capabilities"] = (Symbol(kind), *fields.get("capabilities", ()))
+        return fields
+
+    def explain(self, error: AmqpError) -> None:
+        """Add what the error means at this broker, if there is something to say, as a note."""
+        hint = self.hints.get(_key(error))
+        note = f"{self.title}: {hint}"
+        if hint and note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+
+
+def _key(error: AmqpError) -> str:
+    """What hints are kept by: the outcome's name, or the error condition."""
+    if isinstance(error, MessageNotAccepted):
+        return type(error).__name__.removeprefix("Message").lower()
+    return str(error.condition or "") if isinstance(error, EndpointError) else ""
