@@ -22,6 +22,7 @@ from .brokers import (
     write_certificates,
     write_trust_store,
 )
+from .clients import PROGRAMS, Program
 
 
 def unavailable(reason: str) -> NoReturn:
@@ -72,6 +73,17 @@ def peer(request: pytest.FixtureRequest) -> Peer:
     said = request.node.user_properties
     said.append(("peer", request.param))
     return Peer(request.param, server, said)
+
+
+@pytest.fixture(scope="session", params=list(PROGRAMS))
+def client(request: pytest.FixtureRequest) -> Program:
+    """Each independent client in turn, installed."""
+    program = PROGRAMS[request.param]
+    try:
+        program.installed()
+    except Unavailable as error:
+        unavailable(f"no {program.library}: {error}")
+    return program
 
 
 def running(recipe: Recipe, certificates: Path) -> Iterator[Server]:

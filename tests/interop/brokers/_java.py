@@ -129,27 +129,37 @@ def install(recipe: Recipe) -> Path:
     folder = cache() / f"{recipe.name}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
     if folder.is_dir():
         return folder
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise Unavailable("there is no mvn")
     cache().mkdir(parents=True, exist_ok=True)
     # Into a folder of its own, renamed when whole: several test runs may do this at a time, or be cut off.
     with tempfile.TemporaryDirectory(dir=cache(), prefix=f"{recipe.name}-") as partial:
         lib = Path(partial, "lib")
-        command = [maven, "-q", "-B", "-f", str(pom), COPY, f"-DoutputDirectory={lib}", "-DincludeScope=runtime"]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=DOWNLOAD_SECONDS
-            )
-        except subprocess.TimeoutExpired:
-            raise Unavailable(f"mvn took more than {DOWNLOAD_SECONDS} s to download {recipe.name}") from None
-        if done.returncode:
-            lines = (done.stdout + done.stderr).strip().splitlines()
-            reason = next((line for line in lines if "ERROR" in line), *lines[-1:] or ["it says nothing"])
-            raise Unavailable(f"mvn could not download {recipe.name}: {reason}")
+        copy_jars(pom, lib)
         with suppress(OSError):  # another run was quicker
             lib.rename(folder)
     return folder
+
+
+def copy_jars(pom: Path, folder: Path) -> None:
+    """Have Maven put what the pom depends on into a folder.
+
+    Raises:
+        Unavailable: there is no Maven, or it could not download them.
+    """
+    name = pom.parent.name
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise Unavailable("there is no mvn")
+    command = [maven, "-q", "-B", "-f", str(pom), COPY, f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=DOWNLOAD_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"mvn took more than {DOWNLOAD_SECONDS} s to download {name}") from None
+    if done.returncode:
+        lines = (done.stdout + done.stderr).strip().splitlines()
+        reason = next((line for line in lines if "ERROR" in line), *lines[-1:] or ["it says nothing"])
+        raise Unavailable(f"mvn could not download {name}: {reason}")
 
 
 # Running

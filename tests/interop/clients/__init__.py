@@ -1,0 +1,7 @@
+"""Other people's AMQP clients, each behind a program of ours that takes the same words; see README.md."""
+
+from __future__ import annotations
+
+from ._programs import PROGRAMS as PROGRAMS
+from ._programs import Program as Program
+from ._programs import ProgramFailed as ProgramFailed

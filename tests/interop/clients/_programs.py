@@ -1,0 +1,151 @@
+"""Getting the clients: each with its language's own package client, once, into the folder that the brokers use."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from ..brokers import Unavailable, cache, copy_jars, java
+
+HERE = Path(__file__).resolve().parent
+INSTALL_SECONDS = 400
+
+
+class ProgramFailed(Exception):
+    """The program ended with an error; the message is what it said."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """One client.
+
+    Attributes:
+        name: of its folder beside this file.
+        library: what it is built on.
+        install: makes the given folder what the program needs to run.
+        command: what to run, given that folder.
+    """
+
+    name: str
+    library: str
+    install: Callable[[Path, Path], None]
+    command: Callable[[Path, Path], list[str]]
+    environment: Callable[[Path], dict[str, str]] = lambda _: {}
+
+    def installed(self) -> Path:
+        """The folder with what it needs; made if it is not there.
+
+        Raises:
+            Unavailable: its language or its library cannot be had here, and why.
+        """
+        source = HERE / self.name
+        digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(source.iterdir()) if path.is_file()))
+        folder = cache() / f"{self.name}-{digest.hexdigest()[:12]}"
+        if not folder.is_dir():
+            cache().mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=cache(), prefix=f"{self.name}-") as partial:
+                built = Path(partial, "built")
+                built.mkdir()
+                self.install(source, built)
+                with suppress(OSError):  # another run was quicker
+                    built.rename(folder)
+        return folder
+
+    async def run(self, *words: object) -> list[dict[str, Any]]:
+        """Run it to its end; what it printed, without the last line.
+
+        Raises:
+            ProgramFailed: it did not end well.
+
+        Cancelling: it is killed.
+        """
+        folder = self.installed()
+        done = await anyio.run_process(
+            [*self.command(HERE / self.name, folder), *map(str, words)],
+            env={**os.environ, **self.environment(folder)},
+            check=False,
+        )
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        if done.returncode or not lines or lines[-1] != {"done": True}:
+            raise ProgramFailed(f"{self.name} ended with {done.returncode}: {done.stderr.decode(errors='replace')}")
+        return lines[:-1]
+
+
+def tool(name: str) -> str:
+    """The path of a language's command.
+
+    Raises:
+        Unavailable: it is not there.
+    """
+    found = shutil.which(name)
+    if found is None:
+        raise Unavailable(f"there is no {name}")
+    return found
+
+
+def get(command: list[str], folder: Path) -> None:
+    """Run a package client in a folder.
+
+    Raises:
+        Unavailable: it failed, and with what words.
+    """
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=INSTALL_SECONDS,
+            env={**os.environ, "GOFLAGS": "-mod=mod"},
+        )
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"{command[0]} took more than {INSTALL_SECONDS} s") from None
+    if done.returncode:
+        raise Unavailable(f"{' '.join(command)} failed: {(done.stderr or done.stdout).strip()[-500:]}")
+
+
+def install_rhea(source: Path, folder: Path) -> None:
+    tool("node")
+    shutil.copy(source / "package.json", folder)
+    get([tool("npm"), "install", "--no-audit", "--no-fund", "--silent"], folder)
+
+
+def install_go(source: Path, folder: Path) -> None:
+    for path in source.iterdir():
+        shutil.copy(path, folder)
+    get([tool("go"), "build", "-o", "client", "."], folder)
+
+
+def install_java(source: Path, folder: Path) -> None:
+    java()
+    copy_jars(source / "pom.xml", folder)
+
+
+RHEA = Program(
+    "rhea",
+    "rhea (JavaScript)",
+    install_rhea,
+    lambda source, folder: [tool("node"), str(source / "client.js")],
+    lambda folder: {"NODE_PATH": str(folder / "node_modules")},
+)
+GO_AMQP = Program("go_amqp", "go-amqp (Go)", install_go, lambda source, folder: [str(folder / "client")])
+PROTONJ2 = Program(
+    "protonj2",
+    "Qpid ProtonJ2 (Java)",
+    install_java,
+    lambda source, folder: [java(), "-XX:TieredStopAtLevel=1", "-cp", f"{folder}/*", str(source / "Client.java")],
+)
+PROGRAMS = {program.name: program for program in (RHEA, GO_AMQP, PROTONJ2)}
