@@ -228,7 +228,7 @@ async def when_blocked(*acts: Callable[[], object]) -> AsyncIterator[None]:
 
 
 async def test_a_whole_life(serve: Serve) -> None:
-    """Open, attach, send, receive, close: wherever it is cut, both sides end in order and nothing is lost."""
+    """Pitfall 14: open, attach, send, receive, close: wherever it is cut, both sides end in order, nothing is lost."""
 
     async def trial(cancel: CancelAt) -> None:
         async with serve() as (peer, connection):

@@ -225,6 +225,37 @@ async def test_18_a_peer_that_falls_silent_is_lost(amqp_peer: ScriptedPeer) -> N
                 await receiver.receive()
 
 
+async def test_20_sending_hangs_until_the_peer_is_back(amqp_peer: ScriptedPeer) -> None:
+    """Every send that waits as the connection dies raises at once, and so does every later one; nothing is queued."""
+    async with anyio.create_task_group() as tasks:
+
+        async def serve() -> None:
+            await amqp_peer.accept_connection()
+            await amqp_peer.accept_session()
+            await amqp_peer.accept_link(credit=1)
+            await amqp_peer.expect(Transfer)
+            await amqp_peer.drop()
+
+        async def send(number: int) -> None:
+            with pytest.raises(ConnectionLost):
+                await sender.send(number)
+            raised.append(number)
+
+        tasks.start_soon(serve)
+        raised: list[int] = []
+        async with Connection(amqp_peer.url, close_timeout=0.1) as connection, connection.sender("q") as sender:
+            with anyio.fail_after(5):
+                async with anyio.create_task_group() as senders:
+                    for number in range(20):
+                        senders.start_soon(send, number)
+                await send(20)
+                with pytest.raises(ConnectionLost):
+                    async with connection.sender("another"):
+                        pass
+            assert sorted(raised) == list(range(21))
+            assert sender.unsettled <= 1
+
+
 async def test_25_a_null_terminus_is_taken_for_a_link(amqp_peer: ScriptedPeer) -> None:
     """The reason is in the detach that follows, and is what entering the link raises."""
     async with anyio.create_task_group() as tasks:

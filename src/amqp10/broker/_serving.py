@@ -11,7 +11,7 @@ from anyio.abc import ByteStream
 
 from ..engine import Dialect, Engine, Event, Negotiation
 from ..messaging import Error
-from ..net import Pump, StreamFacts, traced
+from ..net import Pump, StreamFacts, keep_from_children, traced
 from ._connection import Carrier, Peer, PeerTerms
 from ._router import Router
 
@@ -140,6 +140,7 @@ class Visit(Carrier):
         self._peer = door.make_peer(engine, self)
         self._tasks = anyio.create_task_group()
         self._waiting = False
+        keep_from_children(self, stream)
 
     async def run(self) -> None:
         """Serve until the connection is over.

@@ -37,7 +37,7 @@ from ..engine import (
 from ..engine import dialect as find_dialect
 from ..errors import AmqpError, ConnectionLost
 from ..messaging import Error
-from ..net import Pump, StreamFacts, TLSSettings, connect, parse_url, traced
+from ..net import Pump, StreamFacts, TLSSettings, connect, keep_from_children, parse_url, traced
 from ..profiles import Profile, recognize
 from ..profiles import profile as find_profile
 from ..sasl import Mechanism, from_credentials
@@ -172,6 +172,7 @@ class Connection(Endpoint, Links):
         self._enter()
         mechanisms = self._mechanisms()
         stream, facts = await self._connect()
+        keep_from_children(self, stream, Connection._forked)
         stream = traced(stream, self._dialect.tracer, f"{self._endpoint}")
         self._engine = engine = self._dialect.client(self._terms, mechanisms, facts.secure)
         # Cancelling the block must reach neither the background task, which has the closing still to do, nor the
@@ -286,6 +287,8 @@ class Connection(Endpoint, Links):
             if error is not None and self._engine is not None and self._engine.remote is not None:
                 self.profile.explain(error)
             return error
+        if isinstance(self._crash, ConnectionLost):
+            return self._crash
         cause = ConnectionLost(f"the connection's own task failed: {self._crash!r}")
         cause.__cause__ = self._crash
         return cause
@@ -293,6 +296,14 @@ class Connection(Endpoint, Links):
     def _on_ended(self, error: AmqpError | None) -> None:
         if not self._over:
             super()._on_ended(error)
+
+    def _forked(self) -> None:
+        """This is a child process: the connection is the parent's."""
+        engine = self._engine
+        if engine is not None and not self._over:
+            self._crash = ConnectionLost("the connection belongs to the process that this one was forked from")
+            engine.receive_eof()
+            self._handle(engine.events())
 
     # Facts
 

@@ -1,5 +1,6 @@
 """The only sockets: URLs, TLS settings, byte streams, and the one loop that drives an engine over a stream."""
 
+from ._fork import keep_from_children as keep_from_children
 from ._pump import Pump as Pump
 from ._stream import StreamFacts as StreamFacts
 from ._stream import TLSSettings as TLSSettings
@@ -20,6 +21,7 @@ __all__ = (
     "TLSSettings",
     "accept",
     "connect",
+    "keep_from_children",
     "listen_tcp",
     "listen_unix",
     "parse_url",

@@ -15,6 +15,7 @@ from anyio.abc import ByteStream, Listener, SocketAttribute
 from anyio.streams.tls import TLSAttribute, TLSStream
 
 from ..errors import ConnectionLost
+from ._fork import keep_from_children
 from ._tls import TLS, certificate_identity
 from ._unix import UnixStream
 from ._url import Endpoint, is_loopback
@@ -119,6 +120,8 @@ async def listen_tcp(host: str, port: int, *, secure: bool = False) -> tuple[Lis
         OSError: the address cannot be listened on.
     """
     multi = await anyio.create_tcp_listener(local_host=host, local_port=port, reuse_port=False)
+    for listener in multi.listeners:
+        keep_from_children(listener, listener)
     actual = multi.extra(SocketAttribute.local_port)
     shown = f"[{host}]" if ":" in host else host
     return multi, f"{'amqps' if secure else 'amqp'}://{shown}:{actual}"
@@ -131,6 +134,7 @@ async def listen_unix(path: str | PathLike[str]) -> tuple[Listener[ByteStream], 
         OSError: the socket cannot be made.
     """
     listener = await anyio.create_unix_listener(path)
+    keep_from_children(listener, listener)
     return listener, f"amqp+unix://{path}"
 
 

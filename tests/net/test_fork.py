@@ -1,0 +1,102 @@
+"""A forked child has nothing of its parent's connections. Tried in a process of its own, which forks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import anyio
+import pytest
+
+from amqp10 import Connection
+from amqp10.broker import Broker
+
+pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")]
+
+PARENT_AND_CHILD = """
+import os, sys, anyio
+from amqp10 import Connection, ConnectionLost
+
+async def main():
+    async with Connection(sys.argv[1]) as connection, connection.sender("q") as sender:
+        await sender.send("from the parent")
+        child = os.fork()
+        if child == 0:
+            try:
+                await sender.submit("from the child")
+            except ConnectionLost as error:
+                print(error, flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        await sender.send("from the parent again")
+        print("the parent goes on", flush=True)
+
+anyio.run(main, backend=sys.argv[2])
+"""
+
+CHILD_OUTLIVES = """
+import os, sys, time, anyio
+from amqp10 import Connection
+
+async def main():
+    async with Connection(sys.argv[1]):
+        if os.fork() == 0:
+            sys.stdin.read()  # until the test is done with it
+        os._exit(0)  # the parent dies without a word
+
+anyio.run(main, backend=sys.argv[2])
+"""
+
+BROKER = """
+import os, sys, anyio
+from amqp10.broker import Broker
+
+async def main():
+    async with Broker() as broker:
+        if os.fork() == 0:
+            sys.stdin.read()
+            os._exit(0)
+        print(broker.url, flush=True)
+        await anyio.sleep(0)
+
+anyio.run(main, backend=sys.argv[1])
+"""
+
+
+async def test_30_a_child_cannot_use_the_connection(amqp_broker: Broker, anyio_backend: str) -> None:
+    """Pitfall 30: in the child every call says whose connection it is, and the parent goes on."""
+    command = [sys.executable, "-c", PARENT_AND_CHILD, amqp_broker.url, anyio_backend]
+    done = await anyio.run_process(command)
+    assert done.stdout.decode().splitlines() == [
+        "the connection belongs to the process that this one was forked from",
+        "the parent goes on",
+    ]
+    assert amqp_broker.queue("q").depth == 2
+
+
+async def test_30_a_child_does_not_hold_the_connection(amqp_broker: Broker, anyio_backend: str) -> None:
+    """Pitfall 30: when the parent dies the broker knows at once, though a child lives on."""
+    command = [sys.executable, "-c", CHILD_OUTLIVES, amqp_broker.url, anyio_backend]
+    process = await anyio.open_process(command, stdin=subprocess.PIPE)
+    async with process:
+        await process.wait()
+        with anyio.fail_after(10):
+            while amqp_broker.connections:  # noqa: ASYNC110 - there is no event to wait for
+                await anyio.sleep(0.01)
+        assert process.stdin is not None
+        await process.stdin.aclose()
+
+
+async def test_30_a_child_does_not_hold_the_port(anyio_backend: str) -> None:
+    """Pitfall 30: when a broker is gone its port is free, though a child of its process lives on."""
+    process = await anyio.open_process([sys.executable, "-c", BROKER, anyio_backend], stdin=subprocess.PIPE)
+    async with process:
+        assert process.stdout is not None
+        url = (await process.stdout.receive()).decode().strip()
+        await process.wait()
+        port = int(url.rpartition(":")[2])
+        async with Broker(port=port) as broker, Connection(broker.url) as connection:
+            assert connection.open
+        assert process.stdin is not None
+        await process.stdin.aclose()
