@@ -6,6 +6,7 @@
     ├── EncodeError               a value has no AMQP encoding (also a ValueError)
     ├── DecodeError               bytes are not what they should be (also a ValueError)
     ├── Unsupported               the dialect or the peer cannot do that; nothing was written
+    ├── FilterNotApplied          the peer does not filter as it was asked to; carries the filters
     ├── AuthenticationFailed      SASL ended without success
     ├── InsecureTransport         a secret would have crossed the network in the clear
     ├── ConnectionLost            the transport broke, or the peer fell silent
@@ -36,6 +37,7 @@ __all__ = (
     "DecodeError",
     "EncodeError",
     "EndpointError",
+    "FilterNotApplied",
     "InsecureTransport",
     "LinkDetached",
     "LocalProtocolError",
@@ -83,6 +85,20 @@ class DecodeError(AmqpError, ValueError):
 
 class Unsupported(AmqpError):
     """The dialect, or the peer as it presented itself, cannot do what was asked; nothing was written."""
+
+
+class FilterNotApplied(AmqpError):
+    """The peer attached the link but does not apply all of its filters (§3.5.8); the link was detached again.
+
+    `filters` has those that it does not apply, by name, as they were sent.
+    """
+
+    def __init__(self, message: str, filters: Mapping[Any, Any] | None = None) -> None:
+        super().__init__(message)
+        self.filters: Mapping[Any, Any] = filters or {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), dict(self.filters))
 
 
 class AuthenticationFailed(AmqpError):

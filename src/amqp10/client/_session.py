@@ -79,6 +79,7 @@ class Links:
         dynamic: bool = False,
         target: Target | None = None,
         max_message_size: int | None = None,
+        require_filters: bool = True,
         properties: Mapping[Any, Any] | None = None,
         desired_capabilities: Sequence[str] = (),
     ) -> Receiver:
@@ -94,6 +95,8 @@ class Links:
             dynamic: let the peer make a node that lives as long as the link; `address` of the receiver names it.
             target: the target as this side describes it (§3.5.4).
             max_message_size: the largest message this side takes, bytes; None for any.
+            require_filters: a filter of the source that the peer does not apply is an error (`FilterNotApplied`); False
+                to take what comes then, and look at `receiver.source.filter`.
             properties: link properties (§2.7.3).
             desired_capabilities: extensions this side would use if the peer offers them.
 
@@ -122,7 +125,7 @@ class Links:
             desired_capabilities=tuple(desired_capabilities),
             properties=dict(properties or {}),
         )
-        return Receiver(connection, session, terms, credit)
+        return Receiver(connection, session, terms, credit, require_filters=require_filters)
 
 
 def link_name(connection: Connection, kind: str) -> str:
