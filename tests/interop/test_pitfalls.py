@@ -31,7 +31,7 @@ pytestmark = [
 async def receive_all(connection: Connection, address: str, count: int) -> list[Message]:
     """That many messages, accepted."""
     async with connection.receiver(address) as receiver:
-        messages = []
+        messages: list[Message] = []
         while len(messages) < count:
             for delivery in await receiver.receive_batch(count - len(messages)):
                 messages.append(delivery.message)
@@ -121,7 +121,7 @@ async def test_05_credit_is_what_was_granted(peer: Peer) -> None:
 
 @pytest.mark.matrix("prefetched messages are released on close")
 async def test_08_prefetched_messages_are_given_back(peer: Peer) -> None:
-    """Pitfalls 6 and 8: of 50 prefetched one is taken; closing gives the others back at once, to a link of that name."""
+    """Pitfalls 6 and 8: of 50 prefetched one is taken; closing gives the others back at once, to that name again."""
     async with Connection(peer.url()) as connection:
         address = await peer.queue(connection)
         async with connection.sender(address) as sender:
@@ -142,7 +142,7 @@ async def test_09_a_timeout_swallows_no_message(peer: Peer) -> None:
     async with Connection(peer.url()) as connection:
         address = await peer.queue(connection)
         async with connection.sender(address) as sender, connection.receiver(address, credit=5) as receiver:
-            seen = []
+            seen: list[object] = []
 
             async def send() -> None:
                 for number in range(200):
