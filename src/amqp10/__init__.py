@@ -7,6 +7,7 @@
 `amqp10` has what users hold and raise; the embedded broker is `amqp10.broker`, the test kit `amqp10.testing`.
 """
 
+from .client import BodyWriter as BodyWriter
 from .client import Connection as Connection
 from .client import ConnectionSettings as ConnectionSettings
 from .client import Delivery as Delivery
@@ -21,6 +22,7 @@ from .errors import AuthenticationFailed as AuthenticationFailed
 from .errors import ConnectionClosed as ConnectionClosed
 from .errors import ConnectionLost as ConnectionLost
 from .errors import DecodeError as DecodeError
+from .errors import DeliveryAborted as DeliveryAborted
 from .errors import EncodeError as EncodeError
 from .errors import EndpointError as EndpointError
 from .errors import FilterNotApplied as FilterNotApplied
@@ -106,6 +108,7 @@ __all__ = (
     "ApplicationPropertiesFilter",
     "Array",
     "AuthenticationFailed",
+    "BodyWriter",
     "Byte",
     "Char",
     "Connection",
@@ -122,6 +125,7 @@ __all__ = (
     "DeleteOnNoLinksOrMessages",
     "DeleteOnNoMessages",
     "Delivery",
+    "DeliveryAborted",
     "DeliveryState",
     "Described",
     "DirectBinding",

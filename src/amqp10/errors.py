@@ -14,6 +14,7 @@
     │   ├── ConnectionClosed
     │   ├── SessionEnded
     │   └── LinkDetached
+    ├── DeliveryAborted           the sender gave up a delivery whose body was being read
     └── MessageNotAccepted        a delivery ended in an outcome other than accepted
         ├── MessageRejected
         ├── MessageReleased
@@ -35,6 +36,7 @@ __all__ = (
     "ConnectionClosed",
     "ConnectionLost",
     "DecodeError",
+    "DeliveryAborted",
     "EncodeError",
     "EndpointError",
     "FilterNotApplied",
@@ -164,6 +166,10 @@ class LinkDetached(EndpointError):
     """The peer detached or refused the link (§2.7.7, §2.6.3)."""
 
     _no_reason = "the peer detached the link without an error"
+
+
+class DeliveryAborted(AmqpError):
+    """The sender gave a delivery up before its end, while its body was read (§2.6.14); it is settled with that."""
 
 
 class MessageNotAccepted(_ConditionError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ._body import AmqpSequence as AmqpSequence
 from ._body import AmqpValue as AmqpValue
 from ._body import Data as Data
+from ._codec import data_head as data_head
 from ._filters import DirectBinding as DirectBinding
 from ._filters import Filter as Filter
 from ._filters import HeadersBinding as HeadersBinding
@@ -42,6 +43,7 @@ from ._selectors import EventPosition as EventPosition
 from ._selectors import Selector as Selector
 from ._selectors import SqlFilter as SqlFilter
 from ._selectors import selector_literal as selector_literal
+from ._stream import StreamDecoder as StreamDecoder
 from ._stream_filters import StreamFilter as StreamFilter
 from ._stream_filters import StreamMatchUnfiltered as StreamMatchUnfiltered
 from ._stream_filters import StreamOffset as StreamOffset
@@ -95,6 +97,7 @@ __all__ = (
     "Source",
     "SqlFilter",
     "StartsWith",
+    "StreamDecoder",
     "StreamFilter",
     "StreamMatchUnfiltered",
     "StreamOffset",
@@ -102,6 +105,7 @@ __all__ = (
     "TerminusDurability",
     "TerminusExpiryPolicy",
     "TopicBinding",
+    "data_head",
     "patch_header",
     "read_header",
     "read_properties",
