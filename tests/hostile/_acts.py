@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from amqp10.dialects.v1_0._frames import encode_frame, encode_sasl_frame
 from amqp10.messaging import Source, Target
@@ -45,14 +46,14 @@ def raw(body: bytes, kind: int = 0, offset: int = 2, channel: int = 0) -> bytes:
     return struct.pack(">IBBH", 8 + len(body), offset, kind, channel) + body
 
 
-def transfer(number: int, **fields: object) -> bytes:
+def transfer(number: int, **fields: Any) -> bytes:
     """A message of one frame on the link with credit."""
     return frame(Transfer(**{"handle": 0, "delivery_id": number, "delivery_tag": b"%d" % number, **fields}), NOTHING)
 
 
-def flow(**fields: object) -> bytes:
+def flow(**fields: Any) -> bytes:
     """A flow of the session."""
-    said = {"next_incoming_id": 0, "incoming_window": 10, "next_outgoing_id": 0, "outgoing_window": 10}
+    said: dict[str, Any] = {"next_incoming_id": 0, "incoming_window": 10, "next_outgoing_id": 0, "outgoing_window": 10}
     return frame(Flow(**{**said, **fields}))
 
 

@@ -47,7 +47,7 @@ async def test_act(broker: Broker, act: Act) -> None:
         await peer.attach_link("down", role=True, handle=1, source=Source("q"))
         await peer.send_bytes(act.data)
         answer = await peer.expect_any(act.answer, skip=(Flow, Disposition))
-        assert judge(act)(answer.error and answer.error.condition), answer
+        assert judge(act)(answer.error.condition if answer.error else None), answer
         await still_serves(broker)
 
 

@@ -47,7 +47,7 @@ async def test_act(amqp_peer: ScriptedPeer, act: Act) -> None:
             await set_up(amqp_peer)
             await amqp_peer.send_bytes(act.data)
             answer = await amqp_peer.expect_any(act.answer, skip=(Flow, Disposition))
-            assert judge(act)(answer.error and answer.error.condition), answer
+            assert judge(act)(answer.error.condition if answer.error else None), answer
             await amqp_peer.drop()
 
         tasks.start_soon(serve)
