@@ -6,15 +6,14 @@
     ├── EncodeError               a value has no AMQP encoding (also a ValueError)
     ├── DecodeError               bytes are not what they should be (also a ValueError)
     ├── Unsupported               the dialect or the peer cannot do that; nothing was written
-    ├── FilterNotApplied          the peer does not filter as it was asked to; carries the filters
     ├── AuthenticationFailed      SASL ended without success
     ├── InsecureTransport         a secret would have crossed the network in the clear
     ├── ConnectionLost            the transport broke, or the peer fell silent
+    │   └── HandshakeRefused      a proxy or WebSocket server answered with an HTTP status that says no
     ├── EndpointError             the peer (or we) ended an endpoint; carries the peer's error
     │   ├── ConnectionClosed
     │   ├── SessionEnded
     │   └── LinkDetached
-    ├── DeliveryAborted           the sender gave up a delivery whose body was being read
     └── MessageNotAccepted        a delivery ended in an outcome other than accepted
         ├── MessageRejected
         ├── MessageReleased
@@ -36,10 +35,9 @@ __all__ = (
     "ConnectionClosed",
     "ConnectionLost",
     "DecodeError",
-    "DeliveryAborted",
     "EncodeError",
     "EndpointError",
-    "FilterNotApplied",
+    "HandshakeRefused",
     "InsecureTransport",
     "LinkDetached",
     "LocalProtocolError",
@@ -89,20 +87,6 @@ class Unsupported(AmqpError):
     """The dialect, or the peer as it presented itself, cannot do what was asked; nothing was written."""
 
 
-class FilterNotApplied(AmqpError):
-    """The peer attached the link but does not apply all of its filters (§3.5.8); the link was detached again.
-
-    `filters` has those that it does not apply, by name, as they were sent.
-    """
-
-    def __init__(self, message: str, filters: Mapping[Any, Any] | None = None) -> None:
-        super().__init__(message)
-        self.filters: Mapping[Any, Any] = filters or {}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), dict(self.filters))
-
-
 class AuthenticationFailed(AmqpError):
     """SASL ended without success (§5.3.3.6).
 
@@ -124,6 +108,20 @@ class InsecureTransport(AmqpError):
 
 class ConnectionLost(AmqpError):
     """The transport broke, ended early, or the peer was silent for longer than the idle timeout."""
+
+
+class HandshakeRefused(ConnectionLost):
+    """An HTTP proxy, or the HTTP server before a WebSocket, refused; no AMQP was spoken.
+
+    `status` is the HTTP status of the answer: 401 or 403 (not for you), 407 (the proxy wants a login), 404, 302, ...
+    """
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.status)
 
 
 class _ConditionError(AmqpError):
@@ -166,10 +164,6 @@ class LinkDetached(EndpointError):
     """The peer detached or refused the link (§2.7.7, §2.6.3)."""
 
     _no_reason = "the peer detached the link without an error"
-
-
-class DeliveryAborted(AmqpError):
-    """The sender gave a delivery up before its end, while its body was read (§2.6.14); it is settled with that."""
 
 
 class MessageNotAccepted(_ConditionError):

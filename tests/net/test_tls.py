@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import ssl
 import tempfile
@@ -144,3 +145,43 @@ def test_repr_hides_the_password() -> None:
 def test_identity(certificate: dict[str, Any] | None, identity: str | None) -> None:
     """The common name, else an alternative name of a kind that names somebody."""
     assert certificate_identity(certificate) == identity
+
+
+@pytest.mark.parametrize(
+    ("offered", "taken", "agreed"),
+    [((), (), None), (("amqp",), (), None), ((), ("amqp",), None), (("x", "amqp"), ("amqp", "x"), "amqp")],
+)
+def test_alpn(authority: CertificateAuthority, offered: Any, taken: Any, agreed: str | None) -> None:
+    """Both sides name protocols on demand, and the server's preference decides (RFC 7301)."""
+    files = authority.server("localhost")
+    there = TLS(certificate=files.certificate, key=files.key, alpn=taken).server_context()
+    here = TLS(ca=authority.ca, alpn=offered).client_context()
+    wires = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = here.wrap_bio(wires[0], wires[1], server_hostname="localhost")
+    server = there.wrap_bio(wires[1], wires[0], server_side=True)
+    for end in (client, server, client, server):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    assert client.selected_alpn_protocol() == server.selected_alpn_protocol() == agreed
+
+
+def test_alpn_is_several_names() -> None:
+    """One string would be taken for its letters."""
+    with pytest.raises(ValueError, match="sequence"):
+        TLS(alpn="amqp")
+
+
+def test_server_name_indication(authority: CertificateAuthority) -> None:
+    """What is sent to the server is the name to check, nobody's address."""
+    files = authority.server("inside.example")
+    there = TLS(certificate=files.certificate, key=files.key).server_context()
+    seen = []
+    there.sni_callback = lambda connection, name, context: seen.append(name)
+    wires = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = TLS(ca=authority.ca, server_hostname="inside.example")
+    client = tls.client_context().wrap_bio(wires[0], wires[1], server_hostname=tls.server_hostname)
+    server = there.wrap_bio(wires[1], wires[0], server_side=True)
+    for end in (client, server, client, server):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    assert seen == ["inside.example"]

@@ -25,6 +25,14 @@ from amqp10.net._url import is_loopback
         ("amqp+unix:///run/amqp.sock", Endpoint("amqp+unix", "", 0, path="/run/amqp.sock")),
         ("amqp+unix://u:p@/run/a%20b@c.sock", Endpoint("amqp+unix", "", 0, "u", "p", "/run/a b@c.sock")),
         ("amqp+unix:///run/b@c.sock", Endpoint("amqp+unix", "", 0, path="/run/b@c.sock")),
+        ("ws://h", Endpoint("ws", "h", 80, target="/")),
+        ("wss://h/", Endpoint("wss", "h", 443, target="/")),
+        ("WSS://u:p%40@H:99", Endpoint("wss", "h", 99, "u", "p@", target="/")),
+        (
+            "wss://h/$servicebus/websocket?a=b%20c&d=%2F",
+            Endpoint("wss", "h", 443, path="$servicebus/websocket", target="/$servicebus/websocket?a=b%20c&d=%2F"),
+        ),
+        ("ws://[::1]/grün x", Endpoint("ws", "::1", 80, path="grün x", target="/gr%C3%BCn%20x")),
     ],
 )
 def test_parts(url: str, endpoint: Endpoint) -> None:
@@ -41,7 +49,11 @@ def test_parts(url: str, endpoint: Endpoint) -> None:
         ("amqp://", "no host"),
         ("amqp://:5672", "no host"),
         ("amqp://h?heartbeat=5", "no query"),
-        ("amqp://h#x", "no query and no fragment"),
+        ("amqp://h#x", "no fragment"),
+        ("ws://h/#x", "no fragment"),
+        ("ws://user:1?secret@h", "not a URL"),
+        ("wss://:secret@h", "empty user"),
+        ("wss://", "no host"),
         ("amqp://h:port", "not a URL"),
         ("amqp://h:65536", "not a URL"),
         ("amqp://[::1", "not a URL"),
@@ -77,7 +89,9 @@ def test_no_password_is_shown(url: str) -> None:
     assert "user" not in str(endpoint)
 
 
-@pytest.mark.parametrize("url", ["amqp://h:5672", "amqps://h:5671", "amqp://[::1]:5672", "amqp+unix:///run/a.sock"])
+@pytest.mark.parametrize(
+    "url", ["amqp://h:5672", "amqps://h:5671", "amqp://[::1]:5672", "amqp+unix:///run/a.sock", "ws://h:1/a/b"]
+)
 def test_string(url: str) -> None:
     """The string leads to the same place."""
     assert str(parse_url(url)) == url
@@ -112,3 +126,16 @@ def test_facts() -> None:
     assert parse_url("amqp+unix:///a").loopback
     assert parse_url("amqp://[::1]").loopback
     assert not parse_url("amqp://h").loopback
+    assert parse_url("wss://h").tls
+    assert parse_url("wss://h").websocket
+    assert parse_url("ws://localhost").loopback
+    assert not parse_url("ws://h").tls
+    assert not parse_url("amqp://h").websocket
+    assert parse_url("ws://[::1]").authority == "[::1]:80"
+
+
+def test_a_query_is_not_shown() -> None:
+    """What stands in a query may be a token."""
+    endpoint = parse_url("wss://h/p?sig=secret")
+    assert endpoint.target == "/p?sig=secret"
+    assert "secret" not in repr(endpoint) + str(endpoint)

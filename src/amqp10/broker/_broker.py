@@ -25,7 +25,16 @@ from anyio.abc import ByteStream, Listener, TaskGroup, TaskStatus
 from ..client import Connection
 from ..engine import ConnectionTerms, SessionTerms
 from ..errors import ConnectionLost
-from ..net import TLS, StreamFacts, TLSSettings, accept, listen_tcp, listen_unix
+from ..net import (
+    TLS,
+    StreamFacts,
+    TLSSettings,
+    accept,
+    accept_websocket,
+    listen_tcp,
+    listen_unix,
+    require_wsproto,
+)
 from ..types import Symbol
 from ._access import Access
 from ._connection import PeerTerms
@@ -76,8 +85,12 @@ class Broker:
             client certificates, and then on loopback only.
         allow_insecure: offer PLAIN beyond loopback without TLS too, where everybody on the way can read the password;
             for clients that have no SCRAM.
-        tls: a `TLS` or any `ssl.SSLContext` for the server's side; TCP is then TLS only. Where it
-            asks for client certificates, the names in these may log in by EXTERNAL.
+        tls: a `TLS` or any `ssl.SSLContext` for the server's side; TCP is then TLS only, which peers begin with or ask
+            for by AMQP's header (§5.2.1). Where it asks for client certificates, the names in these may log in by
+            EXTERNAL.
+        websocket: answer WebSockets (ws://, or wss:// with `tls`) at the same TCP port, at any path.
+        websocket_origins: the web pages that may use it, "https://app.example" for instance, "*" for all. Browsers say
+            which page asks, other clients say nothing and are not concerned.
         path: a Unix socket to listen on, too.
         queues, topics: names to begin with.
         auto_create: make nodes on demand.
@@ -95,6 +108,7 @@ class Broker:
 
     Raises:
         ValueError: without users, and with a host that is not loopback, nobody said that everyone may come in.
+        Unsupported: WebSockets need a package that is not installed.
     """
 
     # Made by `async with`, for they need an event loop.
@@ -111,6 +125,8 @@ class Broker:
         anonymous: bool | None = None,
         allow_insecure: bool = False,
         tls: TLSSettings | None = None,
+        websocket: bool = False,
+        websocket_origins: Iterable[str] = (),
         path: str | PathLike[str] | None = None,
         queues: Iterable[str] = (),
         topics: Iterable[str] = (),
@@ -129,6 +145,10 @@ class Broker:
         container_id: str | None = None,
     ) -> None:
         self._tls = tls.server_context() if isinstance(tls, TLS) else tls
+        if websocket:
+            require_wsproto()
+        self._websocket = websocket
+        self._origins = frozenset(websocket_origins)
         external = self._tls is not None and self._tls.verify_mode != ssl.CERT_NONE
         access = Access(users, anonymous, external, allow_insecure)
         if host is not None:
@@ -210,6 +230,8 @@ class Broker:
                 listener, url = await listen_tcp(self._host, self._port, secure=self._tls is not None)
                 listeners.append(listener)
                 urls.append(url)
+                if self._websocket:
+                    urls.append(url.replace("amqp", "ws", 1))
             if self._path is not None:
                 listener, url = await listen_unix(self._path)
                 listeners.append(listener)
@@ -248,10 +270,13 @@ class Broker:
         with anyio.CancelScope(deadline=anyio.current_time() + self._handshake_timeout) as scope:
             try:
                 stream, facts = await accept(stream, self._tls)
+                received = b""
+                if self._websocket:
+                    stream, received = await accept_websocket(stream, self._origins, facts.peer)
             except ConnectionLost as error:
                 _log.debug("%s", error)
                 return
-            await self._door.serve(stream, facts, scope)
+            await self._door.serve(stream, facts, scope, received)
 
     async def _take_memory(self, stream: ByteStream) -> None:
         with anyio.CancelScope(deadline=anyio.current_time() + self._handshake_timeout) as scope:
@@ -313,6 +338,18 @@ class Broker:
     def urls(self) -> tuple[str, ...]:
         """All of them."""
         return self._urls
+
+    @property
+    def websocket_url(self) -> str:
+        """Where WebSockets connect to, ws:// or wss://; any path will do.
+
+        Raises:
+            LookupError: it answers none, or not yet.
+        """
+        for url in self._urls:
+            if url.startswith("ws"):
+                return url
+        raise LookupError("the broker answers no WebSockets: Broker(websocket=True) does")
 
     @property
     def connections(self) -> int:

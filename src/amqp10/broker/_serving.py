@@ -53,18 +53,21 @@ class Doorkeeper:
         """How many peers have opened and are not over."""
         return len(self._visits)
 
-    async def serve(self, stream: ByteStream, facts: StreamFacts, scope: anyio.CancelScope) -> None:
+    async def serve(
+        self, stream: ByteStream, facts: StreamFacts, scope: anyio.CancelScope, received: bytes = b""
+    ) -> None:
         """Serve one peer to its end; the stream is closed then.
 
         A fault of ours in it is logged and costs this connection, not the broker.
 
         Args:
-            scope: the scope that this runs in; its deadline is lifted when the peer is admitted.
+            scope: the scope that this runs in; its deadline is lifted when the peer has opened.
+            received: what was read of the stream already.
 
         Cancelling: the peer's links end, the stream is closed.
         """
         try:
-            negotiation = await self._negotiate(stream)
+            negotiation = await self._negotiate(stream, received)
             if negotiation.dialect is not None:
                 engine = self._make_engine(negotiation.dialect, negotiation.received, facts)
                 shown = traced(stream, negotiation.dialect.tracer, f"broker {facts.peer}", negotiation.received)
@@ -76,11 +79,11 @@ class Doorkeeper:
         finally:
             await anyio.aclose_forcefully(stream)
 
-    async def _negotiate(self, stream: ByteStream) -> Negotiation:
+    async def _negotiate(self, stream: ByteStream, received: bytes) -> Negotiation:
         """Read until the peer's protocol is known, and refuse it if it is none of ours (§2.2)."""
         negotiation = Negotiation()
-        while not negotiation.receive_data(await stream.receive()):
-            pass
+        while not negotiation.receive_data(received or await stream.receive()):
+            received = b""
         if negotiation.refusal is not None:
             await stream.send(negotiation.refusal)
             await stream.aclose()
@@ -99,11 +102,9 @@ class Doorkeeper:
         return Peer(engine, self._router, self._terms, carrier)
 
     def come(self, visit: Visit) -> bool:
-        """A peer has opened; False when there is no room for it, and then it does not take any."""
-        if self._max_connections is not None and self.opened >= self._max_connections:
-            return False
+        """A peer has opened; False when there is no room for it."""
         self._visits[visit] = None
-        return not self._closing
+        return not self._closing and (self._max_connections is None or self.opened <= self._max_connections)
 
     def go(self, visit: Visit) -> None:
         """A connection is over."""
@@ -128,7 +129,7 @@ class Visit(Carrier):
     """One connection from its engine's start to its end: the pump, and the peer that the pump's events are for.
 
     Args:
-        scope: cancelling it cuts the connection off; its deadline is lifted when the peer is admitted.
+        scope: cancelling it cuts the connection off; its deadline is lifted when the peer has opened.
     """
 
     def __init__(
@@ -180,10 +181,8 @@ class Visit(Carrier):
         self._peer.resume()
 
     def opened(self) -> bool:
-        admitted = self._door.come(self)
-        if admitted:
-            self._scope.deadline = math.inf
-        return admitted
+        self._scope.deadline = math.inf
+        return self._door.come(self)
 
     def ended(self) -> None:
         self._door.go(self)

@@ -28,7 +28,6 @@ from ..engine import (
     LinkAttached,
     LinkEnded,
     OutcomesReceived,
-    PartsReceived,
     SessionBegun,
     SessionTerms,
     SessionUnmapped,
@@ -38,7 +37,19 @@ from ..engine import (
 from ..engine import dialect as find_dialect
 from ..errors import AmqpError, ConnectionLost
 from ..messaging import Error
-from ..net import Pump, StreamFacts, TLSSettings, connect, keep_from_children, parse_url, traced
+from ..net import (
+    TLS,
+    Proxy,
+    Pump,
+    Route,
+    StreamFacts,
+    TLSSettings,
+    WebSocket,
+    connect,
+    keep_from_children,
+    parse_url,
+    traced,
+)
 from ..profiles import Profile, recognize
 from ..profiles import profile as find_profile
 from ..sasl import Mechanism, from_credentials
@@ -56,12 +67,18 @@ class Connection(Endpoint, Links):
     waits on it gets the cause, and so does every later call; the block itself is not cancelled.
 
     Args:
-        url: amqp://, amqps://, or a Unix socket; user and password in it choose the SASL mechanism.
-        tls: a `TLS` or any `ssl.SSLContext`; with amqps:// the system's authorities are trusted when None.
+        url: amqp://, amqps://, a WebSocket (ws://, wss://) or a Unix socket (amqp+unix://); user and password in it
+            choose the SASL mechanism.
+        tls: a `TLS` or any `ssl.SSLContext`; with amqps:// and wss:// the system's authorities are trusted when None.
+        tls_upgrade: begin in the clear at an amqp:// port and secure the connection by AMQP's own header (§5.2.1);
+            a peer that answers with anything else is left.
+        proxy: the URL of an HTTP proxy, http://user:password@host:port, or a `Proxy`; the environment is not asked.
+        websocket: what the request of a ws:// or wss:// URL says, beyond what is usual: a `WebSocket`.
         sasl: a mechanism, or several to choose from, the strongest that the peer offers. None: those that the URL's
             credentials allow, ANONYMOUS without any. False: no SASL layer at all (§5.3).
         container_id: this container's name (§2.4.1); made up when None.
-        hostname: the virtual host asked for (§2.7.1); the URL's host when None.
+        hostname: the virtual host asked for (§2.7.1); when None, the name that TLS sends, which is the URL's host
+            unless `tls` says another.
         idle_timeout: seconds of silence of the peer after which the connection is lost; None for never. Half of
             it is what the peer is told (§2.4.5).
         max_frame_size: the largest frame this side takes, bytes, 512 at least.
@@ -74,7 +91,7 @@ class Connection(Endpoint, Links):
         profile: what broker it is, by a name or a `Profile` of `amqp10.profiles`; None: as the peer says it is.
 
     Raises:
-        ValueError: the URL cannot be understood.
+        ValueError: the URL cannot be understood, or settings do not fit together.
         LookupError: there is no such profile.
         Unsupported: there is no such dialect.
     """
@@ -86,6 +103,9 @@ class Connection(Endpoint, Links):
         url: str,
         *,
         tls: TLSSettings | None = None,
+        tls_upgrade: bool = False,
+        proxy: str | Proxy | None = None,
+        websocket: WebSocket | None = None,
         sasl: SASLSettings = None,
         container_id: str | None = None,
         hostname: str | None = None,
@@ -105,12 +125,16 @@ class Connection(Endpoint, Links):
         self.close_timeout = close_timeout
         self._endpoint = parse_url(url)
         self._tls = tls
+        self._route = Route(Proxy(proxy) if isinstance(proxy, str) else proxy, tls_upgrade, websocket)
+        self._route.check(self._endpoint, tls)
+        if hostname is None:
+            hostname = (tls.server_hostname if isinstance(tls, TLS) else None) or self._endpoint.host or None
         self._sasl = sasl
         self._dialect = find_dialect(dialect)
         self._profile = find_profile(profile) if isinstance(profile, str) else profile
         self._terms = ConnectionTerms(
             container_id=container_id if container_id is not None else f"amqp10-{secrets.token_hex(8)}",
-            hostname=hostname if hostname is not None else self._endpoint.host or None,
+            hostname=hostname,
             max_frame_size=max_frame_size,
             channel_max=channel_max,
             idle_timeout=idle_timeout,
@@ -161,7 +185,8 @@ class Connection(Endpoint, Links):
 
         Raises:
             ConnectionLost: no connection could be made, or its certificate is not trusted; the reason is
-                in `__cause__`.
+                in `__cause__`. `HandshakeRefused`, one of these, where a proxy or WebSocket server said no.
+            Unsupported: the peer takes no TLS by AMQP's header; or WebSockets need a package that is not installed.
             AuthenticationFailed: no mechanism fitted, or the peer refused the credentials.
             InsecureTransport: a secret would have crossed the network in the clear; nothing was sent.
             ConnectionClosed: the peer closed at once; `condition` and `description` say why.
@@ -202,7 +227,7 @@ class Connection(Endpoint, Links):
     async def _connect(self) -> tuple[ByteStream, StreamFacts]:
         if self._given is not None:
             return self._given, StreamFacts(secure=self._given_secure)
-        return await connect(self._endpoint, self._tls)
+        return await connect(self._endpoint, self._tls, self._route)
 
     def _mechanisms(self) -> tuple[Mechanism, ...] | None:
         if self._sasl is False:
@@ -251,8 +276,6 @@ class Connection(Endpoint, Links):
                 event.link.context._on_settlements(event.deliveries)
             elif isinstance(event, FlowReceived):
                 event.link.context._on_flow(event.drained)
-            elif isinstance(event, PartsReceived):
-                event.delivery.link.context._on_parts(event.delivery)
             elif isinstance(event, WindowOpened):
                 event.session.context._on_window()
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
-from ..net import TLSSettings
+from ..net import Proxy, TLSSettings, WebSocket
 from ..profiles import Profile
 from ..sasl import Mechanism
 
@@ -16,6 +16,9 @@ class ConnectionSettings(TypedDict, total=False):
     """The keyword arguments of `Connection`; see there."""
 
     tls: TLSSettings | None
+    tls_upgrade: bool
+    proxy: str | Proxy | None
+    websocket: WebSocket | None
     sasl: SASLSettings
     container_id: str | None
     hostname: str | None

@@ -1,13 +1,18 @@
 """The only sockets: URLs, TLS settings, byte streams, and the one loop that drives an engine over a stream."""
 
+from ._accept import accept as accept
+from ._accept import accept_websocket as accept_websocket
+from ._accept import listen_tcp as listen_tcp
+from ._accept import listen_unix as listen_unix
+from ._connect import connect as connect
+from ._connect import require_wsproto as require_wsproto
 from ._fork import keep_from_children as keep_from_children
 from ._pump import Pump as Pump
+from ._route import Proxy as Proxy
+from ._route import Route as Route
+from ._route import WebSocket as WebSocket
 from ._stream import StreamFacts as StreamFacts
 from ._stream import TLSSettings as TLSSettings
-from ._stream import accept as accept
-from ._stream import connect as connect
-from ._stream import listen_tcp as listen_tcp
-from ._stream import listen_unix as listen_unix
 from ._tls import TLS as TLS
 from ._trace import traced as traced
 from ._url import Endpoint as Endpoint
@@ -16,14 +21,19 @@ from ._url import parse_url as parse_url
 __all__ = (
     "TLS",
     "Endpoint",
+    "Proxy",
     "Pump",
+    "Route",
     "StreamFacts",
     "TLSSettings",
+    "WebSocket",
     "accept",
+    "accept_websocket",
     "connect",
     "keep_from_children",
     "listen_tcp",
     "listen_unix",
     "parse_url",
+    "require_wsproto",
     "traced",
 )

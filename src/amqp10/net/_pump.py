@@ -21,7 +21,7 @@ from anyio.abc import ByteStream, TaskGroup
 
 from ..engine import ConnectionEnded, ConnectionOpened, Engine, Event
 from ..errors import ConnectionLost
-from ._stream import STREAM_ERRORS
+from ._stream import STREAM_ERRORS, LayerAttribute
 
 HIGH_WATER: Final = 1 << 20
 """Bytes waiting to be written above which `full` asks producers to wait."""
@@ -47,6 +47,9 @@ class Pump:
 
     def __init__(self, stream: ByteStream, engine: Engine, on_events: Callable[[list[Event]], None]) -> None:
         self._stream = stream
+        self._layer = stream.extra(LayerAttribute.layer, None)
+        if self._layer is not None:
+            self._layer.on_owed = self.wake
         self._engine = engine
         self._on_events = on_events
         self._awake = True  # the writer will look at the output without being told
@@ -58,6 +61,7 @@ class Pump:
         self._over = anyio.Event()
         self._write_deadline = math.inf
         self._write_scope: anyio.CancelScope | None = None
+        self._closed = False  # the stream, in order
         self._cause: Exception | None = None  # what broke the transport
         self._crash: Exception | None = None  # a fault on this side
 
@@ -76,6 +80,11 @@ class Pump:
                 tasks.start_soon(self._guard, self._keep_time, tasks)
                 await self._guard(self._write, tasks)
                 tasks.cancel_scope.cancel()
+            if self._layer is not None and self._crash is None:
+                # It has a way of its own to close. Nobody else uses the stream any more.
+                with anyio.move_on_after(LAST_WORDS):
+                    await self._stream.aclose()
+                    self._closed = True
         finally:
             try:
                 # A fault that is on its way out already is not to be hidden by its consequences.
@@ -83,7 +92,8 @@ class Pump:
                     self._lose(None)
             finally:
                 self._end()
-                await anyio.aclose_forcefully(self._stream)
+                if not self._closed:
+                    await anyio.aclose_forcefully(self._stream)
         if self._crash is not None:
             raise self._crash
 
@@ -133,7 +143,7 @@ class Pump:
             self._tell()
 
     async def _write(self) -> None:
-        engine, send = self._engine, self._stream.send
+        engine, send, layer = self._engine, self._stream.send, self._layer
         with anyio.CancelScope(deadline=self._write_deadline) as self._write_scope:
             try:
                 while True:
@@ -144,6 +154,8 @@ class Pump:
                         await send(data)
                         self._writing = 0
                         self._release_waiters()
+                    elif layer is not None and layer.owed:
+                        await send(b"")
                     elif self._ended:
                         return
                     elif not self._awake:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,10 @@ class TLS:
         password: of the key or the PKCS#12 file; never shown.
         verify: check the peer's certificate. False makes anybody the server.
         check_hostname: check that the certificate is for the host of the URL.
-        server_hostname: the name to check and to send (SNI), when it is not the URL's.
+        server_hostname: the name to check and to send (SNI), when it is not the URL's. It is then also the virtual
+            host that the open asks for, unless a `hostname` says otherwise (§2.7.1: the two should agree).
+        alpn: application protocols to offer or to take (RFC 7301), the preferred one first. AMQP needs none; some
+            gateways tell protocols on one port apart by it.
     """
 
     ca: str | os.PathLike[str] | None = None
@@ -37,8 +41,11 @@ class TLS:
     verify: bool = True
     check_hostname: bool = True
     server_hostname: str | None = None
+    alpn: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        if isinstance(self.alpn, str):
+            raise ValueError("alpn is a sequence of names, not one string")
         if self.pkcs12 is not None and (self.certificate is not None or self.key is not None):
             raise ValueError("give certificate and key, or pkcs12, not both")
         if self.key is not None and self.certificate is None:
@@ -51,7 +58,7 @@ class TLS:
             OSError: a file cannot be read; `ssl.SSLError` (an OSError too) for one that is not what it should be.
             ValueError: the PKCS#12 file cannot be opened with that password.
         """
-        context = self._trusting(ssl.Purpose.SERVER_AUTH)
+        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, **self._authorities())
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if not self.verify:
             context.check_hostname = False
@@ -59,6 +66,8 @@ class TLS:
         elif not self.check_hostname:
             context.check_hostname = False
         self._load_own(context)
+        if self.alpn:
+            context.set_alpn_protocols(list(self.alpn))
         return context
 
     def server_context(self) -> ssl.SSLContext:
@@ -69,38 +78,28 @@ class TLS:
         """
         if self.certificate is None and self.pkcs12 is None:
             raise ValueError("a server needs a certificate")
-        context = self._trusting(ssl.Purpose.CLIENT_AUTH)
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, **self._authorities())
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self.ca is not None:
             context.verify_mode = ssl.CERT_REQUIRED
         self._load_own(context)
+        if self.alpn:
+            context.set_alpn_protocols(list(self.alpn))
         return context
 
-    def _trusting(self, purpose: ssl.Purpose) -> ssl.SSLContext:
+    def _authorities(self) -> dict[str, Any]:
         if self.ca is None:
-            return ssl.create_default_context(purpose)
+            return {}
         path = Path(self.ca)
-        if path.is_dir():
-            return ssl.create_default_context(purpose, capath=path)
-        try:
-            return ssl.create_default_context(purpose, cafile=_readable(path))
-        except ssl.SSLError as error:
-            raise ssl.SSLError(error.errno, f"{path}: no certificates in PEM ({error.reason})") from error
+        return {"capath": str(path)} if path.is_dir() else {"cafile": str(_readable(path))}
 
     def _load_own(self, context: ssl.SSLContext) -> None:
         if self.certificate is not None:
             _readable(self.certificate)
             if self.key is not None:
                 _readable(self.key)
-            try:
-                # A password even where none is given, lest OpenSSL asks for one on the terminal.
-                context.load_cert_chain(self.certificate, self.key, self.password or "")
-            except ssl.SSLError as error:
-                files = f"{self.certificate} and {self.key}" if self.key is not None else f"{self.certificate}"
-                raise ssl.SSLError(
-                    error.errno,
-                    f"{files}: not a certificate with its key in PEM, or another password ({error.reason})",
-                ) from error
+            # A password even where none is given, lest OpenSSL asks for one on the terminal.
+            context.load_cert_chain(self.certificate, self.key, self.password or "")
         elif self.pkcs12 is not None:
             self._load_pkcs12(context, Path(self.pkcs12))
 

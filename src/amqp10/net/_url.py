@@ -1,6 +1,8 @@
-"""AMQP URLs: `amqp://user:password@host:port`, `amqps://...`, and Unix sockets as `amqp+unix:///path/of.sock`.
+"""AMQP URLs: `amqp://user:password@host:port`, `amqps://...`, WebSockets as `ws://host:port/path?query` and `wss://...`,
+and Unix sockets as `amqp+unix:///path/of.sock`.
 
-User and password are percent-decoded. A path after the host is an address that a program may use; the client does not.
+User and password are percent-decoded, and for SASL whatever the scheme. A path after the host is an address that a
+program may use; the client does not, but for WebSockets, whose path and query are the HTTP server's.
 """
 
 from __future__ import annotations
@@ -8,9 +10,10 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-PORTS = {"amqp": 5672, "amqps": 5671, "amqp+unix": 0}
+PORTS = {"amqp": 5672, "amqps": 5671, "amqp+unix": 0, "ws": 80, "wss": 443}
+SCHEMES = "amqp, amqps, amqp+unix, ws, wss"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +21,12 @@ class Endpoint:
     """Where a URL leads, and as whom.
 
     Attributes:
-        scheme: "amqp", "amqps" or "amqp+unix".
+        scheme: "amqp", "amqps", "amqp+unix", "ws" or "wss".
         host: name or address, without brackets; "" for a Unix socket.
         port: TCP port; 0 for a Unix socket.
         user, password: percent-decoded; None where the URL has none.
         path: of the URL, percent-decoded and without its leading slash; of a Unix socket, the socket's.
+        target: what to ask the HTTP server of a WebSocket for: path and query as they were written; "" otherwise.
     """
 
     scheme: str
@@ -31,10 +35,15 @@ class Endpoint:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     path: str = ""
+    target: str = field(default="", repr=False)  # the query may have a token
 
     @property
     def tls(self) -> bool:
-        return self.scheme == "amqps"
+        return self.scheme in ("amqps", "wss")
+
+    @property
+    def websocket(self) -> bool:
+        return self.scheme in ("ws", "wss")
 
     @property
     def unix(self) -> bool:
@@ -45,9 +54,15 @@ class Endpoint:
         """Nothing beyond this machine sees what is said there."""
         return self.unix or is_loopback(self.host)
 
+    @property
+    def authority(self) -> str:
+        """Host and port as URLs and HTTP write them."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{self.path}" if self.unix else f"{self.scheme}://{host}:{self.port}"
+        if self.unix:
+            return f"{self.scheme}://{self.path}"
+        return f"{self.scheme}://{self.authority}{self.target.partition('?')[0]}"
 
 
 def is_loopback(host: str) -> bool:
@@ -82,12 +97,13 @@ def parse_url(url: str) -> Endpoint:
         ValueError: it is not a URL of this kind; the message never has the password.
     """
     if "://" not in url:
-        raise ValueError("an AMQP URL begins with amqp://, amqps:// or amqp+unix://")
+        raise ValueError("an AMQP URL begins with amqp://, amqps://, amqp+unix://, ws:// or wss://")
     parts, host, port = _split(url)
     if parts.scheme not in PORTS:
-        raise ValueError(f"the scheme {parts.scheme!r} is not one of amqp, amqps, amqp+unix")
-    if parts.query or parts.fragment:
-        raise ValueError("an AMQP URL has no query and no fragment; settings are arguments")
+        raise ValueError(f"the scheme {parts.scheme!r} is not one of {SCHEMES}")
+    websocket = parts.scheme in ("ws", "wss")
+    if (parts.query and not websocket) or parts.fragment:
+        raise ValueError("an AMQP URL has no query (but for WebSockets) and no fragment; settings are arguments")
     user = unquote(parts.username) if parts.username is not None else None
     password = unquote(parts.password) if parts.password is not None else None
     if user == "":
@@ -107,4 +123,11 @@ def parse_url(url: str) -> Endpoint:
         user,
         password,
         unquote(parts.path).removeprefix("/"),
+        _target(parts) if websocket else "",
     )
+
+
+def _target(parts: SplitResult) -> str:
+    """Path and query as HTTP wants them: what is not ASCII, or a blank, percent-encoded."""
+    query = f"?{parts.query}" if parts.query else ""
+    return quote((parts.path or "/") + query, safe="%/?:@!$&'()*+,;=-._~[]")

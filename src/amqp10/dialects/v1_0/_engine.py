@@ -46,7 +46,6 @@ CAPABILITIES = frozenset(
         "multi-frame",
         "released",
         "settle-second",
-        "streaming",
     }
 )
 

@@ -1,0 +1,85 @@
+"""The client's side of streams: TCP or a tunnel through a proxy, TLS on it, a WebSocket in that; or a Unix socket."""
+
+from __future__ import annotations
+
+import anyio
+from anyio.abc import ByteStream, SocketAttribute
+from anyio.streams.tls import TLSStream
+
+from ..errors import ConnectionLost, Unsupported
+from ._proxy import connect_through
+from ._route import Route, WebSocket
+from ._stream import STREAM_ERRORS, StreamFacts, TLSSettings, client_context, describe, set_no_delay
+from ._tls import TLS
+from ._tls_upgrade import ask_for_tls
+from ._unix import UnixStream
+from ._url import Endpoint, is_loopback
+
+DIRECT = Route()
+
+
+async def connect(
+    endpoint: Endpoint, tls: TLSSettings | None = None, route: Route = DIRECT
+) -> tuple[ByteStream, StreamFacts]:
+    """Connect, and secure the stream if the URL says amqps or wss (or if `tls` is given for another TCP URL).
+
+    All addresses of the host are tried, the next before the last has given up (RFC 8305).
+
+    Raises:
+        ConnectionLost: the host is unknown, does not answer or refuses, or TLS could not be agreed on; the cause is in
+            `__cause__`. `HandshakeRefused` where a proxy or a WebSocket's server answered with its status.
+        Unsupported: the peer takes no TLS by AMQP's header, or the package for WebSockets is not installed.
+        RemoteProtocolError: what answered AMQP's TLS header is not AMQP.
+        OSError: a file of `tls` cannot be read; nothing was connected.
+        ValueError: a PKCS#12 file cannot be opened with its password, or the settings do not fit together.
+
+    Cancelling: nothing is left open.
+    """
+    route.check(endpoint, tls)
+    if endpoint.websocket:
+        require_wsproto()
+    secure = endpoint.tls or route.tls_upgrade or tls is not None
+    context = client_context(tls) if secure else None
+    try:
+        if endpoint.unix:
+            return UnixStream(await anyio.connect_unix(endpoint.path)), StreamFacts(secure=True, peer=endpoint.path)
+        stream, local = await _reach(endpoint, route)
+        try:
+            if route.tls_upgrade:
+                await ask_for_tls(stream, str(endpoint))
+            if context is not None:
+                name = (tls.server_hostname if isinstance(tls, TLS) else None) or endpoint.host
+                stream = await TLSStream.wrap(stream, hostname=name, ssl_context=context, standard_compatible=False)
+            if endpoint.websocket:
+                from ._websocket_handshake import open_websocket
+
+                stream = await open_websocket(stream, endpoint, route.websocket or WebSocket())
+        except BaseException:
+            await anyio.aclose_forcefully(stream)
+            raise
+    except (*STREAM_ERRORS, UnicodeError) as error:  # the last: a host that can be no name
+        raise ConnectionLost(f"cannot connect to {endpoint}: {describe(error)}") from error
+    return stream, StreamFacts(secure=secure or local, tls=secure, peer=str(endpoint))
+
+
+async def _reach(endpoint: Endpoint, route: Route) -> tuple[ByteStream, bool]:
+    """A TCP stream to the endpoint, and whether it stays on this machine."""
+    if route.proxy is not None:
+        return await connect_through(route.proxy, endpoint), False
+    stream = await anyio.connect_tcp(endpoint.host, endpoint.port)
+    set_no_delay(stream)
+    # By the address that was reached, for a name may lead anywhere. None: the peer is gone already.
+    address = stream.extra(SocketAttribute.remote_address, None)
+    return stream, address is not None and is_loopback(str(address[0]))
+
+
+def require_wsproto() -> None:
+    """Say early, and in words of ours, that an optional package is missing.
+
+    Raises:
+        Unsupported: it is.
+    """
+    try:
+        import wsproto  # noqa: F401
+    except ImportError as error:
+        raise Unsupported("WebSockets need wsproto: pip install 'amqp10[websocket]'") from error

@@ -1,0 +1,122 @@
+"""The HTTP handshake of a WebSocket, from both sides (RFC 6455 §4; OASIS AMQP WebSocket Binding 1.0)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from http import HTTPStatus
+from typing import Final
+
+from anyio.abc import ByteStream
+from wsproto.connection import ConnectionType
+from wsproto.events import AcceptConnection, RejectConnection, RejectData, Request
+from wsproto.handshake import H11Handshake
+from wsproto.utilities import RemoteProtocolError
+
+from ..errors import ConnectionLost, HandshakeRefused
+from ._proxy import says
+from ._route import WebSocket
+from ._url import PORTS, Endpoint
+from ._websocket import WebSocketStream
+
+SUBPROTOCOLS: Final = ("amqp", "AMQPWSB10")
+"""What the server's side takes: the binding's name, and that of its drafts, which Azure's clients ask for."""
+
+
+# Client
+
+
+async def open_websocket(stream: ByteStream, endpoint: Endpoint, settings: WebSocket) -> WebSocketStream:
+    """Ask for a WebSocket over a stream.
+
+    Raises:
+        HandshakeRefused: the server answered with another HTTP status than 101.
+        ConnectionLost: it does not speak WebSocket, or not the subprotocol.
+        EndOfStream, BrokenResourceError: the stream ended.
+
+    Cancelling: the stream is of no use any more.
+    """
+    handshake = H11Handshake(ConnectionType.CLIENT)
+    host = endpoint.authority.removesuffix(f":{PORTS[endpoint.scheme]}")
+    headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in settings.headers.items()]
+    request = Request(host, endpoint.target, subprotocols=[settings.subprotocol], extra_headers=headers)
+    await stream.send(handshake.send(request))
+    try:
+        while True:
+            handshake.receive_data(await stream.receive())
+            for event in handshake.events():
+                if isinstance(event, RejectConnection):
+                    raise _refused(endpoint, event)
+                if isinstance(event, AcceptConnection) and event.subprotocol != settings.subprotocol:
+                    raise ConnectionLost(
+                        f"cannot connect to {endpoint}: the server does not take the subprotocol {settings.subprotocol}"
+                    )
+            if handshake.connection is not None:
+                return WebSocketStream(stream, handshake.connection)
+    except (RemoteProtocolError, ValueError) as error:  # the latter: bytes in its headers that are no text
+        raise ConnectionLost(f"cannot connect to {endpoint}: no WebSocket there: {error}") from error
+
+
+def _refused(endpoint: Endpoint, event: RejectConnection) -> HandshakeRefused:
+    message = f"cannot connect to {endpoint}: the server {says(event.status_code)}"
+    location = next((value for name, value in event.headers if name.lower() == b"location"), None)
+    if 300 <= event.status_code < 400 and location is not None:
+        # Without its query, where redirects to a login keep secrets. Not followed: credentials go where they were sent.
+        message += f", which leads to {location.partition(b'?')[0].decode('latin-1')!r}; redirects are not followed"
+    return HandshakeRefused(message, event.status_code)
+
+
+# Server
+
+
+class Refused(Exception):
+    """The request was answered with a status other than 101."""
+
+
+async def upgrade(stream: ByteStream, received: bytes, origins: Collection[str]) -> WebSocketStream:
+    """Answer a request, of which the beginning was read.
+
+    Raises:
+        Refused: it is no request for a WebSocket that we take; it was answered, and the stream closed.
+        EndOfStream, BrokenResourceError: the stream ended.
+
+    Cancelling: the stream is of no use any more.
+    """
+    handshake = H11Handshake(ConnectionType.SERVER)
+    try:
+        handshake.receive_data(received)
+        while (request := next(handshake.events(), None)) is None:
+            handshake.receive_data(await stream.receive())
+        assert isinstance(request, Request)
+        answer = _judge(request, origins)
+    except (RemoteProtocolError, ValueError) as error:  # the latter: bytes in its headers that are no text
+        hint = error.event_hint if isinstance(error, RemoteProtocolError) else None
+        status = hint.status_code if isinstance(hint, RejectConnection) else HTTPStatus.BAD_REQUEST
+        answer = str(error), status
+    if isinstance(answer, AcceptConnection):
+        await stream.send(handshake.send(answer))
+        assert handshake.connection is not None
+        return WebSocketStream(stream, handshake.connection)
+    reason, status = answer
+    body = f"AMQP over WebSocket: {reason}\n".encode()
+    headers = [
+        (b"Content-Type", b"text/plain; charset=utf-8"),
+        (b"Content-Length", str(len(body)).encode()),
+        (b"Connection", b"close"),
+        (b"Sec-WebSocket-Version", b"13"),
+    ]
+    await stream.send(
+        handshake.send(RejectConnection(status, headers, has_body=True)) + handshake.send(RejectData(body))
+    )
+    await stream.aclose()
+    raise Refused(f"{reason} ({status})")
+
+
+def _judge(request: Request, origins: Collection[str]) -> AcceptConnection | tuple[str, int]:
+    """Take the request, or say why not, and with what status."""
+    came_from = [value.decode("latin-1") for name, value in request.extra_headers if name == b"origin"]
+    if "*" not in origins and not all(origin in origins for origin in came_from):
+        return f"pages of {', '.join(came_from)!r} may not come in", HTTPStatus.FORBIDDEN
+    for name in SUBPROTOCOLS:
+        if name in request.subprotocols:
+            return AcceptConnection(name)
+    return f"the subprotocol must be one of {', '.join(SUBPROTOCOLS)}", HTTPStatus.BAD_REQUEST
