@@ -7,6 +7,7 @@
 `amqp10` has what users hold and raise; the embedded broker is `amqp10.broker`, the test kit `amqp10.testing`.
 """
 
+from .client import BodyWriter as BodyWriter
 from .client import Connection as Connection
 from .client import ConnectionSettings as ConnectionSettings
 from .client import Delivery as Delivery
@@ -21,8 +22,10 @@ from .errors import AuthenticationFailed as AuthenticationFailed
 from .errors import ConnectionClosed as ConnectionClosed
 from .errors import ConnectionLost as ConnectionLost
 from .errors import DecodeError as DecodeError
+from .errors import DeliveryAborted as DeliveryAborted
 from .errors import EncodeError as EncodeError
 from .errors import EndpointError as EndpointError
+from .errors import FilterNotApplied as FilterNotApplied
 from .errors import HandshakeRefused as HandshakeRefused
 from .errors import InsecureTransport as InsecureTransport
 from .errors import LinkDetached as LinkDetached
@@ -37,21 +40,37 @@ from .errors import Unsupported as Unsupported
 from .messaging import Accepted as Accepted
 from .messaging import AmqpSequence as AmqpSequence
 from .messaging import AmqpValue as AmqpValue
+from .messaging import ApplicationPropertiesFilter as ApplicationPropertiesFilter
 from .messaging import Data as Data
 from .messaging import DeleteOnClose as DeleteOnClose
 from .messaging import DeleteOnNoLinks as DeleteOnNoLinks
 from .messaging import DeleteOnNoLinksOrMessages as DeleteOnNoLinksOrMessages
 from .messaging import DeleteOnNoMessages as DeleteOnNoMessages
 from .messaging import DeliveryState as DeliveryState
+from .messaging import DirectBinding as DirectBinding
+from .messaging import EndsWith as EndsWith
 from .messaging import Error as Error
+from .messaging import EventPosition as EventPosition
+from .messaging import Filter as Filter
+from .messaging import HeadersBinding as HeadersBinding
 from .messaging import Message as Message
 from .messaging import Modified as Modified
+from .messaging import NoLocal as NoLocal
 from .messaging import Outcome as Outcome
+from .messaging import PropertiesFilter as PropertiesFilter
 from .messaging import Received as Received
 from .messaging import Rejected as Rejected
 from .messaging import Released as Released
+from .messaging import Selector as Selector
 from .messaging import Source as Source
+from .messaging import SqlFilter as SqlFilter
+from .messaging import StartsWith as StartsWith
+from .messaging import StreamFilter as StreamFilter
+from .messaging import StreamMatchUnfiltered as StreamMatchUnfiltered
+from .messaging import StreamOffset as StreamOffset
 from .messaging import Target as Target
+from .messaging import TopicBinding as TopicBinding
+from .messaging import selector_literal as selector_literal
 from .net import TLS as TLS
 from .net import Proxy as Proxy
 from .net import WebSocket as WebSocket
@@ -89,8 +108,10 @@ __all__ = (
     "AmqpSequence",
     "AmqpValue",
     "Anonymous",
+    "ApplicationPropertiesFilter",
     "Array",
     "AuthenticationFailed",
+    "BodyWriter",
     "Byte",
     "Char",
     "Connection",
@@ -107,14 +128,21 @@ __all__ = (
     "DeleteOnNoLinksOrMessages",
     "DeleteOnNoMessages",
     "Delivery",
+    "DeliveryAborted",
     "DeliveryState",
     "Described",
+    "DirectBinding",
     "EncodeError",
     "EndpointError",
+    "EndsWith",
     "Error",
+    "EventPosition",
     "External",
+    "Filter",
+    "FilterNotApplied",
     "Float",
     "HandshakeRefused",
+    "HeadersBinding",
     "InsecureTransport",
     "Int",
     "LinkDetached",
@@ -127,9 +155,11 @@ __all__ = (
     "MessageRejected",
     "MessageReleased",
     "Modified",
+    "NoLocal",
     "OAuthBearer",
     "Outcome",
     "Plain",
+    "PropertiesFilter",
     "Proxy",
     "Received",
     "Receiver",
@@ -139,15 +169,22 @@ __all__ = (
     "ScramSha1",
     "ScramSha256",
     "ScramSha512",
+    "Selector",
     "Sender",
     "SentDelivery",
     "Session",
     "SessionEnded",
     "Short",
     "Source",
+    "SqlFilter",
+    "StartsWith",
+    "StreamFilter",
+    "StreamMatchUnfiltered",
+    "StreamOffset",
     "Symbol",
     "Target",
     "Timestamp",
+    "TopicBinding",
     "UByte",
     "UInt",
     "ULong",
@@ -156,5 +193,6 @@ __all__ = (
     "WebSocket",
     "XOAuth2",
     "receive",
+    "selector_literal",
     "send",
 )

@@ -6,6 +6,7 @@
     ├── EncodeError               a value has no AMQP encoding (also a ValueError)
     ├── DecodeError               bytes are not what they should be (also a ValueError)
     ├── Unsupported               the dialect or the peer cannot do that; nothing was written
+    ├── FilterNotApplied          the peer does not filter as it was asked to; carries the filters
     ├── AuthenticationFailed      SASL ended without success
     ├── InsecureTransport         a secret would have crossed the network in the clear
     ├── ConnectionLost            the transport broke, or the peer fell silent
@@ -14,6 +15,7 @@
     │   ├── ConnectionClosed
     │   ├── SessionEnded
     │   └── LinkDetached
+    ├── DeliveryAborted           the sender gave up a delivery whose body was being read
     └── MessageNotAccepted        a delivery ended in an outcome other than accepted
         ├── MessageRejected
         ├── MessageReleased
@@ -35,8 +37,10 @@ __all__ = (
     "ConnectionClosed",
     "ConnectionLost",
     "DecodeError",
+    "DeliveryAborted",
     "EncodeError",
     "EndpointError",
+    "FilterNotApplied",
     "HandshakeRefused",
     "InsecureTransport",
     "LinkDetached",
@@ -85,6 +89,20 @@ class DecodeError(AmqpError, ValueError):
 
 class Unsupported(AmqpError):
     """The dialect, or the peer as it presented itself, cannot do what was asked; nothing was written."""
+
+
+class FilterNotApplied(AmqpError):
+    """The peer attached the link but does not apply all of its filters (§3.5.8); the link was detached again.
+
+    `filters` has those that it does not apply, by name, as they were sent.
+    """
+
+    def __init__(self, message: str, filters: Mapping[Any, Any] | None = None) -> None:
+        super().__init__(message)
+        self.filters: Mapping[Any, Any] = filters or {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), dict(self.filters))
 
 
 class AuthenticationFailed(AmqpError):
@@ -164,6 +182,10 @@ class LinkDetached(EndpointError):
     """The peer detached or refused the link (§2.7.7, §2.6.3)."""
 
     _no_reason = "the peer detached the link without an error"
+
+
+class DeliveryAborted(AmqpError):
+    """The sender gave a delivery up before its end, while its body was read (§2.6.14); it is settled with that."""
 
 
 class MessageNotAccepted(_ConditionError):

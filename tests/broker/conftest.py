@@ -11,6 +11,7 @@ from amqp10.broker._entry import Entry
 from amqp10.broker._node import Consumer, Limits, Node, Producer
 from amqp10.broker._queue import Queue
 from amqp10.broker._router import Router
+from amqp10.broker._selection import Filtering
 from amqp10.messaging import Error
 
 _keys = itertools.count(1_000_000)
@@ -29,8 +30,17 @@ class Clock:
 class Taker(Consumer):
     """A consumer that takes up to `credit` messages and remembers them."""
 
-    def __init__(self, credit: int = 0, *, copies: bool = False, settles: bool = False, largest: int = 1 << 30) -> None:
+    def __init__(
+        self,
+        credit: int = 0,
+        *,
+        copies: bool = False,
+        settles: bool = False,
+        largest: int = 1 << 30,
+        filtering: Filtering | None = None,
+    ) -> None:
         self.key = next(_keys)
+        self.filtering = filtering
         self.copies = copies
         self.settles = settles
         self.credit = credit

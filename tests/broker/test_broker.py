@@ -19,6 +19,7 @@ from amqp10.engine import ConnectionTerms, LinkTerms, ReceiverLink, dialect
 from amqp10.errors import AuthenticationFailed, ConnectionClosed, ConnectionLost, LinkDetached, MessageRejected
 from amqp10.messaging import Message, Source, Target
 from amqp10.net import listen_tcp
+from amqp10.testing import Close, ScriptedPeer
 
 pytestmark = pytest.mark.anyio
 
@@ -245,6 +246,21 @@ class TestAccess:
                 await anyio.lowlevel.checkpoint()
             async with Connection(broker.url):
                 pass
+
+    async def test_a_refused_peer_takes_no_room(self) -> None:
+        """One that was told so and stays is not counted, does not keep others out, and is cut off in time."""
+        async with Broker(max_connections=1, handshake_timeout=0.5) as broker:
+            async with ScriptedPeer.over(await dial(broker)) as peer:
+                async with Connection(broker.url):
+                    await peer.open_connection()
+                    close = await peer.expect(Close)
+                    assert close.error is not None
+                    assert close.error.condition == "amqp:resource-limit-exceeded"
+                    assert broker.connections == 1
+                while broker.connections:
+                    await anyio.lowlevel.checkpoint()
+                async with Connection(broker.url):
+                    await peer.expect_end()
 
 
 class TestBadPeers:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from amqp10.broker._node import Limits
 from amqp10.broker._router import Router
+from amqp10.broker._selection import Filtering
 from amqp10.broker._topic import Subscription, Topic
 from amqp10.messaging import ACCEPTED, Modified
 
@@ -15,9 +16,9 @@ def topic_of(router: Router) -> Topic:
     return topic
 
 
-def subscribe(topic: Topic, taker: Taker) -> Subscription:
+def subscribe(topic: Topic, taker: Taker, filtering: Filtering | None = None) -> Subscription:
     """A subscription with its consumer in line."""
-    subscription = topic.subscribe()
+    subscription = topic.subscribe(filtering)
     subscription.add_consumer(taker)
     subscription.in_line(taker)
     return subscription
@@ -37,6 +38,25 @@ def test_a_copy_each(router: Router) -> None:
     assert one.taken[-1].failures == 1
     assert (first.depth, second.depth) == (2, 1)
     assert len(two.taken) == 2
+
+
+def test_filtered(router: Router) -> None:
+    """What does not pass a subscription's filter never enters it, and takes no room there."""
+    topic, even, all_, none = topic_of(router), Taker(10), Taker(10), Taker(10)
+    odd = Filtering("odd", lambda entry: entry.payload[-1] % 2 == 1)
+    filtered = subscribe(topic, even, Filtering("even", lambda entry: entry.payload[-1] % 2 == 0))
+    subscribe(topic, all_)
+    subscribe(topic, none, Filtering("none", lambda entry: False))
+    for number in range(5):
+        topic.put(entry(number))
+    router.flush()
+    assert (even.numbers, all_.numbers, none.numbers) == ([0, 2, 4], [0, 1, 2, 3, 4], [])
+    assert (filtered.enqueued, topic.enqueued, topic.unheard) == (3, 5, 0)
+    late = Taker(10)
+    subscribe(topic, late, odd)
+    topic.put(entry(7))
+    router.flush()
+    assert (late.numbers, all_.numbers[-1], even.numbers[-1]) == ([7], 7, 4)
 
 
 def test_only_what_comes_later(router: Router) -> None:

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from amqp10 import Connection
+
 STOP_SECONDS = 20
 
 
@@ -52,6 +54,10 @@ class Peer:
     def url(self, port: str = "amqp", user: str | None = "user", password: str = "secret") -> str:
         """The URL of one of its ports, with credentials unless `user` is None."""
         return self.server.url(port, user, password)
+
+    async def queue(self, connection: Connection) -> str:
+        """The address of a new queue, made where the broker makes none on first use."""
+        return fresh_name()
 
     def lacks(self, what: str) -> None:
         """Note that the broker does not have the feature, once the test has asserted what a user sees."""

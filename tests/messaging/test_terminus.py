@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 
 from amqp10.errors import DecodeError, EncodeError
-from amqp10.messaging import Coordinator, DeleteOnClose, DeleteOnNoLinksOrMessages, Modified, Source, Target
+from amqp10.messaging import (
+    Coordinator,
+    DeleteOnClose,
+    DeleteOnNoLinksOrMessages,
+    Modified,
+    NoLocal,
+    Selector,
+    Source,
+    Target,
+)
 from amqp10.testing._message_strategies import coordinators, sources, targets
 from amqp10.types import Described, Symbol, UInt, ULong, decode, encode
 
@@ -82,10 +91,27 @@ def test_everything_of_a_source_is_reachable() -> None:
     assert Source.decode(source.encode()) == source
 
 
+def test_filters_become_the_filter_set() -> None:
+    """`filters` is a shorter way to write `filter`, and adds to it; two of a name are a mistake."""
+    selector = Described(Symbol("apache.org:selector-filter:string"), "a = 1")
+    assert Source("q", filters=[Selector("a = 1")]) == Source("q", filter={"jms-selector": selector})
+    own = {"mine": Described(Symbol("example:f"), None)}
+    source = Source("q", filter=own, filters=(each for each in (Selector("a = 1"), NoLocal())))
+    assert source.filter is not None
+    assert list(source.filter) == ["mine", "jms-selector", "no-local"]
+    assert list(own) == ["mine"]
+    assert Source("q", filters=[]).filter is None
+    assert Source.decode(source.encode()) == source
+    with pytest.raises(ValueError, match="jms-selector"):
+        Source("q", filters=[Selector("a = 1"), Selector("b = 1")])
+    assert Source("q", filters=[Selector("a = 1"), Selector("b = 1").named("other")]).filter is not None
+
+
 def test_a_terminus_is_not_an_outcome() -> None:
     """What stands as default outcome has to be one, what stands as lifetime policy too."""
+    terminus: Any = Target("x")
     with pytest.raises(DecodeError, match="outcome"):
-        Source.decode(Source(default_outcome=Target("x")).encode())
+        Source.decode(Source(default_outcome=terminus).encode())
     with pytest.raises(DecodeError, match="lifetime-policy"):
         Source.decode(Source(dynamic_node_properties={"lifetime-policy": Target("x")}).encode())
 

@@ -272,3 +272,11 @@ def test_a_value_that_contains_itself_is_refused(request: pytest.FixtureRequest)
     endless.append(endless)
     with pytest.raises(EncodeError, match="nested too deeply"):
         encode(endless)
+
+
+@pytest.mark.parametrize("keys", [(1, 1), ([1], [1]), (UInt(0), True, UInt(0)), (float("nan"), float("nan"))])
+def test_a_map_with_the_same_key_twice_is_not_written(keys: tuple[object, ...]) -> None:
+    """No peer may take such a map (§1.6.23), so it ends here; what AMQP tells apart may stand side by side."""
+    with pytest.raises(EncodeError, match="same key twice"):
+        encode(Map([(key, n) for n, key in enumerate(keys)]))
+    assert len(decode(encode(Map([(1, 0), (UInt(1), 0), (True, 0), (1.0, 0), (Symbol("1"), 0), ("1", 0)])))) == 6

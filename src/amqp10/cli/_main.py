@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -108,28 +109,42 @@ def run(arguments: list[str] | None) -> int:
     except Failure as error:
         return complain(str(error), error.code)
     except Exception as error:
-        for kind, code in EXIT_CODES:
-            if isinstance(error, kind):
-                return complain(f"{words(error)}", code)
-        raise
+        code = code_of(error)
+        if code is not None:
+            return complain(words(error), code)
+        if sys.flags.dev_mode:
+            raise
+        return complain(f"{words(error)} (not foreseen; `python -X dev -m amqp10` shows where)", 1)
     return 0
+
+
+def code_of(error: BaseException) -> int | None:
+    """The exit code for an error; None for one that no command foresees."""
+    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), None)
 
 
 def words(error: BaseException) -> str:
     """What went wrong in one line: the error's own words, behind its kind where they would not say it."""
     text = " ".join(str(error).split())
-    if isinstance(error, AmqpError | OSError) and text:
-        return f"{spaced(type(error).__name__)}: {text}"
-    return text or spaced(type(error).__name__)
+    kind = spaced(type(error).__name__)
+    return f"{kind}: {text}" if text else kind
 
 
 def spaced(name: str) -> str:
     """`ConnectionLost` as people say it: connection lost."""
-    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
+    parts = re.findall("[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)
+    return " ".join(part if part.isupper() else part.lower() for part in parts)
+
+
+def visible(text: str, keep: str = "") -> str:
+    """Text that came from elsewhere: what a terminal would obey is shown, not obeyed; `keep` stays as it is."""
+    return "".join(
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode() for char in text
+    )
 
 
 def complain(message: str, code: int) -> int:
-    click.echo(f"amqp10: {message}", err=True)
+    click.echo(f"amqp10: {visible(message)}", err=True)
     return code
 
 
@@ -156,15 +171,15 @@ def start(function: Callable[[], Awaitable[T]]) -> T:
     try:
         result = anyio.run(supervised, backend="trio")
     except BaseExceptionGroup as group:
-        raise single(group) from None
+        raise first(group) from None
     if ended:
         raise Interrupted(ended[0])
     return result  # type: ignore[return-value]
 
 
-def single(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one cause in a group of one."""
+def first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The cause in a group; of several tasks that failed, most often of one thing, the first."""
     error: BaseException = group
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+    while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

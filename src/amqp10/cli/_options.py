@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,16 @@ import click
 from ..client import Connection
 from ..net import TLS, parse_url
 from ..sasl import Mechanism, from_credentials
+
+MOST_SECONDS = 4_294_967
+"""What a time-to-live can say (§3.2.1): 2^32 ms, some 49 days."""
+
+
+def seconds(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    """A span of time as an option's value; NaN is none, nor is infinity."""
+    if value is not None and not 0 <= value <= MOST_SECONDS:
+        raise click.BadParameter(f"seconds are a number from 0 to {MOST_SECONDS}")
+    return value
 
 
 @dataclass(frozen=True)
@@ -25,6 +36,14 @@ class Peer:
     verify: bool = True
     allow_insecure: bool = False
     container_id: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """The URL, for people: without the password."""
+        parts = urllib.parse.urlsplit(self.url)
+        user, _, host = parts.netloc.rpartition("@")
+        name, colon, _ = user.partition(":")
+        return parts._replace(netloc=f"{name}:***@{host}").geturl() if colon else self.url
 
     def tls(self) -> TLS | None:
         if self.ca is None and self.certificate is None and self.verify:
@@ -59,9 +78,13 @@ def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[
             peer = None
             if url is not None:
                 try:
-                    parse_url(url)
+                    unix = parse_url(url).unix
                 except ValueError as error:
                     raise click.BadParameter(str(error), param_hint="URL") from None
+                if tls_key and not tls_certificate:
+                    raise click.UsageError("--tls-key goes with --tls-certificate")
+                if unix and (tls_ca or tls_certificate or tls_no_verify):
+                    raise click.UsageError("a Unix socket has no TLS")
                 peer = Peer(url, tls_ca, tls_certificate, tls_key, not tls_no_verify, allow_insecure, container_id)
             return function(peer=peer, **rest)
 

@@ -13,12 +13,13 @@ import click
 from cryptography import x509
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ..dialects.v1_0._frames import SASL_HEADER, FrameReader
 from ..dialects.v1_0._performatives import SaslMechanisms
 from ..errors import AmqpError
 from ..net import Endpoint, connect, parse_url
-from ._main import Failure, start, words
+from ._main import Failure, code_of, start, visible, words
 from ._options import Peer, with_peer
 
 HEADERS = {
@@ -108,9 +109,10 @@ def mechanisms_in(answer: bytes) -> list[str]:
     return [str(name) for name in performative.sasl_server_mechanisms]
 
 
-async def examine(peer: Peer) -> Report:
+async def examine(peer: Peer) -> tuple[Report, int]:
+    """What was found, and the exit code that says how far it went."""
     endpoint = parse_url(peer.url)
-    report = Report(url=peer.url.replace(f":{endpoint.password}@", ":***@") if endpoint.password else peer.url)
+    report = Report(url=peer.shown)
     for name, header in HEADERS.items():
         answer, facts = await ask(endpoint, peer, header, lambda answer: len(answer) >= 8)
         report.headers[name] = meaning(header, answer)
@@ -118,6 +120,7 @@ async def examine(peer: Peer) -> Report:
     if report.headers["AMQP 1.0 with SASL"] == "spoken":
         answer, _ = await ask(endpoint, peer, SASL_HEADER, mechanisms_in)
         report.sasl_mechanisms = mechanisms_in(answer)
+    code = 0
     try:
         with anyio.fail_after(10):
             async with peer.connect() as connection:
@@ -125,10 +128,10 @@ async def examine(peer: Peer) -> Report:
                     name: value for name, value in open_facts(connection).items() if value not in (None, [], {})
                 }
     except TimeoutError:
-        report.error = "the server did not open the connection within 10 s"
+        report.error, code = "the server did not open the connection within 10 s", 3
     except AmqpError as error:
-        report.error = words(error)
-    return report
+        report.error, code = words(error), code_of(error) or 1
+    return report, code
 
 
 def open_facts(connection: Any) -> dict[str, Any]:
@@ -145,25 +148,30 @@ def open_facts(connection: Any) -> dict[str, Any]:
 
 
 def table_of(report: Report) -> Table:
-    table = Table(title=f"What {report.url} answers", show_header=False)
+    table = Table(title=Text(f"What {report.url} answers"), show_header=False)
     table.add_column(style="bold")
     table.add_column()
     for name, answer in report.headers.items():
-        table.add_row(name, answer)
+        table.add_row(name, said(answer))
     table.add_section()
-    table.add_row("SASL mechanisms", ", ".join(report.sasl_mechanisms) or "none seen")
+    table.add_row("SASL mechanisms", said(", ".join(report.sasl_mechanisms) or "none seen"))
     for name, value in report.tls.items():
-        table.add_row(f"TLS {name}", value)
+        table.add_row(f"TLS {name}", said(value))
     table.add_section()
     for name, value in report.open.items():
         if isinstance(value, dict):
             value = "\n".join(f"{key}: {item}" for key, item in value.items())
         elif isinstance(value, list):
             value = ", ".join(value)
-        table.add_row(name, str(value))
+        table.add_row(name, said(str(value)))
     if report.error:
-        table.add_row("open", f"[red]{report.error}")
+        table.add_row("open", said(report.error, style="red"))
     return table
+
+
+def said(text: str, style: str = "") -> Text:
+    """A server's words: neither markup nor orders to the terminal."""
+    return Text(visible(text, keep="\n"), style=style)
 
 
 @click.command()
@@ -171,10 +179,10 @@ def table_of(report: Report) -> Table:
 @click.option("--json", "as_json", is_flag=True, help="one JSON object in place of the table")
 def probe(peer: Peer, as_json: bool) -> None:
     """Show which protocols the server at URL speaks, its SASL mechanisms, its certificate, and what its open says."""
-    report = start(lambda: examine(peer))
+    report, code = start(lambda: examine(peer))
     if as_json:
         click.echo(json.dumps(asdict(report), indent=2))
     else:
         Console().print(table_of(report))
     if report.error:
-        raise Failure(report.error, 5)
+        raise Failure(report.error, code)

@@ -16,8 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from ..client import Delivery, Receiver
 from ..messaging import Message, Source
 from ._jsonform import to_json
-from ._main import Failure, start
-from ._options import Peer, with_peer
+from ._main import Failure, start, visible
+from ._options import Peer, seconds, with_peer
 
 FORMATS = click.Choice(["text", "json", "body"])
 
@@ -28,9 +28,7 @@ def text_of(message: Message) -> str:
     text = body.decode(errors="backslashreplace") if isinstance(body, bytes) else str(body)
     if message.subject:
         text = f"{message.subject}: {text}"
-    return "".join(
-        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode() for char in text
-    )
+    return visible(text, keep="\n\t")
 
 
 class Printer:
@@ -123,7 +121,7 @@ async def receive_all(
 @with_peer()
 @click.argument("address")
 @click.option("-n", "--count", type=click.IntRange(1), help="how many; for ever when not given")
-@click.option("--wait", type=float, metavar="SECONDS", help="end when no message came for so long")
+@click.option("--wait", type=float, callback=seconds, metavar="SECONDS", help="end when no message came for so long")
 @click.option(
     "--format",
     "form",
@@ -164,7 +162,13 @@ def receive(peer: Peer, address: str, count: int | None, wait: float | None, for
     help="text lines, JSON lines, or bodies only, back to back",
 )
 @click.option(
-    "--wait", type=float, default=10.0, show_default=True, metavar="SECONDS", help="how long the broker may take"
+    "--wait",
+    type=float,
+    callback=seconds,
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="how long the broker may take",
 )
 def browse(peer: Peer, address: str, count: int, form: str, wait: float) -> None:
     """Show the messages at ADDRESS on the broker at URL, and leave them there (distribution-mode "copy").

@@ -14,7 +14,7 @@ from ..messaging import Message
 from ..types import Symbol
 from ._jsonform import from_json
 from ._main import start
-from ._options import Peer, with_peer
+from ._options import Peer, seconds, with_peer
 
 
 def properties_of(pairs: tuple[str, ...]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def messages_of(
 @click.option(
     "--property", "properties", multiple=True, metavar="NAME=VALUE", help="an application property; repeatable"
 )
-@click.option("--ttl", type=float, metavar="SECONDS", help="how long the messages live")
+@click.option("--ttl", type=float, callback=seconds, metavar="SECONDS", help="how long the messages live")
 @click.option("--durable", is_flag=True, help="ask the broker to keep them through a restart")
 @click.option("--settled", is_flag=True, help="send settled: at most once, no outcome")
 @click.option(

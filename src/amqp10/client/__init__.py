@@ -9,8 +9,10 @@ from ._receiver import Receiver as Receiver
 from ._sender import Sender as Sender
 from ._session import Session as Session
 from ._settings import ConnectionSettings as ConnectionSettings
+from ._stream import BodyWriter as BodyWriter
 
 __all__ = (
+    "BodyWriter",
     "Connection",
     "ConnectionSettings",
     "Delivery",

@@ -28,6 +28,7 @@ from ..engine import (
     LinkAttached,
     LinkEnded,
     OutcomesReceived,
+    PartsReceived,
     SessionBegun,
     SessionTerms,
     SessionUnmapped,
@@ -276,6 +277,8 @@ class Connection(Endpoint, Links):
                 event.link.context._on_settlements(event.deliveries)
             elif isinstance(event, FlowReceived):
                 event.link.context._on_flow(event.drained)
+            elif isinstance(event, PartsReceived):
+                event.delivery.link.context._on_parts(event.delivery)
             elif isinstance(event, WindowOpened):
                 event.session.context._on_window()
             else:

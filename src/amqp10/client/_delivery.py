@@ -5,7 +5,7 @@ Both are the engine's own objects, extended: one object a message, and the engin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -25,6 +25,7 @@ from ..messaging import (
     ACCEPTED,
     RELEASED,
     Accepted,
+    Data,
     DeliveryState,
     Error,
     Message,
@@ -34,6 +35,7 @@ from ..messaging import (
     Released,
 )
 from ..profiles import Profile
+from ._files import BodyTarget, save
 
 OUTCOMES = frozenset({Accepted, Rejected, Released, Modified})
 
@@ -47,6 +49,9 @@ class Delivery(IncomingDelivery):
     `with delivery as message:` accepts at the end of the block unless an outcome was given in it, answers an
     exception with `modify(delivery_failed=True)`, and a cancellation with `release()`. A message that cannot be
     decoded is rejected with `amqp:decode-error`, and the `DecodeError` raised.
+
+    Of a streaming receiver (`stream=True`) `message` has all but the body, which is read by `body` or `save`. An
+    outcome may be given at any time; with that the rest of the body is given up, and discarded as it comes.
     """
 
     __slots__ = ("_message",)
@@ -66,6 +71,49 @@ class Delivery(IncomingDelivery):
         except AttributeError:
             self._message = message = Message.decode(self.payload)
             return message
+
+    def body(self) -> AsyncIterator[bytes]:
+        """The body's data, piece by piece; of a streaming receiver while it comes in.
+
+            async for chunk in delivery.body(): ...
+
+        With `receiver(..., stream=True)` a piece is what one frame brought of one data section, the body of `message`
+        is None, and `message.footer` is known at the end. A body that is not data is not streamed: it is in `message`,
+        and no larger than 1 MiB. Waiting for a piece raises
+
+        - `DeliveryAborted`: the sender aborted the delivery (§2.6.14);
+        - `DecodeError`: the message is malformed, or too much of it would have to be held to be understood;
+        - `LinkDetached`, `SessionEnded`, `ConnectionClosed`, `ConnectionLost`: the link ended first;
+        - `anyio.ClosedResourceError`: the receiver was closed here first;
+        - `LocalProtocolError`: the delivery was given an outcome, and the rest of its body up with that;
+        - `anyio.BusyResourceError`: another task waits for a piece of it.
+
+        Cancelling the waiting loses nothing: the next `body()` goes on where this one was.
+
+        Raises:
+            LocalProtocolError: the body is an amqp-value or amqp-sequence: see `message.body`.
+            DecodeError: the payload is malformed.
+        """
+        body = self.message.body
+        if body is not None and not isinstance(body, bytes | Data):
+            raise not_data(body)
+        return _each((body,) if isinstance(body, bytes) else body or ())
+
+    async def save(self, target: BodyTarget) -> int:
+        """Write the body's data to a file, from where `body` would go on; return how many bytes.
+
+        Args:
+            target: a path, or a binary file or anything else with its `write`, a coroutine or not. What is at the path
+                is replaced when all was written, and left as it was when that fails.
+
+        Raises:
+            DeliveryAborted, DecodeError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost,
+                LocalProtocolError, anyio.ClosedResourceError, anyio.BusyResourceError: see `body`.
+            OSError: the file cannot be written.
+
+        Cancelling: the path stays as it was; a file has what was written. A `write` that blocks is waited for.
+        """
+        return await save(self.body(), target)
 
     def accept(self) -> None:
         """Tell the sender that the message was processed (§3.4.2).
@@ -184,6 +232,17 @@ class Delivery(IncomingDelivery):
     def __repr__(self) -> str:
         how = "settled" if self.local_settled else "unsettled"
         return f"<Delivery {self.delivery_id} tag={self.tag.hex()} {len(self.payload)} bytes, {how}>"
+
+
+async def _each(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for part in parts:
+        if part:
+            yield part
+
+
+def not_data(body: object) -> LocalProtocolError:
+    """The error for who wants a body in pieces that is none of bytes."""
+    return LocalProtocolError(f"the body is no data but a {type(body).__name__}: it is in the message, whole")
 
 
 class SentDelivery(OutgoingDelivery):

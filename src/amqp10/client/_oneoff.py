@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from ..errors import DecodeError
-from ..messaging import Message
+from ..messaging import Message, Source
 from ._connection import Connection
 from ._delivery import Delivery
 from ._settings import ConnectionSettings
@@ -39,19 +39,22 @@ async def send(url: str, address: str | None, *messages: object, **settings: Unp
         await sender.send_many(messages)
 
 
-async def receive(url: str, address: str, *, count: int = 1, **settings: Unpack[ConnectionSettings]) -> list[Message]:
+async def receive(
+    url: str, address: str | Source, *, count: int = 1, **settings: Unpack[ConnectionSettings]
+) -> list[Message]:
     """Wait for `count` messages and return them, accepted, in order of arrival.
 
     They are accepted together when the last one is there: until then none is lost to a failure here.
 
     Args:
         url: as for `Connection`.
-        address: where they come from.
+        address: where they come from: an address, or a `Source` to say more, such as a filter.
         count: how many to wait for.
         settings: as for `Connection`.
 
     Raises:
         LinkDetached: the peer refused the address, or ended the link.
+        FilterNotApplied: the peer does not apply a filter of the source.
         DecodeError: one of them is not a message; it was rejected, the others were released.
         AuthenticationFailed, InsecureTransport, ConnectionClosed, ConnectionLost, RemoteProtocolError: see
             `Connection`.

@@ -14,8 +14,8 @@ import anyio
 import anyio.lowlevel
 
 from ..engine import LinkTerms, ReceiverLink
-from ..errors import LocalProtocolError
-from ..messaging import RELEASED
+from ..errors import FilterNotApplied, LocalProtocolError
+from ..messaging import RELEASED, unapplied_filters
 from ._delivery import Delivery
 from ._link import Link
 
@@ -45,8 +45,12 @@ class Receiver(Link):
 
     _kind: ClassVar[str] = "receiver"
 
-    def __init__(self, connection: Connection, session: Session | None, terms: LinkTerms, credit: int) -> None:
+    def __init__(
+        self, connection: Connection, session: Session | None, terms: LinkTerms, credit: int, *, require_filters: bool
+    ) -> None:
         super().__init__(connection, session, terms)
+        self._require_filters = require_filters
+        self._unapplied: dict[Any, Any] = {}
         self._link: ReceiverLink | None = None
         self._incoming: deque[Any] = deque()
         self._automatic = credit
@@ -65,6 +69,8 @@ class Receiver(Link):
 
         Raises:
             LinkDetached: the peer refused the link; `condition` and `description` say why (§2.6.3).
+            FilterNotApplied: the peer does not apply a filter of the source; no credit was given, and the link is
+                detached again.
             SessionEnded, ConnectionClosed, ConnectionLost: what the link needs is gone.
             Unsupported: the dialect cannot do what the link asks for.
             LocalProtocolError: the peer takes no further link, or the name is in use.
@@ -73,12 +79,18 @@ class Receiver(Link):
             message is concerned.
         """
         await self._attach()
+        if self._unapplied:
+            await self._leave(closed=not self._lasting())
+            names = ", ".join(str(name) for name in self._unapplied)
+            raise FilterNotApplied(f"the peer does not apply the filters asked for: {names}", self._unapplied)
         return self
 
     def _require_capabilities(self) -> None:
         source = self._terms.source
         if source is not None and source.dynamic:
             self._require("dynamic", "dynamic nodes")
+        if source is not None and source.filter:
+            self._require("filters", "filters")
         if self._terms.receiver_settle_mode == "second":
             self._require("settle-second", "receiver settle mode 'second'")
 
@@ -90,7 +102,10 @@ class Receiver(Link):
 
     def _on_attached(self) -> None:
         super()._on_attached()
-        if self.open and self._automatic:
+        asked, answered = self._terms.source, self.remote.source
+        if self._require_filters and asked is not None and asked.filter:
+            self._unapplied = unapplied_filters(asked.filter, answered.filter if answered is not None else None)
+        if self.open and self._automatic and not self._unapplied:
             self._taken = self._automatic
             self._refill()
 

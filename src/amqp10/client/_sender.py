@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterable, Iterable, Sequence
+from contextlib import aclosing
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -18,8 +19,10 @@ import anyio.lowlevel
 from ..engine import LinkTerms, OutgoingDelivery, SenderLink
 from ..messaging import Accepted, Message, Target
 from ._delivery import SentDelivery, not_accepted
+from ._files import CHUNK, BodySource, chunks, size_of
 from ._link import Link
 from ._pipeline import Pipeline
+from ._stream import BodyWriter
 
 if TYPE_CHECKING:
     from ._connection import Connection
@@ -57,6 +60,7 @@ class Sender(Link):
         self._on: Session | None = None
         self._presettled = terms.settle_mode == "settled"
         self._turns: deque[Turn] = deque()
+        self._stream: Turn | None = None  # of a stream that is under way; the first in `_turns` then
         self._run = 0
         self._last: OutgoingDelivery | None = None
         self._draining = False
@@ -254,6 +258,91 @@ class Sender(Link):
             raise lost
         await pipeline.wait()
 
+    # Streaming
+
+    def stream(self, message: Message | None = None, *, size: int | None = None, settled: bool = False) -> BodyWriter:
+        """Send a message while its body is made, in memory bounded by what is under way.
+
+            async with sender.stream(Message(content_type="video/mp4")) as body:
+                await body.send(chunk)
+
+        Other messages of this sender wait until the block is left.
+
+        Args:
+            message: the header, annotations, properties and footer; its body must be None.
+            size: how many bytes the body will have, if that is known: it is sent as one data section then, which every
+                receiver can read. Otherwise each chunk is a data section.
+            settled: as for `send`.
+
+        Raises:
+            ValueError: the message has a body, or `size` is negative.
+            Unsupported: the dialect has no streaming.
+        """
+        message = message if message is not None else Message()
+        if message.body is not None:
+            raise ValueError("the message of a stream has no body yet: it is sent by the stream")
+        if size is not None and size < 0:
+            raise ValueError("a body cannot have less than no bytes")
+        self._require("streaming", "streaming")
+        return BodyWriter(self, message, size, settled or self._presettled)
+
+    async def send_stream(
+        self, message: Message | None, source: BodySource, *, size: int | None = None, settled: bool = False
+    ) -> int:
+        """Send a message whose body comes from a file or an iterator; return the bytes of the body.
+
+        Args:
+            message: as for `stream`.
+            source: a path; a binary file, of which the rest is read, or anything with such a `read`, a coroutine or
+                not; an iterable or async iterable of bytes; or the bytes themselves.
+            size: as for `stream`; of a path and of bytes it is known.
+            settled: as for `send`.
+
+        Raises:
+            MessageRejected, MessageReleased, MessageModified, LinkDetached, SessionEnded, ConnectionClosed,
+                ConnectionLost, EncodeError, LocalProtocolError, anyio.ClosedResourceError: as for `stream` and what is
+                called on it.
+            OSError: the file cannot be read; the delivery is aborted, as with whatever else `source` raises.
+            TypeError: `source` is none of these.
+
+        Cancelling: the delivery is aborted as long as its end is not handed to the wire; after that only the waiting
+            for the outcome ends. A file's `read` that blocks is waited for.
+        """
+        if size is None:
+            size = await size_of(source)
+        async with self.stream(message, size=size, settled=settled) as body:
+            # As many bytes as fill whole frames.
+            room = max(1, body.frame_room)
+            async with aclosing(chunks(source, room * max(1, CHUNK // room))) as pieces:
+                async for piece in pieces:
+                    await body.send(piece)
+        return body.sent
+
+    def _begin_stream(self, delivery: OutgoingDelivery) -> None:
+        """The link belongs to one delivery that is not whole; who sends finds `_turns` not empty, and waits."""
+        self._last = delivery
+        self._stream = turn = Turn()
+        self._turns.appendleft(turn)
+
+    def _end_stream(self, aborted: bool = False) -> None:
+        if self._stream is not None:
+            self._turns.remove(self._stream)
+            self._stream = None
+        if aborted:
+            self._last = None
+        self._wake_turns()
+        if self._draining:
+            self._give_back()
+        self._changed()
+
+    def _time_to_yield(self, size: int) -> bool:
+        """So much is to be sent: whether others should run first."""
+        self._run += size
+        if self._run <= BURST:
+            return False
+        self._run = 0
+        return True
+
     # Waiting to send
 
     async def _room(self) -> SenderLink:
@@ -268,13 +357,13 @@ class Sender(Link):
         if link is None or not self.open:
             raise self._refusal()
         ahead = len(turns)
-        if link.credit > ahead and link.session.sendable and not self.connection._output_full:
+        if link.credit > ahead and link.session.sendable and not self.connection._output_full and not self._stream:
             return link
         turn = Turn()
         turns.append(turn)
         try:
-            while link.credit <= ahead or not link.session.sendable or self.connection._output_full:
-                if link.credit > ahead and link.session.sendable:
+            while link.credit <= ahead or not link.session.sendable or self.connection._output_full or self._stream:
+                if link.credit > ahead and link.session.sendable and not self._stream:
                     await self.connection._output_drained()
                 else:
                     await turn.event.wait()
@@ -296,9 +385,9 @@ class Sender(Link):
         return self._gone()
 
     def _wake_turns(self) -> None:
-        """Wake as many as there is credit for."""
+        """Wake as many as there is credit for; a stream is waited for by all."""
         link = self._link
-        if self._turns and link is not None:
+        if self._turns and link is not None and not (self._stream and self.open):
             count = max(0, link.credit) if self.open else len(self._turns)
             for turn in islice(self._turns, count):
                 turn.event.set()
@@ -346,6 +435,7 @@ class Sender(Link):
 
     def _stop(self) -> None:
         self._wake_turns()
+        self._changed()
         if self._over:
             if self._on is not None:
                 self._on._remove_sender(self)

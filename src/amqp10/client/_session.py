@@ -16,6 +16,7 @@ from ..messaging import Source, Target
 from ._endpoint import Endpoint
 from ._receiver import Receiver
 from ._sender import Sender
+from ._streamed import STREAM_WINDOW, StreamReceiver
 
 if TYPE_CHECKING:
     from ..engine import Session as EngineSession
@@ -72,13 +73,15 @@ class Links:
         self,
         address: str | Source | None = None,
         *,
-        credit: int = 100,
+        credit: int | None = None,
+        stream: bool = False,
         name: str | None = None,
         settle_mode: SenderSettleMode = "unsettled",
         receiver_settle_mode: ReceiverSettleMode = "first",
         dynamic: bool = False,
         target: Target | None = None,
         max_message_size: int | None = None,
+        require_filters: bool = True,
         properties: Mapping[Any, Any] | None = None,
         desired_capabilities: Sequence[str] = (),
     ) -> Receiver:
@@ -87,6 +90,10 @@ class Links:
         Args:
             address: where messages come from: an address or a `Source` to say more.
             credit: how many deliveries may be on their way or wait here, granted automatically; 0 for manual credit.
+                100 unless said, 1 with `stream`.
+            stream: hand a delivery out when its head is here; its body is read by `delivery.body()` while it comes in.
+                Such a receiver has a session of its own, whose window of 64 frames bounds what is in memory, unless it
+                is made on a session.
             name: the link's name; made up when None. With a durable source it names the subscription.
             settle_mode: what the sender is asked for: "unsettled" (at least once), "settled" (at most once), or
                 "mixed", as it likes (§2.8.2).
@@ -94,6 +101,8 @@ class Links:
             dynamic: let the peer make a node that lives as long as the link; `address` of the receiver names it.
             target: the target as this side describes it (§3.5.4).
             max_message_size: the largest message this side takes, bytes; None for any.
+            require_filters: a filter of the source that the peer does not apply is an error (`FilterNotApplied`); False
+                to take what comes then, and look at `receiver.source.filter`.
             properties: link properties (§2.7.3).
             desired_capabilities: extensions this side would use if the peer offers them.
 
@@ -102,6 +111,8 @@ class Links:
             ValueError: `credit` is negative.
         """
         connection, session = self._place()
+        if credit is None:
+            credit = 1 if stream else 100
         if credit < 0:
             raise ValueError("credit cannot be negative")
         if isinstance(address, Source):
@@ -122,7 +133,12 @@ class Links:
             desired_capabilities=tuple(desired_capabilities),
             properties=dict(properties or {}),
         )
-        return Receiver(connection, session, terms, credit)
+        if stream:
+            own = session is None
+            if session is None:
+                session = Session(connection, SessionTerms(incoming_window=STREAM_WINDOW))
+            return StreamReceiver(connection, session, terms, credit, require_filters=require_filters, own=own)
+        return Receiver(connection, session, terms, credit, require_filters=require_filters)
 
 
 def link_name(connection: Connection, kind: str) -> str:

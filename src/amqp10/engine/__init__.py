@@ -6,6 +6,7 @@ from ._api import ReceiverLink as ReceiverLink
 from ._api import SenderLink as SenderLink
 from ._api import Session as Session
 from ._delivery import IncomingDelivery as IncomingDelivery
+from ._delivery import IncomingStream as IncomingStream
 from ._delivery import OutgoingDelivery as OutgoingDelivery
 from ._dialect import Dialect as Dialect
 from ._dialect import Tracer as Tracer
@@ -21,6 +22,7 @@ from ._events import FlowReceived as FlowReceived
 from ._events import LinkAttached as LinkAttached
 from ._events import LinkEnded as LinkEnded
 from ._events import OutcomesReceived as OutcomesReceived
+from ._events import PartsReceived as PartsReceived
 from ._events import SessionBegun as SessionBegun
 from ._events import SessionUnmapped as SessionUnmapped
 from ._events import SettlementsReceived as SettlementsReceived
@@ -45,6 +47,7 @@ __all__ = (
     "Event",
     "FlowReceived",
     "IncomingDelivery",
+    "IncomingStream",
     "Link",
     "LinkAttached",
     "LinkEnded",
@@ -52,6 +55,7 @@ __all__ = (
     "Negotiation",
     "OutcomesReceived",
     "OutgoingDelivery",
+    "PartsReceived",
     "ReceiverLink",
     "ReceiverSettleMode",
     "Role",

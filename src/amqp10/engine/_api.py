@@ -191,12 +191,14 @@ class SenderLink(Link):
         credit: deliveries that may be sent now.
         drain: the receiver asks to use the credit now or give it back.
         unsettled: tag -> delivery, for all that this side has not settled, in order of sending.
+        frame_room: payload bytes that surely fit one transfer frame; of use to who sends in parts.
         auto_settle: settle (and tell) as soon as the receiver names an outcome (default True).
     """
 
     credit: int
     drain: bool
     unsettled: dict[bytes, OutgoingDelivery]
+    frame_room: int
     auto_settle: bool
     delivery_type: type[OutgoingDelivery] = OutgoingDelivery
     is_sender = True
@@ -226,7 +228,12 @@ class SenderLink(Link):
 
     @abstractmethod
     def send_more(self, delivery: OutgoingDelivery, payload: bytes, *, more: bool = False) -> None:
-        """The next part of a delivery begun with `more=True`."""
+        """The next part of a delivery begun with `more=True`; what the window has no room for is held back.
+
+        Raises:
+            LocalProtocolError: the delivery is not the one under way, the link is not attached, or the message is
+                larger than the peer takes; the delivery can still be aborted.
+        """
 
     @abstractmethod
     def abort(self, delivery: OutgoingDelivery) -> None:
@@ -254,6 +261,9 @@ class ReceiverLink(Link):
         incoming: whole deliveries, oldest first; the owner takes them (`popleft`), in any pace.
         unsettled: tag -> delivery, for all that this side has not settled, in order of arrival.
         delivery_type: what `incoming` holds; the owner may set a subclass before `flow`.
+        streaming: deliveries come to `incoming` with their first part, and have a `stream` in place of a payload. What
+            was not read of them is held against the session's incoming window, which so bounds what is in memory. To
+            be set before `flow`.
     """
 
     credit: int
@@ -261,6 +271,7 @@ class ReceiverLink(Link):
     incoming: deque[IncomingDelivery]
     unsettled: dict[bytes, IncomingDelivery]
     delivery_type: type[IncomingDelivery] = IncomingDelivery
+    streaming: bool
     is_sender = False
 
     @abstractmethod
@@ -282,3 +293,14 @@ class ReceiverLink(Link):
         Raises:
             LocalProtocolError: the link is gone (the delivery is then the sender's to resend).
         """
+
+    @abstractmethod
+    def read(self, delivery: IncomingDelivery) -> bytes | None:
+        """The next part of a delivery's payload, on a link that streams; None while there is none.
+
+        A part counts against the session's window until the next one is asked for.
+        """
+
+    @abstractmethod
+    def discard(self, delivery: IncomingDelivery) -> None:
+        """Read no more of a delivery, on a link that streams: what is here is dropped, so is what still comes."""

@@ -1,10 +1,11 @@
-"""One delivery as the engine sees it, from either end; the client and the broker subclass these.
+"""One delivery as the engine sees it, from either end; the client and the broker subclass these two.
 
 They are slotted and mutable: one is made per message, and every attribute is on the message path.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -58,13 +59,14 @@ class OutgoingDelivery:
 
 
 class IncomingDelivery:
-    """A message that came in whole (§2.6.12).
+    """A message that came in whole, or is coming in, on a link that streams (§2.6.12).
 
     Attributes:
         link: the receiver link it came on.
         delivery_id: the session-scoped number (RFC 1982) of the delivery.
         tag: the delivery-tag, at most 32 bytes.
-        payload: the encoded message; decoding is the holder's business.
+        payload: the encoded message; decoding is the holder's business. Empty on a link that streams.
+        stream: on a link that streams, what is here of the message; unset elsewhere.
         message_format: 0 for a standard AMQP message (§3.2).
         local_settled: this side has settled it (at once, if it was sent settled).
         state: the outcome this side gave, None while it gave none.
@@ -84,9 +86,12 @@ class IncomingDelivery:
         "remote_state",
         "resumed",
         "state",
+        "stream",
         "tag",
         "waiter",
     )
+
+    stream: IncomingStream
 
     def __init__(self, link: ReceiverLink, delivery_id: int, tag: bytes, payload: bytes, settled: bool) -> None:
         self.link = link
@@ -100,3 +105,25 @@ class IncomingDelivery:
         self.remote_state: DeliveryState | None = None
         self.resumed = False
         self.waiter: Any = None
+
+
+class IncomingStream:
+    """What is here of a delivery on a link that streams (`ReceiverLink.streaming`).
+
+    Attributes:
+        parts: payload that was not read, one entry a transfer; `ReceiverLink.read` takes from it.
+        whole: the last transfer came; nothing follows what is in `parts`.
+        aborted: the sender aborted the delivery; what was not read is gone.
+        discarded: the owner wants no more of it, and gets no more.
+        size: bytes that came so far.
+    """
+
+    __slots__ = ("aborted", "discarded", "lent", "parts", "size", "whole")
+
+    def __init__(self) -> None:
+        self.parts: deque[bytes] = deque()
+        self.whole = False
+        self.aborted = False
+        self.discarded = False
+        self.size = 0
+        self.lent = False  # the part that was read last still counts against the session's window

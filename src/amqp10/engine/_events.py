@@ -117,6 +117,16 @@ class DeliveriesReceived(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class PartsReceived(Event):
+    """A delivery of a link that streams went on: there is something to `read` again, it is whole, or it was aborted.
+
+    Its first part is told by `DeliveriesReceived`; further ones only when all before them had been read.
+    """
+
+    delivery: IncomingDelivery
+
+
+@dataclass(frozen=True, slots=True)
 class OutcomesReceived(Event):
     """The receiver told its state for these (§2.7.6): see `remote_state` and `remote_settled` of each."""
 

@@ -8,6 +8,13 @@ from __future__ import annotations
 from ._body import AmqpSequence as AmqpSequence
 from ._body import AmqpValue as AmqpValue
 from ._body import Data as Data
+from ._codec import data_head as data_head
+from ._filters import DirectBinding as DirectBinding
+from ._filters import Filter as Filter
+from ._filters import HeadersBinding as HeadersBinding
+from ._filters import NoLocal as NoLocal
+from ._filters import TopicBinding as TopicBinding
+from ._filters import unapplied_filters as unapplied_filters
 from ._message import Message as Message
 from ._message import MessageChanges as MessageChanges
 from ._message import MessageFields as MessageFields
@@ -25,8 +32,21 @@ from ._outcomes import Released as Released
 from ._patch import patch_header as patch_header
 from ._patch import read_header as read_header
 from ._patch import read_properties as read_properties
+from ._property_filters import ApplicationPropertiesFilter as ApplicationPropertiesFilter
+from ._property_filters import EndsWith as EndsWith
+from ._property_filters import PropertiesFilter as PropertiesFilter
+from ._property_filters import PropertyValues as PropertyValues
+from ._property_filters import StartsWith as StartsWith
 from ._sections import Header as Header
 from ._sections import Properties as Properties
+from ._selectors import EventPosition as EventPosition
+from ._selectors import Selector as Selector
+from ._selectors import SqlFilter as SqlFilter
+from ._selectors import selector_literal as selector_literal
+from ._stream import StreamDecoder as StreamDecoder
+from ._stream_filters import StreamFilter as StreamFilter
+from ._stream_filters import StreamMatchUnfiltered as StreamMatchUnfiltered
+from ._stream_filters import StreamOffset as StreamOffset
 from ._terminus import Coordinator as Coordinator
 from ._terminus import DeleteOnClose as DeleteOnClose
 from ._terminus import DeleteOnNoLinks as DeleteOnNoLinks
@@ -44,6 +64,7 @@ __all__ = (
     "Accepted",
     "AmqpSequence",
     "AmqpValue",
+    "ApplicationPropertiesFilter",
     "Coordinator",
     "Data",
     "DeleteOnClose",
@@ -51,24 +72,43 @@ __all__ = (
     "DeleteOnNoLinksOrMessages",
     "DeleteOnNoMessages",
     "DeliveryState",
+    "DirectBinding",
     "DistributionMode",
+    "EndsWith",
     "Error",
+    "EventPosition",
+    "Filter",
     "Header",
+    "HeadersBinding",
     "Message",
     "MessageChanges",
     "MessageFields",
     "MessageId",
     "Modified",
+    "NoLocal",
     "Outcome",
     "Properties",
+    "PropertiesFilter",
+    "PropertyValues",
     "Received",
     "Rejected",
     "Released",
+    "Selector",
     "Source",
+    "SqlFilter",
+    "StartsWith",
+    "StreamDecoder",
+    "StreamFilter",
+    "StreamMatchUnfiltered",
+    "StreamOffset",
     "Target",
     "TerminusDurability",
     "TerminusExpiryPolicy",
+    "TopicBinding",
+    "data_head",
     "patch_header",
     "read_header",
     "read_properties",
+    "selector_literal",
+    "unapplied_filters",
 )

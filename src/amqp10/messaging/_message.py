@@ -16,7 +16,7 @@ from ..types import Timestamp
 from ._body import AmqpValue, Data
 from ._codec import DATA_HEADS, data_head, read_body, wide_data_head, write_body, write_head, write_map
 from ._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS, FieldsSection
-from ._layout import BODY, FOOTER, HEADER, NAMES, PROPERTIES, Place, scan
+from ._layout import BODY, DATA, FOOTER, HEADER, NAMES, PROPERTIES, Place, scan
 
 MessageId = int | UUID | bytes | str
 
@@ -353,6 +353,22 @@ class Message:
             write_body(as_read, read_body(payload, code, places[code]))
             return raw if as_read == out else bytes(out)
         return bytes(out)
+
+    def encode_head(self) -> bytes:
+        """The payload up to the body, for a body that is sent after it in parts (§3.2).
+
+        Raises:
+            EncodeError, DecodeError: as for `encode`.
+        """
+        return b"".join(self._section(code, self._payload or b"") for code in NAMES if code < DATA)
+
+    def encode_footer(self) -> bytes:
+        """The payload after the body, b"" without a footer.
+
+        Raises:
+            EncodeError, DecodeError: as for `encode`.
+        """
+        return self._section(FOOTER, self._payload or b"")
 
     def replace(self, **changes: Unpack[MessageChanges]) -> Self:
         """A copy with these fields changed; None takes one away.

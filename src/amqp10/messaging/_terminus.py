@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, Literal
 
-from ..types import Composite, composite, field
+from ..types import Composite, Described, composite, field
+from ._filters import Filter, filter_set
+from ._outcomes import Outcome
 
 # §3.5.5, §3.5.6 and §3.5.7, by their words.
 TerminusDurability = Literal["none", "configuration", "unsettled-state"]
@@ -19,18 +22,30 @@ _EXPIRY: Final = {word: word for word in ("link-detach", "session-end", "connect
 class Source(Composite):
     """Where messages come from (§3.5.3).
 
+        Source("events", filters=[Selector("region = 'eu'")], durable="unsettled-state", expiry_policy="never")
+
+    What is asked for and what is there may differ: the peer answers with the source as it has it, `receiver.source`.
+
     Attributes:
         address: the node, a str; None where `dynamic` asks for a new one.
         durable: what of the terminus survives its host: "none", "configuration" or "unsettled-state".
         expiry_policy: when it begins to expire: "link-detach", "session-end", "connection-close" or "never".
         timeout: how long it takes to expire from then, in seconds.
         dynamic: the peer is to make a node; its answer has the address.
-        dynamic_node_properties: of the node to make, by symbol; "lifetime-policy" is one of the `DeleteOn...` classes.
+        dynamic_node_properties: of the node to make, by symbol (§3.5.9): "lifetime-policy" is one of the `DeleteOn...`
+            classes, "supported-dist-modes" a symbol or an array of them.
         distribution_mode: "move" takes messages off the node, "copy" leaves them there; None for the node's own way.
-        filter: which messages, by symbol, each a `Described` value.
+        filter: which messages, by names of the receiver's choice (§3.5.8): each a `Described` value. None for all
+            messages. What `filters` says becomes a part of it.
         default_outcome: what becomes of a delivery that is settled without an outcome.
         outcomes: the outcomes that may be asked for, by symbolic descriptor ("amqp:accepted:list").
         capabilities: the extensions that the terminus has, or shall have.
+
+    Args:
+        filters: what messages to filter by; every one of them has to let a message pass.
+
+    Raises:
+        ValueError: two filters have the same name.
     """
 
     address: Any = field("*", requires="address")
@@ -41,9 +56,37 @@ class Source(Composite):
     dynamic_node_properties: dict[Any, Any] | None = field("map", requires="lifetime-policy")
     distribution_mode: DistributionMode | None = field("symbol")
     filter: dict[Any, Any] | None = field("map")
-    default_outcome: Any = field("*", requires="outcome")
+    default_outcome: Outcome | Described | None = field("*", requires="outcome")
     outcomes: tuple[str, ...] = field("symbol", multiple=True)
     capabilities: tuple[str, ...] = field("symbol", multiple=True)
+
+    def __init__(
+        self,
+        address: Any = None,
+        durable: TerminusDurability = "none",
+        expiry_policy: TerminusExpiryPolicy = "session-end",
+        timeout: int = 0,
+        dynamic: bool = False,
+        dynamic_node_properties: dict[Any, Any] | None = None,
+        distribution_mode: DistributionMode | None = None,
+        filter: dict[Any, Any] | None = None,  # noqa: A002
+        default_outcome: Outcome | Described | None = None,
+        outcomes: tuple[str, ...] = (),
+        capabilities: tuple[str, ...] = (),
+        *,
+        filters: Iterable[Filter] = (),
+    ) -> None:
+        self.address = address
+        self.durable = durable
+        self.expiry_policy = expiry_policy
+        self.timeout = timeout
+        self.dynamic = dynamic
+        self.dynamic_node_properties = dynamic_node_properties
+        self.distribution_mode = distribution_mode
+        self.filter = filter_set(filters, filter) if filters else filter
+        self.default_outcome = default_outcome
+        self.outcomes = outcomes
+        self.capabilities = capabilities
 
 
 @composite(0x29, "amqp:target:list", provides=("target",))

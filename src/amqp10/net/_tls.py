@@ -58,7 +58,7 @@ class TLS:
             OSError: a file cannot be read; `ssl.SSLError` (an OSError too) for one that is not what it should be.
             ValueError: the PKCS#12 file cannot be opened with that password.
         """
-        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, **self._authorities())
+        context = self._trusting(ssl.Purpose.SERVER_AUTH)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if not self.verify:
             context.check_hostname = False
@@ -78,7 +78,7 @@ class TLS:
         """
         if self.certificate is None and self.pkcs12 is None:
             raise ValueError("a server needs a certificate")
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, **self._authorities())
+        context = self._trusting(ssl.Purpose.CLIENT_AUTH)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self.ca is not None:
             context.verify_mode = ssl.CERT_REQUIRED
@@ -87,19 +87,31 @@ class TLS:
             context.set_alpn_protocols(list(self.alpn))
         return context
 
-    def _authorities(self) -> dict[str, Any]:
+    def _trusting(self, purpose: ssl.Purpose) -> ssl.SSLContext:
         if self.ca is None:
-            return {}
+            return ssl.create_default_context(purpose)
         path = Path(self.ca)
-        return {"capath": str(path)} if path.is_dir() else {"cafile": str(_readable(path))}
+        if path.is_dir():
+            return ssl.create_default_context(purpose, capath=path)
+        try:
+            return ssl.create_default_context(purpose, cafile=_readable(path))
+        except ssl.SSLError as error:
+            raise ssl.SSLError(error.errno, f"{path}: no certificates in PEM ({error.reason})") from error
 
     def _load_own(self, context: ssl.SSLContext) -> None:
         if self.certificate is not None:
             _readable(self.certificate)
             if self.key is not None:
                 _readable(self.key)
-            # A password even where none is given, lest OpenSSL asks for one on the terminal.
-            context.load_cert_chain(self.certificate, self.key, self.password or "")
+            try:
+                # A password even where none is given, lest OpenSSL asks for one on the terminal.
+                context.load_cert_chain(self.certificate, self.key, self.password or "")
+            except ssl.SSLError as error:
+                files = f"{self.certificate} and {self.key}" if self.key is not None else f"{self.certificate}"
+                raise ssl.SSLError(
+                    error.errno,
+                    f"{files}: not a certificate with its key in PEM, or another password ({error.reason})",
+                ) from error
         elif self.pkcs12 is not None:
             self._load_pkcs12(context, Path(self.pkcs12))
 

@@ -1,6 +1,7 @@
 """The test kit: peers that follow a script, engines back to back, strategies, fixtures.
 
 - `ScriptedPeer`: a peer over TCP or an in-memory stream that says what the script says, however wrong;
+- `FaultProxy`: a TCP proxy that cuts, stalls, delays and splits what goes through it;
 - `EngineScript`: the same against one engine, without I/O;
 - `EnginePair`: a client and a server engine back to back, without I/O;
 - `CertificateAuthority`: certificates for TLS tests, made on the spot;
@@ -30,6 +31,7 @@ from ._certificates import CertificateAuthority as CertificateAuthority
 from ._certificates import CertificateFiles as CertificateFiles
 from ._pair import EnginePair as EnginePair
 from ._peer import ScriptedPeer as ScriptedPeer
+from ._proxy import FaultProxy as FaultProxy
 from ._script import EngineScript as EngineScript
 from ._transcript import Frame as Frame
 from ._transcript import PeerMismatch as PeerMismatch
@@ -45,6 +47,7 @@ __all__ = (
     "End",
     "EnginePair",
     "EngineScript",
+    "FaultProxy",
     "Flow",
     "Frame",
     "Open",

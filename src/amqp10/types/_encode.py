@@ -67,8 +67,8 @@ def encode(value: Any) -> bytes:
     """The AMQP encoding of a value; the module `_values` says which Python type is which AMQP type.
 
     Raises:
-        EncodeError: the value, or one inside it, has no AMQP type, is out of its type's range, is an aware-less
-            datetime, or does not fit exactly.
+        EncodeError: the value, or one inside it, has no AMQP type, is out of its type's range, is a datetime without
+            time zone, or does not fit exactly.
     """
     out = bytearray()
     encode_to(out, value)
@@ -314,6 +314,22 @@ def write_map(out: bytearray, value: Mapping[Any, Any]) -> None:
     close_compound(out, start, count)
 
 
+def write_pairs(out: bytearray, value: Map) -> None:
+    start = len(out)
+    out += b"\xc1\0\0"
+    writers = WRITERS
+    keys = set()
+    for key, item in value.pairs:
+        at = len(out)
+        writers[type(key)](out, key)
+        keys.add(bytes(out[at:]))
+        writers[type(item)](out, item)
+    if len(keys) != len(value.pairs):
+        # "A map in which there exist two identical key values is invalid."
+        raise EncodeError("a map has the same key twice")
+    close_compound(out, start, 2 * len(value.pairs))
+
+
 def close_compound(out: bytearray, start: int, count: int) -> None:
     """Set size and count of the list or map that began at `start` with a header of three octets."""
     size = len(out) - start - 2
@@ -363,7 +379,7 @@ WRITERS.update(
         list: write_list,
         tuple: write_list,
         dict: write_map,
-        Map: write_map,
+        Map: write_pairs,
         Described: write_described,
     }
 )

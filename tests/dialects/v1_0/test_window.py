@@ -165,3 +165,34 @@ def test_two_ends(first: int, second: int, steps: list[str]) -> None:
     a, b = ends["a"], ends["b"]
     assert (a.next_outgoing_id, b.next_outgoing_id) == (b.next_incoming_id, a.next_incoming_id)
     assert (a.remote_incoming_window, b.remote_incoming_window) == (b.incoming_window, a.incoming_window)
+
+
+@given(st.integers(1, 12), st.lists(st.tuples(st.sampled_from(["comes", "comes held", "read"]), st.booleans())))
+def test_what_is_held_is_not_granted(size: int, steps: list[tuple[str, bool]]) -> None:
+    """Whatever comes and is read in whatever order: what is held and what may come are never more than the window, a
+    starved reader or an empty window is never left without room that is there, and no refresh is for nothing."""
+    found = window(size=size)
+    held = 0
+    for what, starved in steps:
+        room = False
+        if what == "read" and held:
+            held -= 1
+            room = found.let_go(1, starved)
+            assert room or not (starved and found.incoming_window == 0)
+        elif what != "read" and found.received():
+            if what == "comes held":
+                held += 1
+                found.hold()
+            room = found.needs_refresh
+            assert room or found.incoming_window or held == size
+        if room:
+            before = found.incoming_window
+            found.refresh()
+            assert found.incoming_window > before
+        assert found.incoming_window + held <= size
+        assert found.capacity == size - held
+    for number in range(held):
+        if found.let_go(1, number == held - 1):
+            found.refresh()
+    assert found.capacity == size
+    assert found.incoming_window > 0

@@ -46,6 +46,7 @@ CAPABILITIES = frozenset(
         "multi-frame",
         "released",
         "settle-second",
+        "streaming",
     }
 )
 

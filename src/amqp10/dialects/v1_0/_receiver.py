@@ -6,8 +6,16 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...engine import DeliveriesReceived, FlowReceived, IncomingDelivery, ReceiverLink
-from ...errors import LocalProtocolError
+from ...engine import (
+    DeliveriesReceived,
+    FlowReceived,
+    IncomingDelivery,
+    IncomingStream,
+    PartsReceived,
+    ReceiverLink,
+    SettlementsReceived,
+)
+from ...errors import AmqpError, LocalProtocolError
 from ._credit import ReceiverCredit
 from ._link import LinkEndpoint
 from ._performatives import Flow, Transfer
@@ -46,6 +54,9 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
         self._second = False
         self._settle_first: set[int] = set()  # deliveries whose own rcv-settle-mode is "first" on a "second" link
         self._draining = False
+        self._streaming = False
+        self._coming: IncomingDelivery | None = None  # streamed, and its last frame is to come
+        self._held = 0  # transfers that wait to be read, and keep their places in the session's window
 
     @property
     def credit(self) -> int:  # type: ignore[override]
@@ -169,15 +180,17 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
     def _too_large(self) -> None:
         self.fail("amqp:link:message-size-exceeded", f"a message larger than our max-message-size {self._limit}")
 
-    def _complete(self, first: Transfer, payload: bytes, settled: bool, state: DeliveryState | None) -> None:
-        """A whole delivery. benchmarks/run.py, "receive"."""
+    def _complete(
+        self, first: Transfer, payload: bytes, settled: bool, state: DeliveryState | None
+    ) -> IncomingDelivery | None:
+        """A whole delivery, or on a link that streams a new one. benchmarks/run.py, "receive"."""
         number, tag = first.delivery_id, first.delivery_tag
         if number is None or tag is None:
             self.fail("amqp:invalid-field", "the first transfer of a delivery without delivery-id or delivery-tag")
-            return
+            return None
         if self._limit is not None and len(payload) > self._limit:
             self._too_large()
-            return
+            return None
         delivery = self.delivery_type(self, number, tag, payload, settled)
         if first.message_format:
             delivery.message_format = first.message_format
@@ -188,7 +201,7 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
         if not settled:
             if tag in self.unsettled and not first.resume:
                 self.fail("amqp:invalid-field", f"the delivery-tag {tag!r} is in use by an unsettled delivery")
-                return
+                return None
             self.unsettled[tag] = delivery
             self.session.incoming[number] = delivery
         incoming = self.incoming
@@ -197,6 +210,118 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
             self.session.engine.emit(DeliveriesReceived(self))
         if self._draining and self.flow_state.used_up:
             self._tell_flow(True)
+        return delivery
+
+    # Transfers of a link that streams (§2.6.14): a delivery is handed out with its first part.
+
+    @property
+    def streaming(self) -> bool:
+        return self._streaming
+
+    @streaming.setter
+    def streaming(self, streaming: bool) -> None:
+        self._streaming = streaming
+        if streaming:
+            # In place of the method, so that links that do not stream ask nothing more of each message.
+            self.receive_transfer = self._receive_streamed  # type: ignore[method-assign]
+
+    def _receive_streamed(self, frame: Transfer, payload: bytes) -> None:
+        if self.detach_sent:
+            self.check_errant("transfer")
+            return
+        delivery = self._coming
+        if delivery is None:
+            delivery = self._begin_stream(frame)
+            if delivery is None:
+                return
+        elif (frame.delivery_id is not None and frame.delivery_id != delivery.delivery_id) or (
+            frame.delivery_tag is not None and frame.delivery_tag != delivery.tag
+        ):
+            self.fail("amqp:invalid-field", "a new delivery began before the last frame of the one before it")
+            return
+        stream = delivery.stream
+        if frame.settled and not delivery.remote_settled:
+            self._settled_by_sender(delivery)
+        if frame.state is not None:
+            delivery.remote_state = frame.state
+        if frame.aborted:
+            self._abort_stream(delivery)
+            return
+        stream.size += len(payload)
+        if self._limit is not None and stream.size > self._limit:
+            self._too_large()
+            return
+        tell = not frame.more
+        if payload and not stream.discarded:
+            tell = tell or not stream.parts
+            stream.parts.append(payload)
+            self._held += 1
+            self.session.window.hold()
+        if not frame.more:
+            stream.whole = True
+            self._coming = None
+        if tell:
+            self.session.engine.emit(PartsReceived(delivery))
+
+    def _begin_stream(self, first: Transfer) -> IncomingDelivery | None:
+        """A delivery whose first frame is here; None if there is none to hand out."""
+        if not self.flow_state.received():
+            self._overrun()
+            return None
+        if first.rcv_settle_mode == 1 and not self._second:
+            self.fail("amqp:invalid-field", "rcv-settle-mode second in a transfer on a link that settles first")
+            return None
+        if first.aborted:
+            self._tell_flow(self.flow_state.used_up)
+            return None
+        delivery = self._complete(first, b"", bool(first.settled), first.state)
+        if delivery is not None:
+            if first.rcv_settle_mode == 0 and self._second:
+                self._settle_first.add(delivery.delivery_id)
+            delivery.stream = IncomingStream()
+            self._coming = delivery
+        return delivery
+
+    def _abort_stream(self, delivery: IncomingDelivery) -> None:
+        """The sender gave it up; "aborted deliveries are implicitly settled" (§2.7.5)."""
+        delivery.stream.aborted = True
+        self.discard(delivery)
+        self._settled_by_sender(delivery)
+        self._coming = None
+        self.session.engine.emit(PartsReceived(delivery))
+
+    def _settled_by_sender(self, delivery: IncomingDelivery) -> None:
+        """It said so by a transfer."""
+        self.receive_states((delivery,), None, True)
+        self.session.engine.emit(SettlementsReceived(self, (delivery,)))
+
+    def read(self, delivery: IncomingDelivery) -> bytes | None:
+        stream = delivery.stream
+        part = stream.parts.popleft() if stream.parts else None
+        if stream.lent:
+            self._let_go(1, part is None)
+        stream.lent = part is not None
+        return part
+
+    def discard(self, delivery: IncomingDelivery) -> None:
+        stream = delivery.stream
+        stream.discarded = True
+        count = len(stream.parts) + stream.lent
+        stream.parts.clear()
+        stream.lent = False
+        if count:
+            self._let_go(count, True)
+
+    def _let_go(self, count: int, starved: bool) -> None:
+        if self._held:  # what was held when the link ended counts no more
+            self._held -= count
+            self.session.let_go(count, starved)
+
+    def _end(self, closed: bool, cause: AmqpError | None) -> None:
+        held, self._held = self._held, 0
+        super()._end(closed, cause)
+        if held:
+            self.session.let_go(held, True)
 
     # Settling
 
@@ -228,4 +353,4 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
         return deliveries if settled else ()
 
     def abandon(self) -> None:
-        self._partial = None
+        self._partial = self._coming = None

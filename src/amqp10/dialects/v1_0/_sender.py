@@ -55,8 +55,9 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
         self.delivery_type = OutgoingDelivery
         self._next_tag = 0
         self._streaming: OutgoingDelivery | None = None
+        self._streamed = 0  # bytes of it
         self._template = TransferTemplate(0, 0)
-        self._chunk = 0  # payload bytes that fit one frame
+        self.frame_room = 0
         self._may_settle = self._must_settle = False
 
     @property
@@ -85,7 +86,7 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
         self._may_settle = self.terms.settle_mode != "unsettled"
         remote = self.session.engine.remote
         if remote is not None:
-            self._chunk = remote.max_frame_size - self._template.overhead
+            self.frame_room = remote.max_frame_size - self._template.overhead
 
     # Sending
 
@@ -124,7 +125,7 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
         window = session.window
         if (
             window.remote_incoming_window > 0
-            and len(payload) <= self._chunk
+            and len(payload) <= self.frame_room
             and state is None
             and not (more or batchable or session.held)
         ):
@@ -142,16 +143,24 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
         delivery.state = state
         if more:
             self._streaming = delivery
+            self._streamed = len(payload)
         session.transmit(OutgoingPart(self, delivery, payload, True, more, batchable))
         return delivery
 
     def send_more(self, delivery: OutgoingDelivery, payload: bytes, *, more: bool = False) -> None:
         if self._streaming is not delivery:
             raise LocalProtocolError("send_more is for the delivery begun last with more=True")
-        if not more:
-            self._streaming = None
         if not self.attached:
             raise LocalProtocolError(f"the link {self._name!r} is not attached")
+        self._streamed += len(payload)
+        limit = self.remote.max_message_size  # type: ignore[union-attr]
+        if limit is not None and self._streamed > limit:
+            self._streamed -= len(payload)
+            raise LocalProtocolError(
+                f"a message of more than {self._streamed} bytes; the peer takes {limit} (max-message-size)"
+            )
+        if not more:
+            self._streaming = None
         self.session.transmit(OutgoingPart(self, delivery, payload, False, more, False))
 
     def _check_sendable(self, settled: bool) -> None:
@@ -174,7 +183,7 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
             self._write(Transfer(handle=self.handle, delivery_id=delivery.delivery_id, aborted=True), b"")
             return
         first = part.first and offset == 0
-        chunk = self._chunk
+        chunk = self.frame_room
         if first and (delivery.state is not None or part.batchable):
             # Said in no later frame, but leaves less room in this one.
             chunk -= GENERIC + (len(encode(delivery.state)) if delivery.state is not None else 0)

@@ -221,6 +221,11 @@ class SessionEndpoint(Session):
             # Here, and not with any link: a session whose links grant no credit at the moment still has a window.
             self.send_flow()
 
+    def let_go(self, count: int, starved: bool) -> None:
+        """Transfers that a link held for its reader count no more."""
+        if self.window.let_go(count, starved) and self.state is SessionState.MAPPED and not self._dropped:
+            self.send_flow()
+
     def _unattached(self, handle: int, what: str) -> SessionFault:
         return SessionFault("amqp:session:unattached-handle", f"a {what} for handle {handle}, which has no link")
 

@@ -14,7 +14,8 @@ class SessionWindow:
         next_outgoing_id: the transfer-id of our next frame.
         remote_incoming_window: how many frames the peer takes now.
         next_incoming_id: the transfer-id that the peer's next frame has.
-        incoming_window: how many frames we still take; whole again at `refresh`.
+        incoming_window: how many frames we still take, as the peer knows it; `capacity` again at `refresh`.
+        capacity: how many frames there is room for: our incoming window, less those that are held unread.
         outgoing_window: what we tell of our own sending.
         remote_outgoing_window: what the peer told of its own.
     """
@@ -22,6 +23,7 @@ class SessionWindow:
     __slots__ = (
         "_initial_outgoing_id",
         "_size",
+        "capacity",
         "incoming_window",
         "next_incoming_id",
         "next_outgoing_id",
@@ -38,7 +40,7 @@ class SessionWindow:
 
     def begin(self, incoming_window: int, outgoing_window: int, next_outgoing_id: int) -> None:
         """Our begin: what we take, and where we start to count."""
-        self._size = self.incoming_window = incoming_window
+        self._size = self.capacity = self.incoming_window = incoming_window
         self.outgoing_window = outgoing_window
         self._initial_outgoing_id = self.next_outgoing_id = next_outgoing_id
 
@@ -65,11 +67,25 @@ class SessionWindow:
 
     @property
     def needs_refresh(self) -> bool:
-        """Half of our window is used up: time to say that it is whole again."""
-        return self.incoming_window * 2 <= self._size
+        """Half of what we could take is used up: time to say that there is room again."""
+        return self.incoming_window * 2 <= self.capacity and self.incoming_window < self.capacity
 
     def refresh(self) -> None:
-        self.incoming_window = self._size
+        self.incoming_window = self.capacity
+
+    def hold(self) -> None:
+        """The frame that came last waits to be read: it keeps its place in our window."""
+        self.capacity -= 1
+
+    def let_go(self, count: int, starved: bool) -> bool:
+        """That many held frames were read or dropped; True when it is time to say that there is room again.
+
+        Room is told by the half window, not by the frame; but a reader that is `starved`, with nothing left to read,
+        may wait for less: others hold the rest.
+        """
+        self.capacity += count
+        room = self.capacity - self.incoming_window
+        return room * 2 >= self._size or (starved and 0 < room >= self.incoming_window)
 
     def flow_received(
         self, next_incoming_id: int | None, incoming_window: int, next_outgoing_id: int, outgoing_window: int

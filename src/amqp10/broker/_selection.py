@@ -1,0 +1,81 @@
+"""What of a queue a filter lets through: each consumer takes the messages that are for it, and holds up no other.
+
+A message is looked at once for each filter, and again only when it has come back. Consumers with equal filters share a
+selection, and so the looking.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._entry import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Filtering:
+    """The filters of one link, as one.
+
+    Attributes:
+        key: equal for links whose filters let the same messages pass.
+        passes: whether a message passes.
+    """
+
+    key: Hashable
+    passes: Callable[[Entry], bool]
+
+
+class Selection:
+    """The messages of a queue that wait and pass a filter, in order of position.
+
+    The queue's own order of messages stays as it is: what is taken from here is not `available` there, and the reverse.
+
+    Attributes:
+        consumers: how many share it.
+        unseen: messages that were not looked at yet, in order of position; those that left among them.
+    """
+
+    def __init__(self, filtering: Filtering, waiting: Iterable[Entry]) -> None:
+        self.consumers = 0
+        self.unseen = deque(waiting)
+        self._passes = filtering.passes
+        self._back: list[tuple[int, Entry]] = []  # a heap: came back, may be unseen too
+
+    def come_back(self, entry: Entry) -> None:
+        """A message waits again, changed perhaps."""
+        heappush(self._back, (entry.position, entry))
+
+    def next(self, consumer: int) -> Entry | None:
+        """Take the oldest message that passes and that the consumer with this key may have."""
+        aside: list[Entry] = []
+        found = None
+        while (entry := self._pop()) is not None:
+            if not entry.available:
+                continue
+            if entry.excluded and consumer in entry.excluded:
+                aside.append(entry)
+            elif self._passes(entry):
+                found = entry
+                break
+        for entry in aside:
+            self.come_back(entry)
+        return found
+
+    def _pop(self) -> Entry | None:
+        unseen, back = self.unseen, self._back
+        if back and (not unseen or back[0][0] < unseen[0].position):
+            return heappop(back)[1]
+        return unseen.popleft() if unseen else None
+
+    def tidy(self, depth: int) -> None:
+        """Drop what has left, when that is most of it; `depth` is how many messages the queue has."""
+        if len(self.unseen) > 2 * depth + 256:
+            alive = [entry for entry in self.unseen if not entry.gone]
+            self.unseen.clear()
+            self.unseen.extend(alive)
+        if len(self._back) > 2 * depth + 256:
+            self._back = sorted({position: entry for position, entry in self._back if entry.available}.items())

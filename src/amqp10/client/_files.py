@@ -1,0 +1,97 @@
+"""Bodies from files and iterators, and into files; what blocks is done in a worker thread."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
+from inspect import isawaitable, iscoroutinefunction
+from pathlib import Path
+from typing import Any, Protocol
+
+from anyio import CancelScope, open_file, to_thread
+
+
+class Readable(Protocol):
+    """A binary file, or anything else with its `read`; a coroutine or not."""
+
+    def read(self, size: int, /) -> Any: ...
+
+
+class Writable(Protocol):
+    """A binary file, or anything else with its `write`; a coroutine or not."""
+
+    def write(self, data: bytes, /) -> Any: ...
+
+
+CHUNK = 262_144
+"""Bytes of a file that are read at a time, about."""
+
+BodySource = str | os.PathLike[str] | bytes | bytearray | memoryview | Readable | Iterable[bytes] | AsyncIterable[bytes]
+BodyTarget = str | os.PathLike[str] | Writable
+
+
+async def size_of(source: BodySource) -> int | None:
+    """The bytes that a path or bytes have; None where that is not known beforehand."""
+    if isinstance(source, bytes | bytearray | memoryview):
+        return memoryview(source).nbytes
+    if isinstance(source, str | os.PathLike):
+        return (await to_thread.run_sync(os.stat, source)).st_size
+    return None
+
+
+async def chunks(source: BodySource, size: int) -> AsyncGenerator[bytes | bytearray | memoryview, None]:
+    """What the source has, in its own pieces or, of a file, in such of `size` bytes.
+
+    Raises:
+        TypeError: it is none of what `BodySource` says.
+    """
+    if isinstance(source, bytes | bytearray | memoryview):
+        yield source
+    elif isinstance(source, str | os.PathLike):
+        async with await open_file(source, "rb") as file:
+            while chunk := await file.read(size):
+                yield chunk
+    elif hasattr(source, "read"):
+        while chunk := await _call(source.read, size):
+            yield chunk
+    elif isinstance(source, AsyncIterable):
+        async for chunk in source:
+            yield chunk
+    elif isinstance(source, Iterable):
+        for chunk in source:
+            yield chunk
+    else:
+        raise TypeError(f"a body cannot be read from a {type(source).__qualname__}")
+
+
+async def save(pieces: AsyncIterator[bytes], target: BodyTarget) -> int:
+    """Write the pieces to a path or file; the bytes written. A path is there whole, or as it was before."""
+    if not isinstance(target, str | os.PathLike):
+        return await _write(pieces, target)
+    path = Path(target)
+    part = path.with_name(path.name + ".part")
+    try:
+        async with await open_file(part, "wb") as file:
+            size = await _write(pieces, file)
+        await to_thread.run_sync(part.replace, path)
+    except BaseException:
+        with CancelScope(shield=True):
+            await to_thread.run_sync(lambda: part.unlink(missing_ok=True))
+        raise
+    return size
+
+
+async def _write(pieces: AsyncIterator[bytes], file: Writable) -> int:
+    size = 0
+    async for piece in pieces:
+        await _call(file.write, piece)
+        size += len(piece)
+    return size
+
+
+async def _call(function: Any, argument: Any) -> Any:
+    """Call what may be a coroutine function, and may block if it is none."""
+    if iscoroutinefunction(function):
+        return await function(argument)
+    result = await to_thread.run_sync(function, argument)
+    return await result if isawaitable(result) else result

@@ -1,0 +1,230 @@
+"""Reading a message while it comes in: the head first, then the body piece by piece, then the footer (§3.2).
+
+    feed(part), feed(part) ──> read_head() ──> message ──> read(), read() ──> read() is None and `finished`
+
+Nothing is held but the part that is being read, and sections that have to be whole to be understood: those of the head,
+the footer, and a body that is not data. These are limited to `MOST_HELD` bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..errors import DecodeError
+from ._fields import MAPS
+from ._layout import AMQP_SEQUENCE, AMQP_VALUE, DATA, FOOTER, NAMES, Place, descriptor_at, misplaced
+from ._message import Message
+from ._outcomes import Received
+
+MOST_HELD: Final = 1 << 20
+"""Bytes that are held of a message whose head, footer, or body of one value has to be whole."""
+
+_WIDTHS: Final = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
+
+
+class StreamDecoder:
+    """Takes the payload of one message in parts of any size, and gives its body in pieces.
+
+    Whoever has it calls `read_head` until it is True, then `read` until `finished`; when one of them has nothing,
+    `feed` the next part, or `end`. A `DecodeError` is final.
+
+    Attributes:
+        message: once `read_head` was True, the sections before the body. A body that is not of data sections is in it,
+            whole; the footer is in it when the body was read.
+        finished: everything was read.
+        has_data: the body is of data sections, or there is none: `read` gives it.
+    """
+
+    def __init__(self, limit: int = MOST_HELD) -> None:
+        self.message: Message = Message()
+        self.finished = False
+        self.has_data = True
+        self._limit = limit
+        self._opened = False  # the head is read
+        self._data = b""
+        self._at = 0
+        self._more: list[bytes] = []  # fed while a section in `_data` waits for more than that
+        self._missing = 0  # bytes that it waits for
+        self._size = 0  # bytes fed in all
+        self._base = 0  # bytes of the message before `_data`
+        self._ended = False
+        self._last = 0  # the code of the section that was begun last
+        self._left = 0  # bytes of a data section still to be read
+        self._number = -1  # of that section, from 0
+        self._section = 0  # where it begins in the message
+
+    def feed(self, part: bytes) -> None:
+        """The next part of the payload."""
+        self._size += len(part)
+        if self._opened and self._at == len(self._data):
+            self._base += self._at
+            self._data, self._at = part, 0
+            return
+        self._more.append(part)
+        self._missing -= len(part)
+        if self._missing <= 0:
+            self._join()
+
+    def end(self) -> None:
+        """The payload is whole."""
+        self._ended = True
+        self._join()
+
+    def _join(self) -> None:
+        if self._more:
+            self._data = b"".join((self._data, *self._more))
+            self._more.clear()
+
+    @property
+    def received(self) -> Received:
+        """Up to where the message was read, in the words of the receiver of a delivery to be resumed (§3.4.1)."""
+        return Received(max(0, self._number), self._base + self._at - self._section)
+
+    # The head
+
+    def read_head(self) -> bool:
+        """Whether all before the body is here, and with it `message`.
+
+        Raises:
+            DecodeError: it is malformed, or longer than what is held.
+        """
+        if not self.has_data:
+            return self._read_value()
+        while (place := self._place()) is not None:
+            code, _, end = place
+            if code in (DATA, FOOTER):
+                break
+            if code in (AMQP_VALUE, AMQP_SEQUENCE):
+                self.has_data = False
+                return self._read_value()
+            if end > len(self._data):
+                self._wait(end, end)
+                return False
+            self._begin(place)
+            self._at = end
+        else:
+            if not self._ended:
+                self._wait(len(self._data) + 1, self._size)
+                return False
+            self._check_end()
+            if not self._size:
+                raise DecodeError("an empty payload is no message")
+        head, self._data = self._data[: self._at], self._data[self._at :]
+        self._base, self._at = self._base + self._at, 0
+        if head:
+            self.message = Message.decode(head)
+        self._opened = True
+        return True
+
+    def _read_value(self) -> bool:
+        """A body that is not data can only be understood whole."""
+        if not self._ended:
+            self._wait(self._limit, self._size)
+            return False
+        self.message = Message.decode(self._data)
+        self._at = len(self._data)
+        self.finished = self._opened = True
+        return True
+
+    # The body
+
+    def read(self) -> bytes | None:
+        """The next piece of the body, as much as is here of one data section; None when more is to be fed, or all was
+        read, which `finished` tells.
+
+        Raises:
+            DecodeError: the message is malformed.
+        """
+        while not self._left:
+            place = self._place()
+            if place is None:
+                self.finished = self._ended
+                self._check_end()
+                return None
+            code, value_at, end = place
+            if code == FOOTER:
+                if end > len(self._data):
+                    self._wait(end, end - self._at)
+                    return None
+                self._begin(place)
+                self.message.footer = MAPS[FOOTER].read(self._data, (self._at, value_at, end))
+                self._at = end
+            elif self._data[value_at] == 0xA0 or self._data[value_at] == 0xB0:
+                self._begin(place)
+                self._at = value_at + (2 if self._data[value_at] == 0xA0 else 5)
+                self._left = end - self._at
+            else:
+                raise DecodeError(f"a section of {NAMES[code]} holds a value of type 0x{self._data[value_at]:02x}")
+        data, at = self._data, self._at
+        piece = data[at : at + self._left]  # the whole part, not copied, where nothing else is in it
+        if not piece:
+            self._check_end()
+            return None
+        self._at = at + len(piece)
+        self._left -= len(piece)
+        return piece
+
+    # Sections
+
+    def _place(self) -> Place | None:
+        """Code, and beginning and end of the value of the section that is next; None while that is not to be told.
+
+        The end may be beyond what is here. An amqp-value or amqp-sequence is not looked into.
+        """
+        data, at = self._data, self._at
+        have = len(data)
+        try:
+            if have < at + 2 or have < at + _descriptor_size(data, at):
+                return None
+            code, value_at = descriptor_at(data, at)
+            if code < self._last or (code == self._last and code != DATA):
+                raise misplaced(self._last, code)
+            if code in (AMQP_VALUE, AMQP_SEQUENCE):
+                if self._last == DATA:
+                    raise misplaced(self._last, code)
+                return code, value_at, have
+            kind = data[value_at] >> 4
+            if kind in (0xA, 0xC):
+                return code, value_at, value_at + 2 + data[value_at + 1]
+            if kind in (0xB, 0xD):
+                size = data[value_at + 1 : value_at + 5]
+                return (code, value_at, value_at + 5 + int.from_bytes(size, "big")) if len(size) == 4 else None
+            return code, value_at, value_at + 1 + _WIDTHS[kind]
+        except IndexError:
+            return None
+        except KeyError:
+            raise DecodeError(f"the section {NAMES[code]} holds a value of type 0x{data[value_at]:02x}") from None
+
+    def _begin(self, place: Place) -> None:
+        self._last = place[0]
+        self._number += 1
+        self._section = self._base + self._at
+
+    def _wait(self, end: int, held: int) -> None:
+        """Nothing can be said before `_data` has grown to `end` bytes, `held` of which are kept for that."""
+        if self._ended:
+            raise DecodeError("the message ends within a section")
+        if held > self._limit:
+            raise DecodeError(f"a message cannot be streamed of which {held} bytes are to be read as one")
+        if not self._more:
+            self._missing = end - len(self._data)
+
+    def _check_end(self) -> None:
+        """If nothing more comes, everything was read."""
+        if self._ended and (self._left or self._at < len(self._data)):
+            raise DecodeError("the message ends within a section")
+
+
+def _descriptor_size(data: bytes, at: int) -> int:
+    """The bytes of the descriptor that begins there, with the 0 before it; enough to tell that it is none, else."""
+    kind = data[at + 1]
+    if data[at] or kind == 0x53:
+        return 3
+    if kind == 0x80:
+        return 10
+    if kind == 0xA3:
+        return 3 + data[at + 2]
+    if kind == 0xB3:
+        size = int.from_bytes(data[at + 2 : at + 6].ljust(4, b"\0"), "big")
+        return 6 + min(size, 255)
+    return 2

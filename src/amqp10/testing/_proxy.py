@@ -1,0 +1,240 @@
+"""A TCP proxy that breaks what goes through it: for tests of what a program does when the network fails it.
+
+client ──up──> FaultProxy ──up──> server
+       <─down─            <─down─
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+import struct
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Literal, Self
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import ByteStream, Listener, SocketAttribute, TaskGroup
+
+Way = Literal["up", "down"]
+WAYS: Final[tuple[Way, Way]] = ("up", "down")
+"""From the client to the server, and back."""
+
+_BROKEN = (OSError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
+_RESET = struct.pack("ii", 1, 0)
+
+
+class FaultProxy:
+    """A proxy in front of a server, on a free port of the loopback; begun and ended by `async with`.
+
+        async with FaultProxy(broker.url) as proxy, Connection(proxy.url) as connection:
+            proxy.cut_after(1000, "up")
+
+    What it is told holds from then on for the connections that are there and for those that come. TLS passes through
+    it unseen, as bytes.
+
+    Args:
+        url: of the server. `proxy.url` is the same with the proxy's port.
+
+    Attributes:
+        delay: seconds that each read is held before it is passed on.
+        piece: bytes that are written at a time; None for all there are.
+        refusing: new connections are closed as soon as they are accepted.
+        accepted: connections that came so far.
+        cuts: connections that the proxy cut so far.
+        passed: bytes that were passed on so far, by way.
+    """
+
+    _tasks: TaskGroup
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        if not parts.hostname or not parts.port:
+            raise ValueError("a FaultProxy stands in front of a URL with a host and a port")
+        self._server = parts.hostname, parts.port
+        self._parts = parts
+        self._port = 0
+        self.delay = 0.0
+        self.piece: int | None = None
+        self.refusing = False
+        self.accepted = 0
+        self.cuts = 0
+        self.passed: dict[Way, int] = dict.fromkeys(WAYS, 0)
+        self._relays: dict[Relay, None] = {}
+        self._limits: dict[Way, float] = dict.fromkeys(WAYS, math.inf)
+        self._reset = False
+        self._open_gates: dict[Way, anyio.Event | None] = dict.fromkeys(WAYS)  # None: nothing is held
+        self._was_cut: anyio.Event | None = None
+
+    async def __aenter__(self) -> Self:
+        """Listen.
+
+        Raises:
+            OSError: no port can be listened on.
+
+        Cancelling: nothing is left open.
+        """
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        self._port = listener.extra(SocketAttribute.local_port)
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._listen, listener)
+        return self
+
+    async def _listen(self, listener: Listener[ByteStream]) -> None:
+        async with listener:
+            await listener.serve(self._serve)
+
+    @property
+    def url(self) -> str:
+        """Where to connect to: the server's URL, credentials and all, with the proxy's host and port."""
+        login, at, _ = self._parts.netloc.rpartition("@")
+        return self._parts._replace(netloc=f"{login}{at}127.0.0.1:{self._port}").geturl()
+
+    @property
+    def connections(self) -> int:
+        """Connections that are there now."""
+        return len(self._relays)
+
+    # Breaking things
+
+    def cut(self, *, reset: bool = False) -> None:
+        """Cut every connection now, in both ways.
+
+        Args:
+            reset: with a TCP reset, which discards what the other end has not read; else as a process that ends does.
+        """
+        for relay in list(self._relays):
+            self._cut(relay, reset)
+
+    def cut_after(self, count: int, way: Way, *, reset: bool = False) -> None:
+        """Cut one connection as soon as `count` more bytes have passed in a way, and not one more. Once.
+
+        Args:
+            count: bytes from now on, of all connections together.
+            reset: see `cut`.
+        """
+        self._limits[way] = self.passed[way] + count
+        self._reset = reset
+
+    async def until_cut(self) -> None:
+        """Wait for the next cut.
+
+        Cancelling: nothing changes.
+        """
+        if self._was_cut is None:
+            self._was_cut = anyio.Event()
+        await self._was_cut.wait()
+
+    def stall(self, *ways: Way) -> None:
+        """Pass nothing on, in these ways (none given: both), until `resume`. Nothing is lost: it waits."""
+        for way in ways or WAYS:
+            if self._open_gates[way] is None:
+                self._open_gates[way] = anyio.Event()
+
+    def resume(self) -> None:
+        """Pass on what was stalled."""
+        for way in WAYS:
+            gate, self._open_gates[way] = self._open_gates[way], None
+            if gate is not None:
+                gate.set()
+
+    async def half_close(self, way: Way) -> None:
+        """End one way of every connection, as a peer that has finished writing does; the other goes on.
+
+        Cancelling: some connections may be half closed, others not.
+        """
+        for relay in list(self._relays):
+            with suppress(*_BROKEN):
+                await relay.sinks[way].send_eof()
+
+    # Relaying
+
+    async def _serve(self, client: ByteStream) -> None:
+        self.accepted += 1
+        async with client:
+            if self.refusing:
+                return
+            try:
+                server = await anyio.connect_tcp(*self._server)
+            except OSError:
+                return
+            relay = Relay(client, server)
+            self._relays[relay] = None
+            try:
+                with relay.scope:
+                    async with server, anyio.create_task_group() as tasks:
+                        tasks.start_soon(self._pass, relay, "down")
+                        await self._pass(relay, "up")
+            finally:
+                del self._relays[relay]
+
+    async def _pass(self, relay: Relay, way: Way) -> None:
+        """Pass on one way of a connection, to its end."""
+        source = relay.sources[way]
+        try:
+            while True:
+                data = await source.receive()
+                if self.delay:
+                    await anyio.sleep(self.delay)
+                await self._forward(data, relay, way)
+        except anyio.EndOfStream:
+            with suppress(*_BROKEN):
+                await relay.sinks[way].send_eof()
+            relay.ended.add(way)
+            if len(relay.ended) == len(WAYS):
+                relay.scope.cancel()
+        except _BROKEN:
+            relay.scope.cancel()
+
+    async def _forward(self, data: bytes, relay: Relay, way: Way) -> None:
+        """Write data in its pieces, up to where it is to be cut."""
+        size = self.piece or len(data)
+        for at in range(0, len(data), size):
+            while (gate := self._open_gates[way]) is not None:
+                await gate.wait()
+            left = self._limits[way] - self.passed[way]
+            piece = data[at : at + int(min(size, left))]
+            self.passed[way] += len(piece)
+            if piece:
+                await relay.sinks[way].send(piece)
+            if self.passed[way] >= self._limits[way]:
+                self._limits[way] = math.inf
+                self._cut(relay, self._reset)
+                await anyio.lowlevel.checkpoint()
+
+    def _cut(self, relay: Relay, reset: bool) -> None:
+        self.cuts += 1
+        if reset:
+            for stream in (relay.client, relay.server):
+                raw = stream.extra(SocketAttribute.raw_socket, None)
+                if raw is not None:
+                    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        relay.scope.cancel()
+        event, self._was_cut = self._was_cut, None
+        if event is not None:
+            event.set()
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop listening, and drop what is there.
+
+        Cancelling: is not noticed; it takes no time.
+        """
+        self._tasks.cancel_scope.cancel()
+        await self._tasks.__aexit__(None, None, None)
+
+
+class Relay:
+    """One connection through the proxy."""
+
+    def __init__(self, client: ByteStream, server: ByteStream) -> None:
+        self.client = client
+        self.server = server
+        self.sources: dict[Way, ByteStream] = {"up": client, "down": server}
+        self.sinks: dict[Way, ByteStream] = {"up": server, "down": client}
+        self.scope = anyio.CancelScope()
+        self.ended: set[Way] = set()

@@ -1,0 +1,193 @@
+"""Odd input, odd servers: one clear line and an exit code, never a traceback, and no secret in what is shown."""
+
+from __future__ import annotations
+
+import io
+import ssl
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.from_thread
+import pytest
+
+from amqp10 import ConnectionLost, Error
+from amqp10.cli._main import words
+from amqp10.testing import CertificateAuthority, Close, ScriptedPeer
+
+Commands = Callable[..., Any]
+Starter = Callable[..., tuple[Any, str]]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("send", "amqp://127.0.0.1:1", "q", "--ttl", "nan", "x"),
+        ("send", "amqp://127.0.0.1:1", "q", "--ttl", "1e300", "x"),
+        ("send", "amqp://127.0.0.1:1", "q", "--ttl", "-1", "x"),
+        ("send", "amqp://127.0.0.1:1", "q", "--tls-key", __file__, "x"),
+        ("send", "amqp+unix:///tmp/s", "q", "--tls-no-verify", "x"),
+        ("receive", "amqp://127.0.0.1:1", "q", "--wait", "nan"),
+        ("browse", "amqp://127.0.0.1:1", "q", "--wait", "inf"),
+        ("broker", "--port", "0", "--queue", ""),
+        ("broker", "--port", "0", "--queue", "a", "--topic", "a"),
+        ("broker", "--port", "0", "--user", "nobody"),
+    ],
+)
+def test_wrong_usage(amqp10: Commands, arguments: tuple[str, ...]) -> None:
+    """What an option cannot mean is wrong usage, said before anything is connected or listened on."""
+    result = amqp10(*arguments)
+    assert result.code == 2
+    assert "Error: " in result.err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"body": {"$uuid": 5}}',
+        '{"ttl": 1e400}',
+        '{"ttl": 1e300}',
+        '{"ttl": NaN}',
+        '{"body": ' + "[" * 100_000 + "]" * 100_000 + "}",
+        '{"body": ' + "[" * 700 + "]" * 700 + "}",
+        '{"body": {"$map": [[1, "a"], [1, "b"]]}}',
+    ],
+)
+def test_json_that_is_no_message(amqp10: Commands, broker_url: str, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    """A line of JSON without an AMQP meaning gives code 7, and nothing is sent."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(line + "\n"))
+    result = amqp10("send", broker_url, "odd-json", "--json-lines")
+    assert result.code == 7
+    assert result.err.startswith("amqp10: encode error: ")
+    assert amqp10("receive", broker_url, "odd-json", "--wait", "0").out == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("latin.csv", b"a\n\xff\n"),
+        ("ragged.csv", b"a,b\n1\n"),
+        ("headless.csv", b"\n1\n"),
+        ("not.zip", b"no archive"),
+    ],
+)
+def test_demo_on_a_file_that_is_no_csv(amqp10: Commands, tmp_path: Path, name: str, content: bytes) -> None:
+    """Code 7 and the file's name."""
+    path = tmp_path / name
+    path.write_bytes(content)
+    result = amqp10("demo", "--csv", str(path))
+    assert result.code == 7
+    assert str(path) in result.err
+
+
+def test_demo_leaves_what_others_left(amqp10: Commands, broker_url: str, tmp_path: Path) -> None:
+    """Messages of an earlier run, more than the receivers' credit, hold nothing up and are there afterwards."""
+    (tmp_path / "earlier").write_text("".join(f"left {n}\n" for n in range(2500)))
+    with (tmp_path / "earlier").open() as lines, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", lines)
+        assert amqp10("send", broker_url, "demo-again", "--lines").code == 0
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id\n" + "".join(f"{n}\n" for n in range(50)))
+    result = amqp10("demo", "--url", broker_url, "--csv", str(rows), "--address", "demo-again")
+    assert result.code == 0, result.out + result.err
+    left = amqp10("receive", broker_url, "demo-again", "--count", "2500", "--wait", "2")
+    assert left.code == 0
+    assert sorted(left.out.splitlines()) == sorted(f"left {n}" for n in range(2500))
+
+
+def test_demo_on_an_address_that_is_refused(amqp10: Commands, broker_url: str, tmp_path: Path) -> None:
+    """All its links fail for one reason: that is one line."""
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id\n1\n")
+    result = amqp10("demo", "--url", broker_url, "--csv", str(rows), "--address", "topic://ready")
+    assert result.code == 5
+    assert result.err.startswith("amqp10: link detached: amqp:precondition-failed")
+
+
+def test_probe_never_shows_the_password(amqp10: Commands, other_broker: Starter) -> None:
+    """One that has to be percent-encoded in the URL is hidden as well; a wrong one gives code 4."""
+    _, url = other_broker("--user", "a b:p@s:s")
+    right = amqp10("probe", url.replace("amqp://", "amqp://a%20b:p%40s%3As@"), "--json")
+    assert right.code == 0
+    assert "amqp://a%20b:***@" in right.out
+    wrong = amqp10("probe", url.replace("amqp://", "amqp://a%20b:p%40wrong@"))
+    assert wrong.code == 4
+    assert "p%40" not in right.out + wrong.out + wrong.err
+    assert "p@" not in right.out + wrong.out + wrong.err
+
+
+HOSTILE = "[/red] [bold] \x1b]0;owned\x07"
+
+
+def with_server(script: Callable[[ScriptedPeer], Awaitable[None]], command: Callable[[str], Any]) -> Any:
+    """Run a command against a scripted server in a thread of its own."""
+
+    async def serve(task_status: Any) -> None:
+        async with ScriptedPeer(patience=20) as peer:
+            task_status.started(peer.url)
+            await script(peer)
+
+    with anyio.from_thread.start_blocking_portal("asyncio") as portal:
+        served, url = portal.start_task(serve)
+        result = command(url)
+        served.result(20)
+    return result
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_probe_of_a_hostile_server(amqp10: Commands, refuses: bool) -> None:
+    """A server's words are neither markup nor orders to the terminal."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        for _ in range(7):
+            await peer.accept()
+            await peer.send_bytes(b"AMQP\x00\x01\x00\x00")
+        await peer.accept()
+        await peer.accept_connection(container_id=HOSTILE)
+        if refuses:
+            await peer.send(Close(error=Error("amqp:not-allowed", HOSTILE)))
+            await peer.expect(Close)
+        else:
+            await peer.accept_close()
+
+    result = with_server(script, lambda url: amqp10("probe", url))
+    assert "Traceback" not in result.err
+    assert "[/red]" in result.out
+    assert "\x1b" not in result.out + result.err
+    assert result.code in ({0, 5} if refuses else {0})  # it may close while the client is closing already
+
+
+def test_what_a_refusal_says_is_shown_not_obeyed(amqp10: Commands) -> None:
+    """The description in a peer's close goes to the terminal escaped."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.accept_connection()
+        await peer.send(Close(error=Error("amqp:not-allowed", HOSTILE)))
+
+    result = with_server(script, lambda url: amqp10("send", url, "q", "x"))
+    assert result.code == 5
+    assert "\\x1b]0;owned\\x07" in result.err
+    assert "\x1b" not in result.err
+
+
+def test_bad_certificate_files_are_named(amqp10: Commands, tmp_path: Path) -> None:
+    """A file that is no certificate, or not the one of the key, is named in the one line."""
+    bad = tmp_path / "bad.pem"
+    bad.write_text("nothing")
+    for option in ("--tls-ca", "--tls-certificate"):
+        result = amqp10("send", "amqps://127.0.0.1:1", "q", option, str(bad), "x")
+        assert result.code == 1
+        assert str(bad) in result.err
+    authority = CertificateAuthority(tmp_path)
+    mine, other = authority.server("localhost"), authority.server("elsewhere")
+    result = amqp10("broker", "--port", "0", "--tls-certificate", str(mine.certificate), "--tls-key", str(other.key))
+    assert result.code == 1
+    assert str(mine.certificate) in result.err
+
+
+def test_kinds_of_errors_read_as_words() -> None:
+    """Class names become words; abbreviations stay whole."""
+    assert words(ssl.SSLError(1, "no")) == "SSL error: no"
+    assert words(ConnectionLost("gone")) == "connection lost: gone"
