@@ -80,6 +80,13 @@ class TestServing:
             assert broker.queue("q").depth == 1
         assert not path.exists()
 
+    async def test_the_url_of_a_socket_is_whole(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A relative path, with characters that no URL may have, leads there too."""
+        monkeypatch.chdir(tmp_path)
+        async with Broker(host=None, path="a b#50%?.sock") as broker, Connection(broker.url):
+            assert broker.connections == 1
+        assert not await anyio.Path("a b#50%?.sock").exists()
+
     async def test_two_doors(self, tmp_path: Path) -> None:
         """TCP and a Unix socket at once lead to the same queues."""
         async with Broker(path=tmp_path / "broker") as broker:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import ssl
 import sys
 from collections.abc import Awaitable, Callable
@@ -185,6 +186,20 @@ def test_bad_certificate_files_are_named(amqp10: Commands, tmp_path: Path) -> No
     result = amqp10("broker", "--port", "0", "--tls-certificate", str(mine.certificate), "--tls-key", str(other.key))
     assert result.code == 1
     assert str(mine.certificate) in result.err
+
+
+def test_a_certificate_is_a_login(amqp10: Commands, other_broker: Starter, tmp_path: Path) -> None:
+    """A broker with --client-ca is reached with --tls-certificate; without one the door stays shut."""
+    authority = CertificateAuthority(tmp_path)
+    server, client = authority.server("127.0.0.1"), authority.client("alice")
+    files = ("--tls-certificate", str(server.certificate), "--tls-key", str(server.key))
+    _, url = other_broker(*files, "--client-ca", str(authority.ca))
+    trust = ("--tls-ca", str(authority.ca))
+    mine = ("--tls-certificate", str(client.certificate), "--tls-key", str(client.key))
+    sent = amqp10("send", url, "q", "x", *trust, *mine)
+    assert sent.code == 0, sent.err
+    assert amqp10("send", url, "q", "x", *trust).code == 3
+    assert json.loads(amqp10("probe", url, "--json", *trust, *mine).out)["sasl_mechanisms"] == ["EXTERNAL"]
 
 
 def test_kinds_of_errors_read_as_words() -> None:

@@ -12,7 +12,7 @@ import click
 
 from ..client import Connection
 from ..net import TLS, parse_url
-from ..sasl import Mechanism, from_credentials
+from ..sasl import Anonymous, External, Mechanism, from_credentials
 
 MOST_SECONDS = 4_294_967
 """What a time-to-live can say (§3.2.1): 2^32 ms, some 49 days."""
@@ -54,6 +54,9 @@ class Peer:
         endpoint = parse_url(self.url)
         if self.allow_insecure and endpoint.user is not None:
             return from_credentials(endpoint.user, endpoint.password, allow_insecure=True)
+        if self.certificate is not None and endpoint.user is None:
+            # The certificate may be the login, or only what the transport asks for.
+            return External(), Anonymous()
         return None
 
     def connect(self) -> Connection:
@@ -92,7 +95,9 @@ def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[
         options = [
             click.argument("url") if argument else click.option("--url", help="the broker, amqp://user:password@host"),
             click.option("--tls-ca", type=file, help="certificates (PEM) that sign the server's"),
-            click.option("--tls-certificate", type=file, help="our own certificate (PEM)"),
+            click.option(
+                "--tls-certificate", type=file, help="our own certificate (PEM); the login, too, if the URL has no user"
+            ),
             click.option("--tls-key", type=file, help="its key (PEM)"),
             click.option("--tls-no-verify", is_flag=True, help="do not check the server's certificate"),
             click.option("--allow-insecure", is_flag=True, help="send the password without TLS beyond loopback"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 from collections.abc import Collection
 from os import PathLike
+from urllib.parse import quote
 
 import anyio
 from anyio.abc import ByteStream, Listener, SocketAttribute
@@ -42,7 +44,7 @@ async def listen_unix(path: str | PathLike[str]) -> tuple[Listener[ByteStream], 
     """
     listener = await anyio.create_unix_listener(path)
     keep_from_children(listener, listener)
-    return listener, f"amqp+unix://{path}"
+    return listener, f"amqp+unix://{quote(os.path.abspath(path))}"  # noqa: ASYNC240 - no file is looked at
 
 
 async def accept(stream: ByteStream, tls: TLSSettings | None = None) -> tuple[ByteStream, StreamFacts]:
