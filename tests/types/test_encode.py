@@ -35,6 +35,7 @@ from amqp10.types import (
     encode,
     encode_to,
 )
+from amqp10.types._encode import typed_writer
 
 UUID_OCTETS = bytes(range(16))
 
@@ -280,3 +281,16 @@ def test_a_map_with_the_same_key_twice_is_not_written(keys: tuple[object, ...]) 
     with pytest.raises(EncodeError, match="same key twice"):
         encode(Map([(key, n) for n, key in enumerate(keys)]))
     assert len(decode(encode(Map([(1, 0), (UInt(1), 0), (True, 0), (1.0, 0), (Symbol("1"), 0), ("1", 0)])))) == 6
+
+
+def test_a_map_of_pairs_goes_where_a_map_goes() -> None:
+    """In an array, and in a place whose type is given, as in any other; the same key twice is refused there too."""
+    pairs = Map([(1, "a"), (UInt(1), "b")])
+    assert list(decode(encode(Array("map", [pairs, {}])))) == [pairs, {}]
+    out = bytearray()
+    typed_writer("map")(out, pairs)
+    assert out == encode(pairs)
+    with pytest.raises(EncodeError, match="same key twice"):
+        typed_writer("map")(bytearray(), Map([(1, 0), (1, 1)]))
+    with pytest.raises(EncodeError, match="same key twice"):
+        encode(Array("map", [Map([(1, 0), (1, 1)])]))

@@ -414,11 +414,11 @@ _BY_NAME: Final[dict[str, tuple[frozenset[Writer], Writer]]] = {
     "string": (_TEXTS, write_string),
     "symbol": (_TEXTS, write_symbol),
     "list": (frozenset((write_list,)), write_list),
-    "map": (frozenset((write_map,)), write_map),
 }
 _BY_VALUE: Final[dict[str, frozenset[Writer]]] = {
     "timestamp": frozenset((write_timestamp, write_timestamp_ms)),
     "binary": frozenset((write_binary, write_view)),
+    "map": frozenset((write_map, write_pairs)),
 }
 
 
