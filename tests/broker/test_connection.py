@@ -39,7 +39,7 @@ from amqp10.messaging import (
     Target,
 )
 from amqp10.sasl import Authenticator
-from amqp10.types import Symbol
+from amqp10.types import Described, Symbol
 
 from .conftest import Clock
 
@@ -141,12 +141,12 @@ def bodies(link: ReceiverLink) -> list[Any]:
 class TestAnswers:
     @pytest.mark.spec("2.6.3", "the answered source is what is really there")
     def test_source(self, wire: Wire) -> None:
-        """No durability is pretended, no filter is confirmed; outcomes and the default outcome are named."""
+        """No durability is pretended, no unknown filter is confirmed; outcomes and the default outcome are named."""
         asked = Source(
             address="q",
             durable="unsettled-state",
             expiry_policy="never",
-            filter={Symbol("selector"): "x = 1"},
+            filter={Symbol("sample"): Described(Symbol("example:sample"), 0.5)},
             outcomes=("amqp:accepted:list", "amqp:released:list", "x:other:list"),
             default_outcome=RELEASED,
         )

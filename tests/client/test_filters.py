@@ -55,6 +55,7 @@ async def test_applied(serve: Serve) -> None:
             assert receiver.source.filter == BY_NUMBER
 
 
+@pytest.mark.spec("3.5.3", "a filter that the answer lacks is not in place")
 async def test_not_applied(serve: Serve) -> None:
     """A filter that is missing in the answer is an error that names it; no credit went out, and the link is gone."""
     async with serve() as (peer, connection), connection:

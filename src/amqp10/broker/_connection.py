@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from ..errors import EncodeError, LocalProtocolError
 from ..messaging import Error, Source, Target
 from ..types import Symbol
 from ._consumer import ConsumerLink
+from ._filters import read_filters
 from ._node import Node
 from ._producer import AnonymousProducerLink, ProducerLink
 from ._queue import Queue
@@ -74,6 +76,9 @@ class Carrier(ABC):
         """The connection is over; may be said twice."""
 
 
+_numbers = itertools.count(1)
+
+
 class Peer:
     """One connection, as the broker sees it.
 
@@ -81,11 +86,15 @@ class Peer:
     (`full`) has gone.
 
     `lost` ends what is left, when the driving ends in whatever way.
+
+    Attributes:
+        number: no other connection of the process has it.
     """
 
     def __init__(self, engine: Engine, router: Router, terms: PeerTerms, carrier: Carrier) -> None:
         self.engine = engine
         self.wake = carrier.wake
+        self.number = next(_numbers)
         self._router = router
         self._terms = terms
         self._carrier = carrier
@@ -166,12 +175,15 @@ class Peer:
             raise AddressError("amqp:invalid-field", "to receive, a source needs an address")
         try:
             copying = copies(source, node)
+            filters, filtering = read_filters(source.filter, self.number)
             outcome = default_outcome(source)
             settles = remote.settle_mode == "settled"
             link.attach(
                 LinkTerms(
                     name=link.name,
-                    source=answer_source(source, node, copying=copying, outcome=outcome, dynamic=link in self._owned),
+                    source=answer_source(
+                        source, node, copying=copying, outcome=outcome, dynamic=link in self._owned, filters=filters
+                    ),
                     target=remote.target,
                     settle_mode="settled" if settles else "unsettled",
                     receiver_settle_mode=remote.receiver_settle_mode,
@@ -180,9 +192,11 @@ class Peer:
         except (AddressError, LocalProtocolError, EncodeError):
             self._delete_owned(link)
             raise
-        queue = node.subscribe() if isinstance(node, Topic) else node
+        queue = node.subscribe(filtering) if isinstance(node, Topic) else node
         assert isinstance(queue, Queue)
         consumer = ConsumerLink(self, link, queue, copies=copying, settles=settles, default_outcome=outcome)
+        # A subscription has nothing in it that does not pass.
+        consumer.filtering = filtering if queue is node else None
         self._consumers[link] = consumer
         link.context = consumer
         consumer.begin()

@@ -64,6 +64,7 @@ class ProducerLink(Producer):
         """Move what came into the node, and say so; once for all messages of a pass."""
         link, node, now = self._link, self._node, self._router.clock()
         assert node is not None
+        origin = self._peer.number
         incoming = link.incoming
         while incoming:
             delivery = incoming.popleft()
@@ -72,6 +73,7 @@ class ProducerLink(Producer):
             except DecodeError as error:
                 self._reject(delivery, "amqp:decode-error", str(error))
                 continue
+            entry.origin = origin
             node.put(entry)
             self._settle(delivery, ACCEPTED)
         if link.attached:
@@ -120,7 +122,7 @@ class AnonymousProducerLink(ProducerLink):
         self._top_up()
 
     def take(self) -> None:
-        link, now = self._link, self._router.clock()
+        link, now, origin = self._link, self._router.clock(), self._peer.number
         incoming = link.incoming
         while incoming:
             delivery = incoming.popleft()
@@ -136,6 +138,7 @@ class AnonymousProducerLink(ProducerLink):
             except DecodeError as error:
                 self._reject(delivery, "amqp:decode-error", str(error))
                 continue
+            entry.origin = origin
             node.put(entry)
             self._settle(delivery, ACCEPTED)
             if node.short and node not in self._shares and link.attached:

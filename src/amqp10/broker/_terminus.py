@@ -1,8 +1,8 @@
 """What the broker answers to an attach: the termini as they really are, not as they were wished for (§2.6.3, §3.5).
 
 Nothing here outlives its link: whatever durability or expiry was asked for, the answer says `durable="none"` and
-`expiry_policy="link-detach"`, so that a peer knows that no terminus waits for it when it comes back. Filters are
-answered as absent, for none is applied.
+`expiry_policy="link-detach"`, so that a peer knows that no terminus waits for it when it comes back. Of the filters
+those are answered that are applied.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..messaging import Accepted, DeleteOnClose, Modified, Rejected, Released, Source, Target
 from ..types import Symbol
+from ._filters import CAPABILITIES as FILTER_CAPABILITIES
 from ._router import AddressError
 from ._topic import Topic
 
@@ -60,8 +61,10 @@ def copies(source: Source, node: Node) -> bool:
     return mode == "copy" and not isinstance(node, Topic)
 
 
-def answer_source(asked: Source, node: Node, *, copying: bool, outcome: Outcome, dynamic: bool) -> Source:
-    """The source of a link on which the broker sends."""
+def answer_source(
+    asked: Source, node: Node, *, copying: bool, outcome: Outcome, dynamic: bool, filters: dict[Any, Any] | None
+) -> Source:
+    """The source of a link on which the broker sends; `filters` are those that are applied."""
     wanted = [name for name in OUTCOMES if name in asked.outcomes]
     return Source(
         address=node.name if dynamic else asked.address,
@@ -71,9 +74,10 @@ def answer_source(asked: Source, node: Node, *, copying: bool, outcome: Outcome,
         dynamic_node_properties=_lifetime(dynamic),
         # Every subscriber of a topic gets its copy; on a queue a message goes to one (§3.5.3 "distribution-mode").
         distribution_mode="copy" if copying or isinstance(node, Topic) else "move",
+        filter=filters,
         default_outcome=outcome,
         outcomes=tuple(wanted) or OUTCOMES,
-        capabilities=_capabilities(node),
+        capabilities=_capabilities(node) + FILTER_CAPABILITIES,
     )
 
 

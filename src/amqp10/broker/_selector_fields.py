@@ -1,0 +1,182 @@
+"""The names in a selector: what of a message each of them means, in the types that selectors compute with.
+
+JMS names are those of the mapping in https://svn.apache.org/repos/asf/qpid/trunk/qpid/specs/apache-filters.xml, "Java
+Message Service Support", but for JMSType, which is the subject, as the AMQP JMS mapping, Qpid JMS, Artemis and Broker-J
+have it. `amqp.` stands before a field there. The names of sections are those of the AMQP filter expressions 1.0,
+section 6.4.4.4:
+https://docs.oasis-open.org/amqp/filtex/v1.0/csd01/filtex-v1.0-csd01.html#_Toc67929312
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from ..messaging import Message
+from ..types import (
+    Byte,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Float,
+    Int,
+    Short,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+)
+
+if TYPE_CHECKING:
+    from ._entry import Entry
+    from ._selector_values import Value
+
+
+class Candidate:
+    """A message as filters see it: decoded section by section, as far as they ask."""
+
+    __slots__ = ("entry", "message")
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+        # Another format than 0 says nothing that could be understood (§2.7.5).
+        self.message = Message.decode(entry.payload) if entry.message_format == 0 else Message()
+
+
+def plain(value: Any) -> Any:
+    """A value as selectors compute with it: str, int, float, bool; or as it is, for what only equals itself."""
+    convert = _CONVERSIONS.get(type(value))
+    return value if convert is None else convert(value)
+
+
+def _milliseconds(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+_CONVERSIONS: Final[dict[type, Callable[[Any], Any]]] = {
+    Symbol: str,
+    **dict.fromkeys((UByte, UShort, UInt, ULong, Byte, Short, Int, Timestamp), int),
+    **dict.fromkeys((Float, Decimal, Decimal32, Decimal64, Decimal128), float),
+    datetime: _milliseconds,
+    timedelta: lambda duration: duration // timedelta(milliseconds=1),
+}
+
+
+# JMS names
+
+_HEADER: Final = ("durable", "priority", "ttl", "first_acquirer")
+_PROPERTIES: Final = (
+    "message_id",
+    "user_id",
+    "to",
+    "subject",
+    "reply_to",
+    "correlation_id",
+    "content_type",
+    "content_encoding",
+    "absolute_expiry_time",
+    "creation_time",
+    "group_id",
+    "group_sequence",
+    "reply_to_group_id",
+)
+
+
+def _identifier(value: Any) -> Any:
+    """A message-id as JMS shows it: a string, that says the type of any other value."""
+    if isinstance(value, UUID):
+        return f"ID:AMQP_UUID:{value}"
+    if isinstance(value, bytes):
+        return f"ID:AMQP_BINARY:{value.hex().upper()}"
+    return f"ID:AMQP_ULONG:{int(value)}" if isinstance(value, int) else value
+
+
+def _user(candidate: Candidate) -> str | None:
+    user = candidate.message.user_id
+    return None if user is None else user.decode(errors="replace")
+
+
+_JMS: Final[dict[str, Value]] = {
+    "JMSCorrelationID": lambda candidate: _identifier(candidate.message.correlation_id),
+    "JMSDeliveryMode": lambda candidate: "PERSISTENT" if candidate.message.durable else "NON_PERSISTENT",
+    "JMSDestination": lambda candidate: candidate.message.to,
+    "JMSExpiration": lambda candidate: plain(candidate.message.absolute_expiry_time) or 0,
+    "JMSMessageID": lambda candidate: _identifier(candidate.message.message_id),
+    "JMSPriority": lambda candidate: plain(candidate.message.priority),
+    "JMSRedelivered": lambda candidate: candidate.entry.failures > 0,
+    "JMSReplyTo": lambda candidate: candidate.message.reply_to,
+    "JMSTimestamp": lambda candidate: plain(candidate.message.creation_time) or 0,
+    "JMSType": lambda candidate: candidate.message.subject,
+    "JMSXDeliveryCount": lambda candidate: candidate.entry.failures + 1,
+    "JMSXGroupID": lambda candidate: candidate.message.group_id,
+    "JMSXGroupSeq": lambda candidate: plain(candidate.message.group_sequence),
+    "JMSXUserID": _user,
+}
+
+
+# Names of sections
+
+
+def _field(name: str) -> Value:
+    return lambda candidate: plain(getattr(candidate.message, name))
+
+
+def application_property(name: str) -> Value:
+    """The application property of this name."""
+    return lambda candidate: plain(candidate.message.application_properties.get(name))
+
+
+def _annotation(name: str) -> Value:
+    return lambda candidate: plain(candidate.message.message_annotations.get(name))
+
+
+_COUNT: Final[dict[str, Value]] = {"delivery_count": lambda candidate: candidate.entry.failures}
+_HEADER_FIELDS: Final[dict[str, Value]] = {name: _field(name) for name in _HEADER} | _COUNT
+_PROPERTIES_FIELDS: Final[dict[str, Value]] = {name: _field(name) for name in _PROPERTIES}
+_FIELDS: Final[dict[str, dict[str, Value]]] = {
+    "amqp": _HEADER_FIELDS | _PROPERTIES_FIELDS,
+    "header": _HEADER_FIELDS,
+    "h": _HEADER_FIELDS,
+    "properties": _PROPERTIES_FIELDS,
+    "p": _PROPERTIES_FIELDS,
+}
+_MAPS: Final[dict[str, Callable[[str], Value]]] = {
+    "application_properties": application_property,
+    "application-properties": application_property,
+    "a": application_property,
+    "message_annotations": _annotation,
+    "message-annotations": _annotation,
+    "m": _annotation,
+}
+
+
+def jms_field(name: str) -> Value:
+    """What a name in a JMS selector means.
+
+    Raises:
+        ValueError: the section that it names is not there, or has no such field.
+    """
+    return _JMS.get(name) or section_field(name)
+
+
+def section_field(name: str) -> Value:
+    """What a name means: a field of a section, or if it names none an application property.
+
+    Raises:
+        ValueError: the section that it names is not there, or has no such field.
+    """
+    section, dot, field = name.partition(".")
+    if not dot:
+        return application_property(name)
+    if section in _MAPS:
+        return _MAPS[section](field)
+    if section not in _FIELDS:
+        raise ValueError(f"there is no section {section!r}; a property with a dot in its name has to be quoted")
+    if field not in _FIELDS[section]:
+        raise ValueError(f"{section} has no field {field!r}")
+    return _FIELDS[section][field]

@@ -1,0 +1,292 @@
+"""From the words of a selector to the closure that computes it: recursive descent, one method for each precedence.
+
+condition    = conjunction {OR conjunction}
+conjunction  = inversion {AND inversion}
+inversion    = {NOT} predicate
+predicate    = sum [comparison | [NOT] BETWEEN | [NOT] IN | [NOT] LIKE | IS [NOT] NULL]
+sum          = product {(+ | -) product}
+product      = signed {(* | / | %) signed}
+signed       = {+ | -} primary
+primary      = literal | name | "(" condition ")"
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from ._selector_fields import application_property, jms_field, section_field
+from ._selector_tokens import JMS, Grammar, SelectorError, Token, tokens, wrong
+from ._selector_values import (
+    ORDERINGS,
+    Value,
+    arithmetic,
+    conjunction,
+    constant,
+    disjunction,
+    equality,
+    is_null,
+    likeness,
+    membership,
+    minus,
+    negation,
+    ordering,
+    string_membership,
+    truth,
+)
+
+# Characters: lists of hundreds of strings fit in.
+_LONGEST = 16_384
+# How deep parentheses may be nested: each level is some frames of the stack, here and whenever it is computed.
+_DEEPEST = 40
+
+Kind = Literal["condition", "number", "string", "binary", "field"]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A part of a selector, as far as it is known before there is a message; the kind of a field never is."""
+
+    kind: Kind
+    value: Value
+    at: int
+
+
+def parse(text: str, grammar: Grammar) -> Value:
+    """The condition that a text states.
+
+    Raises:
+        SelectorError: it states none, or is longer than 16,384 characters, or nested deeper than 40 parentheses.
+    """
+    if len(text) > _LONGEST:
+        raise SelectorError(f"a {grammar.name} of more than {_LONGEST} characters")
+    return _Parser(text, grammar).whole()
+
+
+class _Parser:
+    def __init__(self, text: str, grammar: Grammar) -> None:
+        self._text = text
+        self._grammar = grammar
+        self._tokens = tokens(text, grammar)
+        self._token: Token = next(self._tokens)
+        self._depth = 0
+
+    def whole(self) -> Value:
+        condition = self._as_condition(self._condition())
+        if self._token.kind != "end":
+            raise self._wrong("the condition is over before this")
+        return condition
+
+    # Words
+
+    def _wrong(self, what: str, at: int | None = None) -> SelectorError:
+        return wrong(self._grammar, self._text, self._token.at if at is None else at, what)
+
+    def _take(self) -> Token:
+        token = self._token
+        if token.kind != "end":
+            self._token = next(self._tokens)
+        return token
+
+    def _accept(self, kind: str) -> bool:
+        """Take the next word if it is this one."""
+        if self._token.kind != kind:
+            return False
+        self._take()
+        return True
+
+    def _expect(self, kind: str) -> Token:
+        if self._token.kind != kind:
+            raise self._wrong(f"expected {'a quoted string' if kind == 'string' else kind}")
+        return self._take()
+
+    # Conditions
+
+    def _as_condition(self, node: Node) -> Value:
+        if node.kind == "condition":
+            return node.value
+        if node.kind == "field":
+            return truth(node.value)
+        raise self._wrong(f"a {node.kind} is no condition", node.at)
+
+    def _condition(self) -> Node:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise self._wrong(f"parentheses are nested more than {_DEEPEST} deep")
+        first = self._conjunction()
+        if self._token.kind == "OR":
+            parts = [self._as_condition(first)]
+            while self._accept("OR"):
+                parts.append(self._as_condition(self._conjunction()))
+            first = Node("condition", disjunction(parts), first.at)
+        self._depth -= 1
+        return first
+
+    def _conjunction(self) -> Node:
+        first = self._inversion()
+        if self._token.kind != "AND":
+            return first
+        parts = [self._as_condition(first)]
+        while self._accept("AND"):
+            parts.append(self._as_condition(self._inversion()))
+        return Node("condition", conjunction(parts), first.at)
+
+    def _inversion(self) -> Node:
+        at = self._token.at
+        inverted = said = False
+        while self._accept("NOT"):
+            inverted, said = not inverted, True
+        node = self._predicate()
+        if not said:
+            return node
+        condition = self._as_condition(node)
+        return Node("condition", negation(condition) if inverted else condition, at)
+
+    def _predicate(self) -> Node:
+        one = self._sum()
+        kind = self._token.kind
+        if kind in ("=", "<>"):
+            self._take()
+            equal = equality(one.value, self._sum().value)
+            return Node("condition", equal if kind == "=" else negation(equal), one.at)
+        if kind in ORDERINGS:
+            self._take()
+            value = ordering(
+                kind,
+                self._ordered(one),
+                self._ordered(self._sum()),
+                strings=self._grammar.orders_strings,
+            )
+            return Node("condition", value, one.at)
+        if kind == "IS":
+            return self._null(one)
+        inverted = self._accept("NOT")
+        if self._accept("LIKE"):
+            value = self._like(one)
+        elif self._accept("IN"):
+            value = self._in(one)
+        elif self._grammar is JMS and self._accept("BETWEEN"):
+            return Node("condition", self._between(one, inverted), one.at)
+        elif inverted:
+            raise self._wrong("expected LIKE or IN, or BETWEEN in a JMS selector, after NOT")
+        else:
+            return one
+        return Node("condition", negation(value) if inverted else value, one.at)
+
+    def _ordered(self, node: Node) -> Value:
+        """An operand of < and its like."""
+        strings = ("string", "binary") if self._grammar.orders_strings else ()
+        if node.kind not in ("number", "field", *strings):
+            raise self._wrong(f"a {node.kind} is not less or more than anything", node.at)
+        return node.value
+
+    def _null(self, one: Node) -> Node:
+        if one.kind != "field":
+            raise self._wrong("only a name can be asked for NULL")
+        self._take()
+        inverted = self._accept("NOT")
+        self._expect("NULL")
+        missing = is_null(one.value)
+        return Node("condition", negation(missing) if inverted else missing, one.at)
+
+    def _like(self, one: Node) -> Value:
+        if one.kind not in ("field", "string"):
+            raise self._wrong(f"a {one.kind} is not like anything", one.at)
+        pattern = self._expect("string")
+        escape = None
+        if self._accept("ESCAPE"):
+            token = self._expect("string")
+            escape = token.value
+            if len(escape) != 1:
+                raise self._wrong("an escape is one character", token.at)
+        try:
+            return likeness(one.value, pattern.value, escape)
+        except ValueError as error:
+            raise self._wrong(str(error), pattern.at) from None
+
+    def _in(self, one: Node) -> Value:
+        self._expect("(")
+        if self._grammar.lists_strings_only:
+            if one.kind != "field":
+                raise self._wrong("only a name can be IN a list", one.at)
+            strings = [self._expect("string").value]
+            while self._accept(","):
+                strings.append(self._expect("string").value)
+            self._expect(")")
+            return string_membership(one.value, frozenset(strings))
+        others = [self._sum().value]
+        while self._accept(","):
+            others.append(self._sum().value)
+        self._expect(")")
+        return membership(one.value, others)
+
+    def _between(self, one: Node, inverted: bool) -> Value:
+        value = self._ordered(one)
+        low = self._ordered(self._sum())
+        self._expect("AND")
+        high = self._ordered(self._sum())
+        if inverted:
+            return disjunction([ordering("<", value, low, strings=False), ordering(">", value, high, strings=False)])
+        return conjunction([ordering(">=", value, low, strings=False), ordering("<=", value, high, strings=False)])
+
+    # Values
+
+    def _sum(self) -> Node:
+        return self._chain(("+", "-"), self._product)
+
+    def _product(self) -> Node:
+        return self._chain(("*", "/", "%"), self._signed)
+
+    def _chain(self, operators: tuple[str, ...], part: Callable[[], Node]) -> Node:
+        """Parts with operators of one precedence between them."""
+        first = part()
+        if self._token.kind not in operators:
+            return first
+        number = self._number(first)
+        rest = []
+        while self._token.kind in operators:
+            rest.append((self._take().kind, self._number(part())))
+        return Node("number", arithmetic(number, rest), first.at)
+
+    def _number(self, node: Node) -> Value:
+        if node.kind not in ("number", "field"):
+            raise self._wrong(f"a {node.kind} cannot be computed with", node.at)
+        return node.value
+
+    def _signed(self) -> Node:
+        at = self._token.at
+        negative = said = False
+        while self._token.kind in ("+", "-"):
+            negative, said = negative != (self._take().kind == "-"), True
+        node = self._primary()
+        if not said:
+            return node
+        number = self._number(node)
+        return Node("number", minus(number) if negative else number, at)
+
+    def _primary(self) -> Node:
+        token = self._take()
+        at = token.at
+        if token.kind == "(":
+            node = self._condition()
+            self._expect(")")
+            return Node(node.kind, node.value, at)
+        if token.kind == "name":
+            find = jms_field if self._grammar is JMS else section_field
+            try:
+                return Node("field", find(token.value), at)
+            except ValueError as error:
+                raise self._wrong(str(error), at) from None
+        if token.kind == "field":
+            return Node("field", application_property(token.value), at)
+        if token.kind in ("TRUE", "FALSE"):
+            return Node("condition", constant(token.kind == "TRUE"), at)
+        if token.kind in ("string", "number", "binary"):
+            return Node(token.kind, constant(token.value), at)  # type: ignore[arg-type]
+        if token.kind == "UTC":
+            self._expect("(")
+            self._expect(")")
+            return Node("number", lambda candidate: int(time.time() * 1000), at)
+        raise self._wrong("expected a value or a name", at)

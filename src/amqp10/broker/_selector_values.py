@@ -1,0 +1,276 @@
+"""What a selector computes: closures over closures, each a value of the message, in three-valued logic.
+
+An unknown value is None, and what is computed from it is unknown (Jakarta Messaging 3.8.1.2). A value of the wrong kind
+for its operator makes a comparison false, and arithmetic unknown. `<>` is the opposite of `=`, as in Artemis, Broker-J
+and RabbitMQ: it is true of unlike values.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from ._selector_fields import Candidate
+
+# The value of an expression for a message: str, int, float, bool, or of a type that equals only itself; or None.
+Value = Callable[["Candidate"], Any]
+
+# What LIKE looks at, in characters: its time grows with one times the other.
+LONGEST_PATTERN: Final = 1000
+LONGEST_TEXT: Final = 65_536
+
+ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def constant(value: Any) -> Value:
+    """A literal."""
+    return lambda candidate: value
+
+
+# Conditions
+
+
+def truth(field: Value) -> Value:
+    """A field that stands as a condition: true if it is the boolean TRUE."""
+
+    def evaluate(candidate: Candidate) -> bool | None:
+        value = field(candidate)
+        return None if value is None else value is True
+
+    return evaluate
+
+
+def conjunction(parts: Sequence[Value]) -> Value:
+    """AND: false if a part is, else unknown if a part is."""
+
+    def evaluate(candidate: Candidate) -> bool | None:
+        result: bool | None = True
+        for part in parts:
+            value = part(candidate)
+            if value is False:
+                return False
+            if value is None:
+                result = None
+        return result
+
+    return evaluate
+
+
+def disjunction(parts: Sequence[Value]) -> Value:
+    """OR: true if a part is, else unknown if a part is."""
+
+    def evaluate(candidate: Candidate) -> bool | None:
+        result: bool | None = False
+        for part in parts:
+            value = part(candidate)
+            if value is True:
+                return True
+            if value is None:
+                result = None
+        return result
+
+    return evaluate
+
+
+def negation(part: Value) -> Value:
+    """NOT."""
+
+    def evaluate(candidate: Candidate) -> bool | None:
+        value = part(candidate)
+        return None if value is None else not value
+
+    return evaluate
+
+
+def is_null(field: Value) -> Value:
+    """IS NULL: never unknown."""
+    return lambda candidate: field(candidate) is None
+
+
+# Comparisons
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int or type(value) is float
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two values are of types that can be compared."""
+    return type(one) is type(other) or (_is_number(one) and _is_number(other))
+
+
+def equality(one: Value, other: Value) -> Value:
+    """=: of numbers, or of two values of one type."""
+
+    def evaluate(candidate: Candidate) -> bool | None:
+        left = one(candidate)
+        if left is None:
+            return None
+        right = other(candidate)
+        if right is None:
+            return None
+        return alike(left, right) and bool(left == right)
+
+    return evaluate
+
+
+def ordering(symbol: str, one: Value, other: Value, *, strings: bool) -> Value:
+    """<, <=, > or >= of numbers, and if asked of strings and of binaries."""
+    holds = ORDERINGS[symbol]
+
+    def evaluate(candidate: Candidate) -> bool | None:
+        left = one(candidate)
+        if left is None:
+            return None
+        right = other(candidate)
+        if right is None:
+            return None
+        if _is_number(left):
+            return _is_number(right) and holds(left, right)
+        return strings and type(left) is type(right) and type(left) in (str, bytes) and holds(left, right)
+
+    return evaluate
+
+
+def membership(one: Value, others: Sequence[Value]) -> Value:
+    """IN: equal to one of them."""
+
+    def evaluate(candidate: Candidate) -> bool | None:
+        value = one(candidate)
+        if value is None:
+            return None
+        return any(alike(value, each) and value == each for other in others if (each := other(candidate)) is not None)
+
+    return evaluate
+
+
+def string_membership(one: Value, strings: frozenset[str]) -> Value:
+    """IN of string literals; unknown for what is no string, as Artemis and Broker-J have it."""
+
+    def evaluate(candidate: Candidate) -> bool | None:
+        value = one(candidate)
+        return value in strings if type(value) is str else None
+
+    return evaluate
+
+
+def likeness(one: Value, pattern: str, escape: str | None) -> Value:
+    """LIKE; unknown for a string longer than anybody should search in.
+
+    Raises:
+        ValueError: the pattern is too long, or ends with the escape character.
+    """
+    fits = like(pattern, escape)
+
+    def evaluate(candidate: Candidate) -> bool | None:
+        value = one(candidate)
+        if value is None or (type(value) is str and len(value) > LONGEST_TEXT):
+            return None
+        return type(value) is str and fits(value)
+
+    return evaluate
+
+
+def like(pattern: str, escape: str | None) -> Callable[[str], bool]:
+    """Whether a string fits a pattern, in which % stands for any characters and _ for one.
+
+    Without backtracking: what stands between two % is looked for from where the one before was found, and the first
+    place is as good as any. So nobody's pattern takes longer than its length times that of the string.
+
+    Raises:
+        ValueError: the pattern is too long, or ends with the escape character.
+    """
+    if len(pattern) > LONGEST_PATTERN:
+        raise ValueError(f"a pattern of more than {LONGEST_PATTERN} characters")
+    parts: list[list[str]] = [[]]
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            escaped = next(characters, None)
+            if escaped is None:
+                raise ValueError("the pattern ends with its escape character")
+            parts[-1].append(re.escape(escaped))
+        elif character == "%":
+            parts.append([])
+        else:
+            parts[-1].append("." if character == "_" else re.escape(character))
+    lengths = [len(part) for part in parts]
+    first, *rest = (re.compile("".join(part), re.DOTALL) for part in parts)
+    if not rest:
+        return lambda text: first.fullmatch(text) is not None
+    *middle, last = rest
+    least = sum(lengths)
+
+    def fits(text: str) -> bool:
+        if len(text) < least or first.match(text) is None:
+            return False
+        at = lengths[0]
+        for each in middle:
+            found = each.search(text, at)
+            if found is None:
+                return False
+            at = found.end()
+        tail = len(text) - lengths[-1]
+        return tail >= at and last.match(text, tail) is not None
+
+    return fits
+
+
+# Arithmetic
+
+
+def minus(one: Value) -> Value:
+    """The sign."""
+
+    def evaluate(candidate: Candidate) -> Any:
+        value = one(candidate)
+        return -value if _is_number(value) else None
+
+    return evaluate
+
+
+def arithmetic(first: Value, rest: Sequence[tuple[str, Value]]) -> Value:
+    """Numbers and operators of one precedence, from left to right."""
+    steps = [(OPERATIONS[symbol], value) for symbol, value in rest]
+
+    def evaluate(candidate: Candidate) -> Any:
+        result = first(candidate)
+        if not _is_number(result):
+            return None
+        for operation, value in steps:
+            operand = value(candidate)
+            if not _is_number(operand):
+                return None
+            try:
+                result = operation(result, operand)
+            except (ArithmeticError, ValueError):
+                return None
+        return result
+
+    return evaluate
+
+
+def _remainder(one: int | float, other: int | float) -> int | float:
+    """%: with the sign of the dividend, as Java and RabbitMQ have it."""
+    if type(one) is int and type(other) is int:
+        return abs(one) % abs(other) * (-1 if one < 0 else 1)
+    return math.fmod(one, other)
+
+
+# Division is that of real numbers, of exact ones too, as Artemis, Broker-J and RabbitMQ have it.
+OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "%": _remainder,
+}
