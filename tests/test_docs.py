@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 import re
 import subprocess
 import sys
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 import amqp10
+import amqp10.broker
+import amqp10.testing
+from amqp10 import Connection, Delivery, Message, Receiver, Sender, SentDelivery, Session
+from amqp10.broker import Broker
+from amqp10.testing import EnginePair, ScriptedPeer
 
 ROOT = Path(__file__).parent.parent
 
@@ -29,9 +40,47 @@ def test_site_builds_without_warnings(tmp_path: Path) -> None:
     assert (tmp_path / "site" / "index.html").is_file()
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.name)
-def test_names_in_the_pages_exist(path: Path) -> None:
-    """Whatever a page imports from amqp10 can be imported."""
-    for names in re.findall(r"^from amqp10 import (.+)$", path.read_text(), re.MULTILINE):
-        for name in names.split(","):
-            assert hasattr(amqp10, name.strip()), f"{path.name}: amqp10.{name.strip()}"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+HOLDERS = (Connection, Session, Sender, Receiver, Delivery, SentDelivery, Broker, Message, ScriptedPeer, EnginePair)
+
+
+def code_of(path: Path) -> list[ast.Module]:
+    """The Python of a page, but for what it takes from an example; `await` may stand at the outermost level."""
+    blocks = [block.replace("--8<--", "#") for block in BLOCK.findall(path.read_text())]
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST
+    return [compile(textwrap.dedent(block), path.name, "exec", flags) for block in blocks]
+
+
+def meant(name: str) -> list[Callable[..., Any]]:
+    """What a call of that name in a page may mean: a public object, or a method of what users hold."""
+    found = [vars(package)[name] for package in (amqp10, amqp10.broker) if name in vars(package)]
+    found += [getattr(amqp10.testing, name)] if name in amqp10.testing.__all__ else []
+    return found + [getattr(holder, name) for holder in HOLDERS if hasattr(holder, name)]
+
+
+def takes(function: Callable[..., Any], keyword: str) -> bool:
+    """Whether a function, or what a class is made from, has that parameter; `**fields` by the names it unpacks."""
+    parameters = inspect.signature(function).parameters
+    if keyword in parameters:
+        return True
+    made_by = function.__init__ if inspect.isclass(function) else function
+    rest = [name for name, parameter in parameters.items() if parameter.kind is parameter.VAR_KEYWORD]
+    return any(keyword in get_args(get_type_hints(made_by)[name])[0].__annotations__ for name in rest)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_code_in_the_pages_fits_the_package(path: Path) -> None:
+    """Each block parses; what it imports of the package is there; what it calls takes the arguments it names."""
+    for module in code_of(path):
+        for node in ast.walk(module):
+            if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith("amqp10"):
+                package = importlib.import_module(node.module)
+                for name in node.names:
+                    assert hasattr(package, name.name), f"{node.module}.{name.name}"
+            elif isinstance(node, ast.Call):
+                called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                functions = meant(called)
+                for keyword in node.keywords:
+                    if functions and keyword.arg is not None:
+                        assert any(takes(one, keyword.arg) for one in functions), f"{called}({keyword.arg}=)"

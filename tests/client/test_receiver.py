@@ -371,9 +371,12 @@ async def test_leaving_releases_what_was_prefetched(serve: Serve) -> None:
 
 async def test_leaving_is_bounded(serve: Serve) -> None:
     """A peer that answers neither drain nor detach cannot hold the exit up."""
-    async with serve(close_timeout=0.1) as (peer, connection), connection, connection.receiver("q", credit=10):
-        await anyio.wait_all_tasks_blocked()
-        peer.stream.shut = True
+    async with serve(close_timeout=0.1) as (peer, connection), connection:
+        async with connection.receiver("q", credit=10):
+            await anyio.wait_all_tasks_blocked()
+            peer.stream.shut = True
+            left = anyio.current_time()
+        assert 0.09 <= anyio.current_time() - left < 2
 
 
 async def test_leaving_does_not_need_a_reader(serve: Serve) -> None:

@@ -112,5 +112,8 @@ async def test_too_many(serve: Serve) -> None:
 
 async def test_ending_is_bounded(serve: Serve) -> None:
     """A peer that does not answer the end cannot hold the exit up."""
-    async with serve(close_timeout=0.1) as (peer, connection), connection, connection.session():
-        peer.stream.shut = True
+    async with serve(close_timeout=0.1) as (peer, connection), connection:
+        async with connection.session():
+            peer.stream.shut = True
+            left = anyio.current_time()
+        assert 0.09 <= anyio.current_time() - left < 2
