@@ -50,6 +50,7 @@ class WebSocketStream(ByteStream, Layer):
         self._receiving = False
         self._closed = False
         self._sending = anyio.Lock(fast_acquire=True)
+        self._take(b"")  # what came with the handshake
 
     @property
     def extra_attributes(self) -> Mapping[Any, Callable[[], Any]]:
@@ -120,6 +121,7 @@ class WebSocketStream(ByteStream, Layer):
             self._close = CloseConnection(code, reason)
 
     def _over(self) -> Exception:
+        """What to tell whoever receives now."""
         if self._closed:
             return anyio.ClosedResourceError()
         return anyio.EndOfStream() if self._failure is None else anyio.BrokenResourceError(self._failure)
@@ -135,7 +137,7 @@ class WebSocketStream(ByteStream, Layer):
         if self.owed:
             if self.on_owed is not None:
                 self.on_owed()
-            else:
+            elif not self._sending.locked():  # who sends takes it along
                 async with self._sending:
                     await self._transmit(self._owed_bytes())
 
@@ -159,22 +161,19 @@ class WebSocketStream(ByteStream, Layer):
         Cancelling: a part may have been sent, and then nothing more can be.
         """
         async with self._sending:
-            data = self._owed_bytes()
-            for start in range(0, len(item), SEND_SIZE):
-                if self._closed or self._torn or self._connection.state is not ConnectionState.OPEN:
-                    break
-                portion = memoryview(item)[start : start + SEND_SIZE]
-                data += b"".join(
-                    self._connection.send(BytesMessage(bytes(portion[at : at + MESSAGE_SIZE])))
-                    for at in range(0, len(portion), MESSAGE_SIZE)
-                )
+            rest = memoryview(item)
+            while True:
+                data = self._owed_bytes()
+                sendable = not (self._closed or self._torn) and self._connection.state is ConnectionState.OPEN
+                if sendable:
+                    portion, rest = rest[:SEND_SIZE], rest[SEND_SIZE:]
+                    messages = (bytes(portion[at : at + MESSAGE_SIZE]) for at in range(0, len(portion), MESSAGE_SIZE))
+                    data += b"".join(self._connection.send(BytesMessage(message)) for message in messages)
                 await self._transmit(data)
-                data = b""
-            else:
-                await self._transmit(data)
-                return
-            await self._transmit(data)
-            raise anyio.ClosedResourceError if self._closed else anyio.BrokenResourceError(self._failure or "closed")
+                if not sendable:
+                    raise self._over() if self._closed else anyio.BrokenResourceError(self._failure or "it is closed")
+                if not rest and not self.owed:
+                    return
 
     async def _transmit(self, data: bytes) -> None:
         if data and not self._torn:

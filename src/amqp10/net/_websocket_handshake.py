@@ -21,6 +21,9 @@ from ._websocket import WebSocketStream
 SUBPROTOCOLS: Final = ("amqp", "AMQPWSB10")
 """What the server's side takes: the binding's name, and that of its drafts, which Azure's clients ask for."""
 
+HTTP: Final = b"HTTP/1."
+"""What an answer begins with."""
+
 
 # Client
 
@@ -41,8 +44,13 @@ async def open_websocket(stream: ByteStream, endpoint: Endpoint, settings: WebSo
     request = Request(host, endpoint.target, subprotocols=[settings.subprotocol], extra_headers=headers)
     await stream.send(handshake.send(request))
     try:
+        received = b""
         while True:
-            handshake.receive_data(await stream.receive())
+            data = await stream.receive()
+            received = (received + data)[: len(HTTP)]
+            if not HTTP.startswith(received):
+                raise ConnectionLost(f"cannot connect to {endpoint}: the server does not answer as HTTP")
+            handshake.receive_data(data)
             for event in handshake.events():
                 if isinstance(event, RejectConnection):
                     raise _refused(endpoint, event)
