@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -43,6 +43,10 @@ class Valve(ByteStream):
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
         self.shut = False
+
+    @property
+    def extra_attributes(self) -> Mapping[Any, Callable[[], Any]]:
+        return self._stream.extra_attributes
 
     async def receive(self, max_bytes: int = 65536) -> bytes:
         return await self._stream.receive(max_bytes)
@@ -187,10 +191,11 @@ async def serving(
     session: SessionTerms | None = None,
     terms: ConnectionTerms | None = None,
     authenticator: Authenticator | None = None,
+    streams: Callable[[], tuple[ByteStream, ByteStream]] = memory_streams,
     **settings: Any,
 ) -> AsyncIterator[tuple[Peer, Connection]]:
     """A peer that runs, and a connection to it that is still to be opened."""
-    here, there = memory_streams()
+    here, there = streams()
     authenticator = authenticator or Authenticator(anonymous=True)
     peer = Peer(Valve(there), session or SessionTerms(), terms or ConnectionTerms("peer"), authenticator)
     async with anyio.create_task_group() as tasks:

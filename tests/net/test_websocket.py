@@ -98,13 +98,13 @@ async def test_who_drives_writes_the_answers() -> None:
     told = []
     layer = stream.extra(LayerAttribute.layer)
     layer.on_owed = lambda: told.append(1)
-    assert not layer.owed
+    assert [layer.owed] == [False]
     await peer.stream.send(frame(PING, b"p") + frame(BINARY, b"x"))
     assert await stream.receive() == b"x"
     assert told
-    assert layer.owed
+    assert [layer.owed] == [True]
     await stream.send(b"")
-    assert not layer.owed
+    assert [layer.owed] == [False]
     assert await peer.frame() == (PONG, True, b"p")
 
 

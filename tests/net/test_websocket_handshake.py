@@ -214,6 +214,7 @@ def request(*changes: tuple[str, str | None], line: str = "GET /any?x=y HTTP/1.1
 async def served(data: bytes, origins: tuple[str, ...] = (), portion: int = 65_536) -> tuple[Any, RawPeer]:
     """Have the server's side take what a peer begins with; its result or error, and the peer."""
     ours, theirs = memory_streams()
+    result: Any = None
     async with anyio.create_task_group() as tasks:
 
         async def feed() -> None:
@@ -222,9 +223,10 @@ async def served(data: bytes, origins: tuple[str, ...] = (), portion: int = 65_5
 
         tasks.start_soon(feed)
         try:
-            return await accept_websocket(ours, origins, "the peer"), RawPeer(theirs)
+            result = await accept_websocket(ours, origins, "the peer")
         except Exception as error:
-            return error, RawPeer(theirs)
+            result = error
+    return result, RawPeer(theirs)
 
 
 @pytest.mark.parametrize("portion", [1, 10, 65_536])
