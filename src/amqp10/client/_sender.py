@@ -337,7 +337,7 @@ class Sender(Link):
 
     def _time_to_yield(self, size: int) -> bool:
         """So much is to be sent: whether others should run first."""
-        self._run += size
+        self._run += size + MESSAGE_COST
         if self._run <= BURST:
             return False
         self._run = 0

@@ -21,6 +21,7 @@ from ._delivery import not_accepted
 
 if TYPE_CHECKING:
     from ..engine import OutgoingDelivery, SenderLink
+    from ..messaging import Outcome
     from ._sender import Sender
 
 # A header that says nothing (§3.2.1), for a message without any head: some bytes have to go first.
@@ -131,7 +132,7 @@ class BodyWriter:
         while True:
             self._check()
             if not link.session.sendable:
-                await sender._until(lambda: link.session.sendable or not sender.open or self._is_settled())
+                await sender._until(lambda: link.session.sendable or not sender.open or self._refused() is not None)
             elif sender.connection._output_full:
                 await sender.connection._output_drained()
             else:
@@ -142,15 +143,18 @@ class BodyWriter:
             raise LocalProtocolError(self._over)
         if not self._sender.open:
             raise self._sender._refusal()
-        if self._is_settled():
-            outcome = self._delivery._known_outcome()  # type: ignore[union-attr]
-            if outcome is not None and type(outcome) is not Accepted:
-                raise not_accepted(outcome, self._sender.connection.profile)
+        outcome = self._refused()
+        if outcome is not None:
+            raise not_accepted(outcome, self._sender.connection.profile)
 
-    def _is_settled(self) -> bool:
-        """The receiver has said its word already; nobody needs the rest."""
+    def _refused(self) -> Outcome | None:
+        """The receiver's outcome, if it has said so already and needs no more; None also if it is Accepted."""
         delivery = self._delivery
-        return delivery is not None and (delivery.remote_settled or delivery.remote_state is not None)
+        assert delivery is not None
+        if not delivery.remote_settled and delivery.remote_state is None:
+            return None
+        outcome: Outcome | None = delivery._known_outcome()  # type: ignore[attr-defined]
+        return None if type(outcome) is Accepted else outcome
 
     def _put(self, payload: bytes, more: bool) -> None:
         assert self._delivery is not None

@@ -174,7 +174,7 @@ class StreamDecoder:
         data, at = self._data, self._at
         have = len(data)
         try:
-            if have < at + 2 or have < at + _descriptor_size(data, at):
+            if have == at or have < at + _descriptor_size(data, at):
                 return None
             code, value_at = descriptor_at(data, at)
             if code < self._last or (code == self._last and code != DATA):
@@ -216,9 +216,11 @@ class StreamDecoder:
 
 
 def _descriptor_size(data: bytes, at: int) -> int:
-    """The bytes of the descriptor that begins there, with the 0 before it; enough to tell that it is none, else."""
+    """The bytes of the descriptor that begins there, with the 0 before it; or as many as tell that there is none."""
+    if data[at]:
+        return 1
     kind = data[at + 1]
-    if data[at] or kind == 0x53:
+    if kind == 0x53:
         return 3
     if kind == 0x80:
         return 10

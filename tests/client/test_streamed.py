@@ -1,0 +1,552 @@
+"""Receiving in parts: head first, then the body; the window, sessions, and the ways in which a delivery ends early."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from amqp10.client import Delivery
+from amqp10.engine import OutcomesReceived, SessionTerms
+from amqp10.errors import ConnectionLost, DecodeError, DeliveryAborted, LinkDetached, LocalProtocolError
+from amqp10.messaging import Accepted, AmqpSequence, Data, Error, Message, Modified, Rejected, Released, data_head
+
+pytestmark = pytest.mark.anyio
+
+Serve = Callable[..., Any]
+
+
+class Streams:
+    """Sends messages to the client's receiver, in parts."""
+
+    def __init__(self, peer: Any, address: str = "q") -> None:
+        self.peer = peer
+        self.link = peer.links[address]
+
+    def begin(self, *parts: bytes, settled: bool = False) -> Any:
+        """The first parts of a delivery, each a transfer."""
+        first, *others = parts
+        delivery = self.link.send(first, more=True, settled=settled)
+        self.more(delivery, *others)
+        return delivery
+
+    def more(self, delivery: Any, *parts: bytes, last: bytes | None = None) -> None:
+        for part in parts:
+            self.link.send_more(delivery, part, more=True)
+        if last is not None:
+            self.link.send_more(delivery, last)
+        self.peer.pump.wake()
+
+    def send(self, message: Message) -> Any:
+        delivery = self.link.send(message.encode())
+        self.peer.pump.wake()
+        return delivery
+
+
+async def read(delivery: Delivery) -> bytes:
+    return b"".join([piece async for piece in delivery.body()])
+
+
+async def waiting(call: Callable[[], Any], tasks: Any) -> list[Any]:
+    """A list that will have what the call returns or raises, once it does; it does not yet."""
+    ended: list[Any] = []
+
+    async def run() -> None:
+        try:
+            ended.append(await call())
+        except Exception as error:
+            ended.append(error)
+
+    tasks.start_soon(run)
+    await anyio.wait_all_tasks_blocked()
+    assert ended == []
+    return ended
+
+
+async def test_head_body_footer(serve: Serve) -> None:
+    """A delivery is handed out with its head; the body comes as it is sent, piece by piece, the footer at its end."""
+    async with serve() as (peer, connection), connection, anyio.create_task_group() as tasks:
+        async with connection.receiver("q", stream=True) as receiver:
+            await anyio.wait_all_tasks_blocked()
+            streams = Streams(peer)
+            message = Message(subject="s", footer={"x-sum": 42})
+            head = message.encode_head()
+            received = await waiting(receiver.receive, tasks)
+            sent = streams.begin(head[:3])
+            await anyio.wait_all_tasks_blocked()
+            assert received == []
+            streams.more(sent, head[3:] + data_head(6))
+            await anyio.wait_all_tasks_blocked()
+            (delivery,) = received
+            assert delivery.message == Message(subject="s")
+            body = delivery.body()
+            for part in (b"abc", b"def", data_head(3) + b"ghi"):
+                ended = await waiting(body.__anext__, tasks)
+                streams.more(sent, part)
+                await anyio.wait_all_tasks_blocked()
+                assert ended == [part[-3:]]
+            assert delivery.message.footer == {}
+            ended = await waiting(body.__anext__, tasks)
+            streams.more(sent, last=message.encode_footer())
+            await anyio.wait_all_tasks_blocked()
+            assert isinstance(ended[0], StopAsyncIteration)
+            assert delivery.message.footer == {"x-sum": 42}
+            assert await read(delivery) == b""
+            delivery.accept()
+            await anyio.wait_all_tasks_blocked()
+            assert sent.remote_state == Accepted()
+
+
+@pytest.mark.parametrize("body", [b"", b"one", Data(b"one", b"", b"two"), None])
+async def test_small_messages(serve: Serve, body: Any) -> None:
+    """A message of one frame is received in the same way."""
+    async with serve() as (peer, connection), connection, connection.receiver("q", stream=True) as receiver:
+        await anyio.wait_all_tasks_blocked()
+        payload = Message(body, subject="s").encode() if body is not None else Message(subject="s").encode_head()
+        peer.send("q", payload)
+        with await receiver.receive() as message:
+            pass
+        assert message == Message(subject="s")
+        await anyio.wait_all_tasks_blocked()
+        peer.send("q", payload)
+        delivery = await receiver.receive()
+        assert await read(delivery) == bytes(body or b"")
+        assert "so far" not in repr(delivery)
+
+
+@pytest.mark.parametrize("body", ["text", {"k": 1}, AmqpSequence([1])])
+async def test_a_body_that_is_not_data(serve: Serve, body: Any) -> None:
+    """It is in the message, once it is whole; reading it in pieces says so."""
+    async with serve() as (peer, connection), connection, anyio.create_task_group() as tasks:
+        async with connection.receiver("q", stream=True) as receiver:
+            await anyio.wait_all_tasks_blocked()
+            payload = Message(body, subject="s").encode()
+            streams = Streams(peer)
+            sent = streams.begin(payload[:-2])
+            received = await waiting(receiver.receive, tasks)
+            streams.more(sent, last=payload[-2:])
+            await anyio.wait_all_tasks_blocked()
+            assert received[0].message == Message(body, subject="s")
+            with pytest.raises(LocalProtocolError, match="it is in the message, whole"):
+                received[0].body()
+            received[0].accept()
+
+
+async def test_the_same_of_a_whole_delivery(serve: Serve) -> None:
+    """`body` reads deliveries of any receiver."""
+    async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
+        await anyio.wait_all_tasks_blocked()
+        peer.send("q", b"\x00\x53\x75\xa0\x03one", Data(b"one", b"", b"two"), "text", Message().encode_head() or b"")
+        assert [piece async for piece in (await receiver.receive()).body()] == [b"one"]
+        assert [piece async for piece in (await receiver.receive()).body()] == [b"one", b"two"]
+        with pytest.raises(LocalProtocolError, match="no data but a str"):
+            (await receiver.receive()).body()
+        with pytest.raises(DecodeError):
+            (await receiver.receive()).body()
+
+
+async def test_credit_of_one(serve: Serve) -> None:
+    """One delivery comes at a time; the next may begin when that was taken."""
+    async with serve() as (peer, connection), connection, connection.receiver("q", stream=True) as receiver:
+        await anyio.wait_all_tasks_blocked()
+        streams = Streams(peer)
+        for n in range(5):
+            assert streams.link.credit == receiver.credit == 1
+            sent = streams.begin(data_head(2))
+            delivery = await receiver.receive()
+            await anyio.wait_all_tasks_blocked()
+            streams.more(sent, last=b"%02d" % n)
+            assert await read(delivery) == b"%02d" % n
+
+
+async def test_batches(serve: Serve) -> None:
+    """`receive_batch` and manual credit are as of any receiver."""
+    async with serve() as (peer, connection), connection:
+        async with connection.receiver("q", stream=True, credit=0) as receiver:
+            receiver.add_credit(3)
+            await anyio.wait_all_tasks_blocked()
+            streams = Streams(peer)
+            for n in range(2):
+                streams.send(Message(b"%d" % n))
+            streams.begin(b"\x00")
+            batch = await receiver.receive_batch(3, max_wait=0.01)
+            assert [await read(delivery) for delivery in batch] == [b"0", b"1"]
+
+
+# The window
+
+
+async def test_an_unread_body_stops_the_peer(serve: Serve) -> None:
+    """No more is taken than the window of the receiver's own session; other links go on."""
+    async with serve(max_frame_size=1024) as (peer, connection), connection:
+        async with connection.receiver("q", stream=True) as receiver, connection.receiver("other") as other:
+            await anyio.wait_all_tasks_blocked()
+            streams = Streams(peer)
+            size = 1_000_000
+            sent = streams.link.send(data_head(size) + bytes(size))
+            peer.pump.wake()
+            delivery = await receiver.receive()
+            await anyio.wait_all_tasks_blocked()
+            assert len(delivery.stream.parts) == 63  # and the one that was looked into for the head
+            assert delivery.stream.size < 65_536
+            peer.send("other", *range(90))
+            for n in range(90):
+                assert (await other.receive()).message.body == n
+            most = got = 0
+            async for piece in delivery.body():
+                got += len(piece)
+                most = max(most, sum(map(len, delivery.stream.parts)))
+            assert got == size
+            assert most < 65_536
+            delivery.accept()
+            await anyio.wait_all_tasks_blocked()
+            assert sent.remote_settled
+
+
+async def test_memory_is_bounded(serve: Serve) -> None:
+    """64 MiB that are read slowly: what is anywhere on this side is bounded by the window."""
+    size = 64 << 20
+    async with serve() as (peer, connection), connection:
+        async with connection.session(incoming_window=8) as session:
+            async with session.receiver("q", stream=True) as receiver:
+                await anyio.wait_all_tasks_blocked()
+                streams = Streams(peer)
+                sent = streams.begin(data_head(size))
+                left = 64
+
+                def go_on(event: Any) -> bool:
+                    nonlocal left
+                    while left and streams.link.session.sendable:
+                        left -= 1
+                        streams.more(sent, bytes(1 << 20))
+                        if not left:
+                            streams.more(sent, last=b"")
+                    return False
+
+                peer.on_event = go_on
+                delivery = await receiver.receive()
+                pieces = most = got = 0
+                async for piece in delivery.body():
+                    pieces += 1
+                    if pieces % 50 == 0:
+                        await anyio.wait_all_tasks_blocked()
+                    got += len(piece)
+                    most = max(most, len(piece) + sum(map(len, delivery.stream.parts)))
+                assert got == size
+                assert pieces > 500
+                assert most <= 8 * 131_072
+                delivery.accept()
+
+
+async def test_a_session_of_its_own(serve: Serve) -> None:
+    """It begins and ends with the receiver, unless the receiver was made on one."""
+    async with serve() as (peer, connection), connection:
+        async with connection.receiver("q"):
+            async with connection.receiver("q1", stream=True, name="one"):
+                assert [session.remote.incoming_window for session in peer.sessions] == [2048, 64]
+            assert [session.begun for session in peer.sessions] == [True, False]
+            async with connection.session() as session, session.receiver("q2", stream=True):
+                assert len(peer.sessions) == 3
+        receiver = connection.receiver("q", stream=True)
+        await receiver.close()  # never entered: nothing to do
+        assert len(peer.sessions) == 3
+        async with connection.receiver("q3", stream=True) as receiver:
+            with pytest.raises(LocalProtocolError, match="once"):
+                await receiver.__aenter__()
+            await receiver.close()
+            assert not peer.sessions[3].begun
+
+
+async def test_refused(serve: Serve) -> None:
+    """A refusal is raised, and the session is not left behind."""
+    async with serve() as (peer, connection), connection:
+        peer.refusal = Error("amqp:not-found", "no such queue")
+        with pytest.raises(LinkDetached, match="no such queue"):
+            async with connection.receiver("q", stream=True):
+                pass
+        await anyio.wait_all_tasks_blocked()
+        assert [session.begun for session in peer.sessions] == [False]
+
+
+# Settling
+
+
+@pytest.mark.parametrize("how", ["accept", "reject", "release", "modify"])
+async def test_settled_before_the_end(serve: Serve, how: str) -> None:
+    """The outcome goes out at once, the rest is discarded as it comes, and the next delivery is whole."""
+    outcomes = {"accept": Accepted, "reject": Rejected, "release": Released, "modify": Modified}
+    async with serve() as (peer, connection), connection, connection.receiver("q", stream=True) as receiver:
+        await anyio.wait_all_tasks_blocked()
+        streams = Streams(peer)
+        sent = streams.begin(data_head(1_000_000), *[bytes(1000)] * 80)
+        delivery = await receiver.receive()
+        body = delivery.body()
+        await body.__anext__()
+        getattr(delivery, how)()
+        with pytest.raises(LocalProtocolError, match="given up"):
+            await body.__anext__()
+        await anyio.wait_all_tasks_blocked()
+        assert isinstance(sent.remote_state, outcomes[how])
+        assert streams.link.session.sendable
+        streams.more(sent, *[bytes(1000)] * 800, last=bytes(120_000))
+        streams.send(Message(b"next"))
+        assert await read(await receiver.receive()) == b"next"
+
+
+async def test_settled_by_the_sender(serve: Serve) -> None:
+    """What was sent settled can be read to its end, or given up by any outcome."""
+    async with serve() as (peer, connection), connection:
+        async with connection.receiver("q", stream=True, settle_mode="settled") as receiver:
+            await anyio.wait_all_tasks_blocked()
+            streams = Streams(peer)
+            sent = streams.begin(data_head(6) + b"abc", settled=True)
+            delivery = await receiver.receive()
+            streams.more(sent, last=b"def")
+            assert await read(delivery) == b"abcdef"
+            sent = streams.begin(data_head(6) + b"abc", settled=True)
+            delivery = await receiver.receive()
+            delivery.release()
+            with pytest.raises(LocalProtocolError, match="given up"):
+                await read(delivery)
+
+
+async def test_settling_wakes_the_reader(serve: Serve) -> None:
+    """A task that waits for more learns that there will be none."""
+    async with serve() as (peer, connection), connection, anyio.create_task_group() as tasks:
+        async with connection.receiver("q", stream=True) as receiver:
+            await anyio.wait_all_tasks_blocked()
+            Streams(peer).begin(data_head(100))
+            delivery = await receiver.receive()
+            ended = await waiting(lambda: read(delivery), tasks)
+            with pytest.raises(anyio.BusyResourceError):
+                await read(delivery)
+            delivery.release()
+            await anyio.wait_all_tasks_blocked()
+            assert "given up" in str(ended[0])
+
+
+async def test_in_a_with_block(serve: Serve) -> None:
+    """Accepted at the end, modified by an exception, as any delivery."""
+    async with serve() as (peer, connection), connection, connection.receiver("q", stream=True) as receiver:
+        await anyio.wait_all_tasks_blocked()
+        streams = Streams(peer)
+        one = streams.send(Message(b"one"))
+        delivery = await receiver.receive()
+        with delivery:
+            assert await read(delivery) == b"one"
+        await anyio.wait_all_tasks_blocked()
+        two = streams.begin(data_head(10))
+        delivery = await receiver.receive()
+        with pytest.raises(RuntimeError), delivery:
+            raise RuntimeError
+        await anyio.wait_all_tasks_blocked()
+        assert one.remote_state == Accepted()
+        assert two.remote_state == Modified(delivery_failed=True)
+
+
+# Ends that come early
+
+
+async def test_aborted_while_it_is_read(serve: Serve) -> None:
+    """The reader hears of it; nothing is to be settled, and the next delivery comes."""
+    async with serve() as (peer, connection), connection, anyio.create_task_group() as tasks:
+        async with connection.receiver("q", stream=True) as receiver:
+            await anyio.wait_all_tasks_blocked()
+            streams = Streams(peer)
+            sent = streams.begin(data_head(100), b"x")
+            delivery = await receiver.receive()
+            body = delivery.body()
+            assert await body.__anext__() == b"x"
+            ended = await waiting(body.__anext__, tasks)
+            streams.link.abort(sent)
+            peer.pump.wake()
+            await anyio.wait_all_tasks_blocked()
+            assert isinstance(ended[0], DeliveryAborted)
+            with pytest.raises(DeliveryAborted):
+                await read(delivery)
+            delivery.accept()
+            await delivery.settled()
+            streams.send(Message(b"next"))
+            assert await read(await receiver.receive()) == b"next"
+
+
+@pytest.mark.parametrize("head", [b"\x00", data_head(100) + b"x"])
+async def test_aborted_before_it_is_taken(serve: Serve, head: bytes) -> None:
+    """It was never there, whether its head had come or not; the credit it used is granted again."""
+    async with serve() as (peer, connection), connection, connection.receiver("q", stream=True) as receiver:
+        await anyio.wait_all_tasks_blocked()
+        streams = Streams(peer)
+        for _ in range(3):
+            sent = streams.begin(head)
+            await anyio.wait_all_tasks_blocked()
+            streams.link.abort(sent)
+            peer.pump.wake()
+            await anyio.wait_all_tasks_blocked()
+            assert receiver.buffered == 0
+            assert receiver.credit == streams.link.credit == 1
+        streams.send(Message(b"next"))
+        assert await read(await receiver.receive()) == b"next"
+
+
+async def test_the_peer_detaches(serve: Serve) -> None:
+    """What is here can be read; then the reason is raised."""
+    async with serve() as (peer, connection), connection, anyio.create_task_group() as tasks:
+        receiver = connection.receiver("q", stream=True)
+        await receiver.__aenter__()
+        await anyio.wait_all_tasks_blocked()
+        streams = Streams(peer)
+        streams.begin(data_head(100), b"x")
+        delivery = await receiver.receive()
+        body = delivery.body()
+        assert await body.__anext__() == b"x"
+        ended = await waiting(body.__anext__, tasks)
+        streams.link.detach(error=Error("amqp:resource-deleted", "gone"))
+        peer.pump.wake()
+        await anyio.wait_all_tasks_blocked()
+        # The engine of the peer aborts what it has not sent whole, before it detaches.
+        assert isinstance(ended[0], DeliveryAborted | LinkDetached)
+        await receiver.__aexit__(None, None, None)
+        assert [session.begun for session in peer.sessions] == [False]
+
+
+async def test_the_connection_is_lost(serve: Serve) -> None:
+    """The cause comes to the reader."""
+    async with serve() as (peer, connection), connection, anyio.create_task_group() as tasks:
+        async with connection.receiver("q", stream=True) as receiver:
+            await anyio.wait_all_tasks_blocked()
+            Streams(peer).begin(data_head(100) + b"x")
+            delivery = await receiver.receive()
+            body = delivery.body()
+            assert await body.__anext__() == b"x"
+            ended = await waiting(body.__anext__, tasks)
+            await peer.stream.aclose()
+            await anyio.wait_all_tasks_blocked()
+            assert isinstance(ended[0], ConnectionLost)
+            with pytest.raises(ConnectionLost):
+                delivery.accept()
+
+
+async def test_leaving_in_the_middle(serve: Serve) -> None:
+    """It takes no time, though the peer has much more to send; who still reads is told."""
+    async with serve(close_timeout=600) as (peer, connection), connection, anyio.create_task_group() as tasks:
+        async with connection.receiver("q", stream=True) as receiver:
+            await anyio.wait_all_tasks_blocked()
+            streams = Streams(peer)
+            sent = streams.begin(data_head(2_000_000), *[bytes(1000)] * 1000)
+            delivery = await receiver.receive()
+            async for _ in delivery.body():
+                break
+            other = await receiver.receive() if receiver.buffered else delivery
+            assert other is delivery
+        assert peer.ended[0].link is streams.link
+        assert not sent.remote_settled
+        with pytest.raises(anyio.ClosedResourceError):
+            await read(delivery)
+        async with connection.receiver("r", stream=True) as receiver:
+            await anyio.wait_all_tasks_blocked()
+            Streams(peer, "r").begin(data_head(10))
+            delivery = await receiver.receive()
+            ended = await waiting(lambda: read(delivery), tasks)
+        await anyio.wait_all_tasks_blocked()
+        assert isinstance(ended[0], anyio.ClosedResourceError)
+
+
+@pytest.mark.parametrize("head", [b"\x00", data_head(100) + b"x"])
+async def test_leaving_gives_back_what_was_not_taken(serve: Serve, head: bytes) -> None:
+    """Deliveries that wait here, whole or not, are released; one that begins in the drain is not waited for."""
+    async with serve(close_timeout=600) as (peer, connection), connection:
+        released: list[Any] = []
+
+        def on_event(event: Any) -> bool:
+            if isinstance(event, OutcomesReceived):
+                released.extend(event.deliveries)
+            return False
+
+        peer.on_event = on_event
+        async with connection.receiver("q", stream=True, credit=10) as receiver:
+            await anyio.wait_all_tasks_blocked()
+            streams = Streams(peer)
+            sent = [streams.send(Message(b"one")), streams.begin(head)]
+            await anyio.wait_all_tasks_blocked()
+            assert receiver.buffered == (1 if head == b"\x00" else 2)
+        assert released == sent
+        assert all(delivery.remote_state == Released() for delivery in sent)
+
+        def begin(event: Any) -> bool:
+            if type(event).__name__ == "CreditChanged" and event.link.drain:
+                sent.append(event.link.send(head, more=True))
+                return True
+            return on_event(event)
+
+        peer.on_event = begin
+        async with connection.receiver("r", stream=True):
+            await anyio.wait_all_tasks_blocked()
+        assert len(sent) == 3
+        assert sent[2].remote_state == Released()
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        pytest.param(b"\x40", id="no section"),
+        pytest.param(Message(application_properties={"x": "y" * 1_100_000}).encode_head(), id="too long a head"),
+        pytest.param(Message("x" * 1_100_000).encode(), id="too long a value"),
+    ],
+)
+async def test_a_head_that_is_not_understood(serve: Serve, payload: bytes) -> None:
+    """The delivery is handed out, to be settled; its message says what is wrong."""
+    async with serve(session=SessionTerms()) as (peer, connection), connection:
+        async with connection.receiver("q", stream=True) as receiver:
+            await anyio.wait_all_tasks_blocked()
+            streams = Streams(peer)
+            sent = streams.begin(payload)
+            delivery = await receiver.receive()
+            for _ in range(2):
+                with pytest.raises(DecodeError):
+                    delivery.message.check()
+                with pytest.raises(DecodeError):
+                    await read(delivery)
+            with pytest.raises(DecodeError), delivery:
+                pass
+            await anyio.wait_all_tasks_blocked()
+            assert sent.remote_state.error.condition == "amqp:decode-error"
+            streams.more(sent, last=b"")
+            streams.send(Message(b"next"))
+            assert await read(await receiver.receive()) == b"next"
+
+
+async def test_a_body_that_is_malformed(serve: Serve) -> None:
+    """What was right of it comes out, then the error, again and again."""
+    async with serve() as (peer, connection), connection, connection.receiver("q", stream=True) as receiver:
+        await anyio.wait_all_tasks_blocked()
+        peer.send("q", data_head(3) + b"one" + b"\x00\x53\x75\xa1\x01x")
+        delivery = await receiver.receive()
+        body = delivery.body()
+        assert await body.__anext__() == b"one"
+        for _ in range(2):
+            with pytest.raises(DecodeError, match="data"):
+                await body.__anext__()
+        delivery.reject("amqp:decode-error")
+
+
+async def test_others_get_to_run(serve: Serve) -> None:
+    """Reading what is here already, many small sections, yields from time to time."""
+    async with serve() as (peer, connection), connection, anyio.create_task_group() as tasks:
+        async with connection.receiver("q", stream=True) as receiver:
+            await anyio.wait_all_tasks_blocked()
+            peer.send("q", Data(*[b"x"] * 1000))
+            delivery = await receiver.receive()
+            ran = 0
+
+            async def count() -> None:
+                nonlocal ran
+                while True:
+                    ran += 1
+                    await anyio.lowlevel.checkpoint()
+
+            tasks.start_soon(count)
+            assert len([piece async for piece in delivery.body()]) == 1000
+            assert ran >= 1000 // 64 - 1
+            tasks.cancel_scope.cancel()
