@@ -52,7 +52,15 @@ def test_every_error_is_public() -> None:
 def coroutines() -> list[Any]:
     """Every coroutine that a user can call, with its name."""
     found = []
-    holders = (amqp10.Connection, amqp10.Session, amqp10.Sender, amqp10.Receiver, amqp10.Delivery, amqp10.SentDelivery)
+    holders = (
+        amqp10.Connection,
+        amqp10.Session,
+        amqp10.Sender,
+        amqp10.BodyWriter,
+        amqp10.Receiver,
+        amqp10.Delivery,
+        amqp10.SentDelivery,
+    )
     for holder in holders:
         for name, value in inspect.getmembers(holder, inspect.iscoroutinefunction):
             if not name.startswith("_"):
