@@ -153,7 +153,7 @@ async def test_16_heartbeats_need_user_calls(amqp_peer: ScriptedPeer) -> None:
 
 async def test_17_an_idle_link_that_is_detached_takes_others_with_it(amqp_peer: ScriptedPeer) -> None:
     """The link that the peer detaches says why; its neighbor on the same session goes on."""
-    detached = anyio.Event()
+    attached, detached = anyio.Event(), anyio.Event()
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
@@ -161,6 +161,7 @@ async def test_17_an_idle_link_that_is_detached_takes_others_with_it(amqp_peer: 
             await amqp_peer.accept_session()
             await amqp_peer.accept_link(credit=5)
             idle = await amqp_peer.accept_link(credit=5)
+            await attached.wait()  # read together with the attach, the detach would be a refusal
             error = Error("amqp:link:detach-forced", "idle for 10 minutes")
             await amqp_peer.send(Detach(handle=idle.handle, closed=True, error=error))
             await amqp_peer.expect(Detach, closed=True)
@@ -172,6 +173,7 @@ async def test_17_an_idle_link_that_is_detached_takes_others_with_it(amqp_peer: 
         tasks.start_soon(serve)
         async with Connection(amqp_peer.url) as connection, connection.sender("busy") as busy:
             async with connection.sender("idle") as idle:
+                attached.set()
                 await detached.wait()
                 with pytest.raises(LinkDetached, match="idle for 10 minutes"):
                     await idle.send("x")
