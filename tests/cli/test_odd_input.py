@@ -119,6 +119,19 @@ def test_probe_never_shows_the_password(amqp10: Commands, other_broker: Starter)
     assert "p@" not in right.out + wrong.out + wrong.err
 
 
+def test_what_is_no_message_is_rejected(amqp10: Commands, broker_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told of and out of the way; those around it are shown and accepted, and the code is 7."""
+    deep = '{"body": ' + "[" * 40 + "]" * 40 + "}"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f'{{"body": "before"}}\n{deep}\n{{"body": "after"}}\n'))
+    assert amqp10("send", broker_url, "poison", "--json-lines").code == 0
+    result = amqp10("receive", broker_url, "poison", "--wait", "0.2")
+    assert result.code == 7
+    assert result.out == "before\nafter\n"
+    assert "nested too deeply" in result.err
+    again = amqp10("receive", broker_url, "poison", "--wait", "0")
+    assert (again.code, again.out) == (0, "")
+
+
 HOSTILE = "[/red] [bold] \x1b]0;owned\x07"
 
 

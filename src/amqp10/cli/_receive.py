@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from ..client import Delivery, Receiver
+from ..errors import DecodeError
 from ..messaging import Message, Source
 from ._jsonform import to_json
-from ._main import Failure, start, visible
+from ._main import Failure, complain, start, visible, words
 from ._options import Peer, seconds, with_peer
 
 FORMATS = click.Choice(["text", "json", "body"])
@@ -40,6 +41,7 @@ class Printer:
     def __init__(self, form: str, total: int | None) -> None:
         self.form = form
         self.count = 0
+        self.malformed = 0
         self._terminal = sys.stdout.isatty()
         console = Console() if self._terminal else Console(stderr=True)
         self._console = console
@@ -65,6 +67,8 @@ class Printer:
             self._console.print(f"{self.count} received in {time.monotonic() - self._begun:.1f} s", highlight=False)
 
     def show(self, messages: list[Message]) -> None:
+        if not messages:
+            return
         if self.form == "body":
             out = sys.stdout.buffer
             for message in messages:
@@ -84,23 +88,32 @@ class Printer:
         self._progress.update(self._task, completed=self.count, rate=f"{rate:,.0f}/s")
 
 
-def take(printer: Printer, batch: list[Delivery], settle: bool) -> None:
-    """Show a batch, then accept it: what was not written out is not lost."""
+def take(printer: Printer, batch: list[Delivery]) -> None:
+    """Show a batch, then accept it: what was not written out is not lost.
+
+    What is no message is rejected and told of: given back, it would be the first to come again, for ever.
+    """
+    whole = []
+    for delivery in batch:
+        try:
+            delivery.message.check()
+        except DecodeError as error:
+            delivery.reject(DecodeError.condition, str(error))
+            printer.malformed += 1
+            complain(f"a message was rejected: {words(error)}", 7)
+        else:
+            whole.append(delivery)
     try:
-        printer.show([delivery.message for delivery in batch])
+        printer.show([delivery.message for delivery in whole])
     except BaseException:
-        if settle:
-            for delivery in batch:
-                delivery.release()
+        for delivery in whole:
+            delivery.release()
         raise
-    if settle:
-        for delivery in batch:
-            delivery.accept()
+    for delivery in whole:
+        delivery.accept()
 
 
-async def receive_all(
-    receiver: Receiver, printer: Printer, count: int | None, wait: float | None, settle: bool = True
-) -> None:
+async def receive_all(receiver: Receiver, printer: Printer, count: int | None, wait: float | None) -> None:
     """Until `count` are there, or none came for `wait` seconds."""
     while count is None or printer.count < count:
         most = 500 if count is None else min(500, count - printer.count)
@@ -114,7 +127,7 @@ async def receive_all(
             if not batch:
                 return
         if batch:
-            take(printer, batch, settle)
+            take(printer, batch)
 
 
 @click.command()
@@ -136,17 +149,19 @@ async def receive_all(
 def receive(peer: Peer, address: str, count: int | None, wait: float | None, form: str, credit: int) -> None:
     """Receive messages from ADDRESS on the broker at URL; each is accepted once it is written out."""
 
-    async def run() -> int:
+    async def run() -> Printer:
         printer = Printer(form, count)
         most = min(credit, count) if count else credit
         async with peer.connect() as connection, connection.receiver(address, credit=most) as receiver:
             with printer.running():
                 await receive_all(receiver, printer, count, wait)
-        return printer.count
+        return printer
 
-    got = start(run)
-    if count is not None and got < count:
-        raise Failure(f"{got} of {count} messages came")
+    printer = start(run)
+    if printer.malformed:
+        raise Failure(f"{printer.malformed} could not be decoded and were rejected", 7)
+    if count is not None and printer.count < count:
+        raise Failure(f"{printer.count} of {count} messages came")
 
 
 @click.command()
@@ -190,6 +205,6 @@ def browse(peer: Peer, address: str, count: int, form: str, wait: float) -> None
                 receiver.add_credit(count)
                 await receiver.drain()
                 while batch := await receiver.receive_batch(500, max_wait=0):
-                    take(printer, batch, settle=True)
+                    take(printer, batch)
 
     start(run)
