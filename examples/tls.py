@@ -17,7 +17,7 @@ async def main() -> None:
         shown = TLS(ca=authority.ca, certificate=server.certificate, key=server.key)
         mine = TLS(ca=authority.ca, pkcs12=alice.pkcs12, password=alice.password)
         async with Broker(tls=shown) as broker, Connection(broker.url, tls=mine, sasl=External()) as connection:
-            print(broker.url.partition(":")[0], "as", type(connection).__name__)
+            print(broker.url.partition(":")[0], "with", connection.mechanism)
 
 
 trio.run(main)

@@ -517,6 +517,15 @@ class TestTime:
         await stream.aclose()
 
 
+@pytest.mark.parametrize(
+    "limit", ["credit", "max_message_size", "max_queue_messages", "max_queue_bytes", "max_delivery_count"]
+)
+def test_limits_that_let_nothing_through(limit: str) -> None:
+    """They are refused at once, not met later as a client that hangs."""
+    with pytest.raises(ValueError, match="1 at least"):
+        Broker(**{limit: 0})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("anyio_backend", ["trio"])
 def test_made_outside_of_any_loop(anyio_backend: str) -> None:
     """A broker is made where there is no event loop yet, and opened where there is one."""

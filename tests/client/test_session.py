@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from amqp10.client import Connection
 from amqp10.engine import ConnectionTerms, SessionTerms
 from amqp10.errors import LocalProtocolError, SessionEnded
 from amqp10.messaging import Error
@@ -117,3 +118,24 @@ async def test_ending_is_bounded(serve: Serve) -> None:
             peer.stream.shut = True
             left = anyio.current_time()
         assert 0.09 <= anyio.current_time() - left < 2
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: Connection("amqp://h", max_frame_size=511), "max_frame_size"),
+        (lambda: Connection("amqp://h", max_frame_size=2**32), "max_frame_size"),
+        (lambda: Connection("amqp://h", channel_max=65536), "channel_max"),
+        (lambda: Connection("amqp://h", idle_timeout=-1), "idle_timeout"),
+        (lambda: Connection("amqp://h", incoming_window=0), "incoming_window"),
+        (lambda: Connection("amqp://h").session(incoming_window=0), "incoming_window"),
+        (lambda: Connection("amqp://h").session(handle_max=-1), "handle_max"),
+        (lambda: Connection("amqp://h").sender("q", settle_mode="never"), "settle_mode"),  # type: ignore[arg-type]
+        (lambda: Connection("amqp://h").receiver("q", receiver_settle_mode="third"), "settle_mode"),  # type: ignore[arg-type]
+        (lambda: Connection("amqp://h").receiver("q", max_message_size=-1), "max_message_size"),
+    ],
+)
+def test_what_no_peer_can_be_told(make: Callable[[], object], name: str) -> None:
+    """A limit or mode that is none is a ValueError that names it, before anything is connected or written."""
+    with pytest.raises(ValueError, match=name):
+        make()

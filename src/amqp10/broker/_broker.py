@@ -107,7 +107,8 @@ class Broker:
         container_id: the broker's name in its open; made up when None.
 
     Raises:
-        ValueError: without users, and with a host that is not loopback, nobody said that everyone may come in.
+        ValueError: without users, and with a host that is not loopback, nobody said that everyone may come in; or a
+            limit that lets nothing through.
         Unsupported: WebSockets need a package that is not installed.
     """
 
@@ -167,6 +168,9 @@ class Broker:
             max_delivery_count=max_delivery_count,
             on_alarm=self._on_alarm,
         )
+        limits = (credit, max_message_size, max_queue_messages, max_queue_bytes, max_delivery_count, max_connections)
+        if any(limit is not None and limit < 1 for limit in limits):
+            raise ValueError("limits and credit are 1 at least; None, where it is allowed, for no limit")
         self._declare(queues, topics)
         terms = PeerTerms(
             ConnectionTerms(
@@ -174,7 +178,7 @@ class Broker:
                 idle_timeout=idle_timeout,
                 offered_capabilities=("ANONYMOUS-RELAY",),
                 properties={Symbol("product"): "amqp10"},
-            ),
+            ).checked(),
             SessionTerms(),
             max_message_size,
         )

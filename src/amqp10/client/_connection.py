@@ -92,7 +92,7 @@ class Connection(Endpoint, Links):
         profile: what broker it is, by a name or a `Profile` of `amqp10.profiles`; None: as the peer says it is.
 
     Raises:
-        ValueError: the URL cannot be understood, or settings do not fit together.
+        ValueError: the URL cannot be understood, a limit is none, or settings do not fit together.
         LookupError: there is no such profile.
         Unsupported: there is no such dialect.
     """
@@ -142,8 +142,8 @@ class Connection(Endpoint, Links):
             offered_capabilities=tuple(offered_capabilities),
             desired_capabilities=tuple(desired_capabilities),
             properties=dict(properties or {}),
-        )
-        self._session_terms = SessionTerms(incoming_window=incoming_window)
+        ).checked()
+        self._session_terms = SessionTerms(incoming_window=incoming_window).checked()
         self._default: Session | None = None
         self._mechanism: str | None = None
         self._given: ByteStream | None = None
@@ -409,9 +409,12 @@ class Connection(Endpoint, Links):
             incoming_window: transfer frames that it takes ahead before the engine refreshes the window (§2.5.6).
             handle_max: the highest link handle this side takes.
             properties: session properties (§2.7.2).
+
+        Raises:
+            ValueError: a limit that is none.
         """
         terms = SessionTerms(incoming_window=incoming_window, handle_max=handle_max, properties=dict(properties or {}))
-        return Session(self, terms)
+        return Session(self, terms.checked())
 
     def _default_session(self) -> Session:
         """The session of links that ask for none; begun when first needed, and again if the peer ended it."""

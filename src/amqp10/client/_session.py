@@ -56,6 +56,9 @@ class Links:
             source: the source as this side describes it (§3.5.3).
             properties: link properties (§2.7.3).
             desired_capabilities: extensions this side would use if the peer offers them.
+
+        Raises:
+            ValueError: a settle mode that is none.
         """
         connection, session = self._place()
         terms = LinkTerms(
@@ -66,7 +69,7 @@ class Links:
             receiver_settle_mode=receiver_settle_mode,
             desired_capabilities=tuple(desired_capabilities),
             properties=dict(properties or {}),
-        )
+        ).checked()
         return Sender(connection, session, terms)
 
     def receiver(
@@ -108,7 +111,7 @@ class Links:
 
         Raises:
             LocalProtocolError: neither an address nor `dynamic`, or both.
-            ValueError: `credit` is negative.
+            ValueError: `credit` is negative, or a settle mode or size is none.
         """
         connection, session = self._place()
         if credit is None:
@@ -132,7 +135,7 @@ class Links:
             max_message_size=max_message_size,
             desired_capabilities=tuple(desired_capabilities),
             properties=dict(properties or {}),
-        )
+        ).checked()
         if stream:
             own = session is None
             if session is None:

@@ -1,17 +1,27 @@
-"""What each side says of an endpoint when it opens it, in AMQP 1.0's words; values only."""
+"""What each side says of an endpoint when it opens it, in AMQP 1.0's words; values only.
+
+`checked` is for what this side is about to say: a peer may say what it likes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 if TYPE_CHECKING:
     from ..messaging import Coordinator, DeliveryState, Source, Target
 
 SenderSettleMode = Literal["unsettled", "settled", "mixed"]
 ReceiverSettleMode = Literal["first", "second"]
+
+_UINT_MAX = 0xFFFF_FFFF
+
+
+def _check(name: str, value: float, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise ValueError(f"{name} is {least} to {most}, not {value}")
 
 
 class Role(Enum):
@@ -43,6 +53,17 @@ class ConnectionTerms:
     desired_capabilities: tuple[str, ...] = ()
     properties: Mapping[Any, Any] = field(default_factory=dict)
 
+    def checked(self) -> Self:
+        """The same.
+
+        Raises:
+            ValueError: a limit that no open can say.
+        """
+        _check("max_frame_size", self.max_frame_size, 512, _UINT_MAX)
+        _check("channel_max", self.channel_max, 0, 0xFFFF)
+        _check("idle_timeout", self.idle_timeout or 0, 0, 2 * _UINT_MAX // 1000)
+        return self
+
 
 @dataclass(frozen=True, slots=True)
 class SessionTerms:
@@ -62,6 +83,16 @@ class SessionTerms:
     offered_capabilities: tuple[str, ...] = ()
     desired_capabilities: tuple[str, ...] = ()
     properties: Mapping[Any, Any] = field(default_factory=dict)
+
+    def checked(self) -> Self:
+        """The same.
+
+        Raises:
+            ValueError: a limit that no begin can say, or a window through which nothing comes.
+        """
+        _check("incoming_window", self.incoming_window, 1, _UINT_MAX)
+        _check("handle_max", self.handle_max, 0, _UINT_MAX)
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +122,15 @@ class LinkTerms:
     offered_capabilities: tuple[str, ...] = ()
     desired_capabilities: tuple[str, ...] = ()
     properties: Mapping[Any, Any] = field(default_factory=dict)
+
+    def checked(self) -> Self:
+        """The same.
+
+        Raises:
+            ValueError: a settle mode that is none, or a size that no attach can say.
+        """
+        for name, modes in (("settle_mode", SenderSettleMode), ("receiver_settle_mode", ReceiverSettleMode)):
+            if getattr(self, name) not in get_args(modes):
+                raise ValueError(f"{name} is one of {', '.join(get_args(modes))}, not {getattr(self, name)!r}")
+        _check("max_message_size", self.max_message_size or 0, 0, 2 * _UINT_MAX * _UINT_MAX)
+        return self
