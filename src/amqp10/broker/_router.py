@@ -76,6 +76,9 @@ class Router:
         """
         if not name:
             raise AddressError("amqp:invalid-field", "an address may not be empty")
+        if name == self._dead_letter_name and kind == "topic":
+            # A topic keeps nothing: dead letters would be lost in silence.
+            raise AddressError("amqp:precondition-failed", f"{name!r} is the queue of dead letters, not a topic")
         node = self.nodes.get(name)
         if node is None:
             node = self.nodes[name] = self._make_topic(name) if kind == "topic" else self._make_queue(name)
@@ -96,7 +99,7 @@ class Router:
         if kind is None:
             if node is not None:
                 return node
-            kind = usual_kind(name)
+            kind = "queue" if name == self._dead_letter_name else usual_kind(name)
         return self.declare(name, kind)
 
     def temporary(self, capabilities: Iterable[str] = ()) -> Node:
