@@ -163,7 +163,8 @@ class TestTime:
 def test_the_queue_of_dead_letters_stays_one() -> None:
     """Nobody can make it a topic, declared or on demand, where dead letters would be lost in silence."""
     router = Router(clock=lambda: 0.0, limits=Limits(), dead_letter="topic.dead")
-    for make in (lambda: router.declare("topic.dead", "topic"), lambda: router.resolve("topic://topic.dead")):
-        with pytest.raises(AddressError, match="dead letters"):
-            make()
+    with pytest.raises(AddressError, match="dead letters"):
+        router.declare("topic.dead", "topic")
+    with pytest.raises(AddressError, match="dead letters"):
+        router.resolve("topic://topic.dead")
     assert isinstance(router.resolve("topic.dead"), Queue)
