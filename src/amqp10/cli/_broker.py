@@ -48,6 +48,14 @@ def is_loopback(host: str) -> bool:
     type=click.Path(exists=True, dir_okay=False),
     help="certificates that sign the clients': they must show one",
 )
+@click.option("--websocket", is_flag=True, help="answer WebSockets (ws://, or wss:// with TLS) at the same port")
+@click.option(
+    "--websocket-origin",
+    "origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="a web page that may use it, https://app.example; repeatable",
+)
 def broker(
     host: str,
     port: int,
@@ -60,6 +68,8 @@ def broker(
     tls_certificate: str | None,
     tls_key: str | None,
     client_ca: str | None,
+    websocket: bool,
+    origins: tuple[str, ...],
 ) -> None:
     """Run the embedded broker until it is stopped. It keeps messages in memory: for development and tests.
 
@@ -69,6 +79,8 @@ def broker(
         raise click.UsageError(f"beyond loopback ({host}) say who may connect: --user NAME:PASSWORD, or --anonymous")
     if (tls_key or client_ca) and not tls_certificate:
         raise click.UsageError("--tls-key and --client-ca go with --tls-certificate")
+    if origins and not websocket:
+        raise click.UsageError("--websocket-origin goes with --websocket")
     try:
         made = Broker(
             host=host,
@@ -77,6 +89,8 @@ def broker(
             anonymous=True if anonymous else None,
             allow_insecure=allow_insecure,
             tls=TLS(certificate=tls_certificate, key=tls_key, ca=client_ca) if tls_certificate else None,
+            websocket=websocket,
+            websocket_origins=origins,
             queues=queues,
             topics=topics,
             auto_create=not no_auto_create,
@@ -86,7 +100,7 @@ def broker(
 
     async def run() -> None:
         async with made as running:
-            click.echo(f"amqp10 broker on {running.url} (in memory; Ctrl-C stops it)")
+            click.echo(f"amqp10 broker on {' and '.join(running.urls)} (in memory; Ctrl-C stops it)")
             await anyio.sleep_forever()
 
     start(run)

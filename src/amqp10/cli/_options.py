@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from ..client import Connection
-from ..net import TLS, parse_url
+from ..net import TLS, Proxy, Route, parse_url
 from ..sasl import Anonymous, External, Mechanism, from_credentials
 
 MOST_SECONDS = 4_294_967
@@ -36,14 +36,16 @@ class Peer:
     verify: bool = True
     allow_insecure: bool = False
     container_id: str | None = None
+    tls_upgrade: bool = False
+    proxy: str | None = None
 
     @property
     def shown(self) -> str:
-        """The URL, for people: without the password."""
-        parts = urllib.parse.urlsplit(self.url)
+        """The URL, for people: without the password, and what a WebSocket's query has, a token perhaps."""
+        parts = urllib.parse.urlsplit(self.url)._replace(query="")
         user, _, host = parts.netloc.rpartition("@")
         name, colon, _ = user.partition(":")
-        return parts._replace(netloc=f"{name}:***@{host}").geturl() if colon else self.url
+        return parts._replace(netloc=f"{name}:***@{host}").geturl() if colon else parts.geturl()
 
     def tls(self) -> TLS | None:
         if self.ca is None and self.certificate is None and self.verify:
@@ -59,8 +61,18 @@ class Peer:
             return External(), Anonymous()
         return None
 
+    def route(self) -> Route:
+        return Route(Proxy(self.proxy) if self.proxy is not None else None, self.tls_upgrade)
+
     def connect(self) -> Connection:
-        return Connection(self.url, tls=self.tls(), sasl=self.sasl(), container_id=self.container_id)
+        return Connection(
+            self.url,
+            tls=self.tls(),
+            tls_upgrade=self.tls_upgrade,
+            proxy=self.proxy,
+            sasl=self.sasl(),
+            container_id=self.container_id,
+        )
 
 
 def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -74,6 +86,8 @@ def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[
             tls_certificate: str | None,
             tls_key: str | None,
             tls_no_verify: bool,
+            tls_upgrade: bool,
+            proxy: str | None,
             allow_insecure: bool,
             container_id: str | None,
             **rest: Any,
@@ -81,14 +95,26 @@ def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[
             peer = None
             if url is not None:
                 try:
-                    unix = parse_url(url).unix
+                    endpoint = parse_url(url)
                 except ValueError as error:
                     raise click.BadParameter(str(error), param_hint="URL") from None
                 if tls_key and not tls_certificate:
                     raise click.UsageError("--tls-key goes with --tls-certificate")
-                if unix and (tls_ca or tls_certificate or tls_no_verify):
-                    raise click.UsageError("a Unix socket has no TLS")
-                peer = Peer(url, tls_ca, tls_certificate, tls_key, not tls_no_verify, allow_insecure, container_id)
+                peer = Peer(
+                    url,
+                    tls_ca,
+                    tls_certificate,
+                    tls_key,
+                    not tls_no_verify,
+                    allow_insecure,
+                    container_id,
+                    tls_upgrade,
+                    proxy,
+                )
+                try:
+                    peer.route().check(endpoint, peer.tls())
+                except ValueError as error:
+                    raise click.UsageError(str(error)) from None
             return function(peer=peer, **rest)
 
         file = click.Path(exists=True, dir_okay=False)
@@ -100,6 +126,8 @@ def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[
             ),
             click.option("--tls-key", type=file, help="its key (PEM)"),
             click.option("--tls-no-verify", is_flag=True, help="do not check the server's certificate"),
+            click.option("--tls-upgrade", is_flag=True, help="begin in the clear and ask for TLS by AMQP's own header"),
+            click.option("--proxy", metavar="URL", help="an HTTP proxy to go through, http://user:password@host:port"),
             click.option("--allow-insecure", is_flag=True, help="send the password without TLS beyond loopback"),
             click.option("--container-id", help="our container-id; made up when not given"),
         ]

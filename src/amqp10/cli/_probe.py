@@ -65,7 +65,7 @@ async def ask(
 ) -> tuple[bytes, dict[str, str]]:
     """Send a header and collect what comes, until it is enough or the server falls silent."""
     answer = b""
-    stream, _ = await connect(endpoint, peer.tls())
+    stream, _ = await connect(endpoint, peer.tls(), peer.route())
     try:
         await stream.send(header)
         with anyio.move_on_after(ANSWER_WAIT):

@@ -1,0 +1,80 @@
+"""The ways to a broker, from the command line: WebSocket, proxy, TLS by AMQP's header."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amqp10.testing import CertificateAuthority
+
+from ..net.connect_proxy import connect_proxy
+
+Commands = Callable[..., Any]
+Starter = Callable[..., tuple["subprocess.Popen[str]", str]]
+
+
+def test_websocket(amqp10: Commands, other_broker: Starter) -> None:
+    """`broker --websocket` answers both, and send, receive and probe take ws:// URLs."""
+    _, url = other_broker("--websocket")
+    socket = url.replace("amqp://", "ws://")
+    assert amqp10("send", socket, "q", "over a socket").code == 0
+    assert amqp10("receive", url, "q", "-n", "1").out == "over a socket\n"
+    result = amqp10("probe", f"{socket}/?token=secret", "--json")
+    report = json.loads(result.out)
+    assert result.code == 0
+    assert report["headers"]["AMQP 1.0 with SASL"] == "spoken"
+    assert "secret" not in result.out
+
+
+def test_origins(amqp10: Commands) -> None:
+    """Origins without the WebSocket are wrong usage."""
+    result = amqp10("broker", "--websocket-origin", "https://app.example")
+    assert result.code == 2
+    assert "--websocket" in result.err
+
+
+def test_proxy(amqp10: Commands, broker_url: str) -> None:
+    """`--proxy`, with its login; a wrong one is no connection, and is not shown."""
+    with connect_proxy("user", "secret") as proxy:
+        through = proxy.url.replace("://", "://user:secret@")
+        assert amqp10("send", broker_url, "proxied", "x", "--proxy", through, "--allow-insecure").code == 0
+        assert proxy.tunnels == 1
+        refused = amqp10("send", broker_url, "proxied", "x", "--proxy", through.replace("secret", "hidden"))
+    assert refused.code == 3
+    assert "407" in refused.err
+    assert "hidden" not in refused.err
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "reason"),
+    [
+        ("amqp://h", ("--proxy", "socks5://user:secret@h"), "a proxy is http://"),
+        ("amqps://h", ("--tls-upgrade",), "tls_upgrade is for amqp://"),
+        ("amqp+unix:///a", ("--proxy", "http://h"), "Unix socket"),
+        ("amqp+unix:///a", ("--tls-no-verify",), "no TLS"),
+    ],
+)
+def test_wrong_usage(amqp10: Commands, url: str, options: tuple[str, ...], reason: str) -> None:
+    """What does not fit together is said before anything is tried."""
+    result = amqp10("send", url, "q", "x", *options)
+    assert result.code == 2
+    assert reason in result.err
+    assert "secret" not in result.err
+
+
+def test_tls_upgrade(amqp10: Commands, other_broker: Starter, tmp_path: Path) -> None:
+    """A broker with TLS takes it by AMQP's header, too; one without is left."""
+    authority = CertificateAuthority(tmp_path)
+    files = authority.server()
+    _, url = other_broker("--tls-certificate", str(files.certificate), "--tls-key", str(files.key))
+    plain = url.replace("amqps://", "amqp://")
+    assert amqp10("send", plain, "q", "x", "--tls-upgrade", "--tls-ca", str(authority.ca)).code == 0
+    _, bare = other_broker()
+    refused = amqp10("send", bare, "q", "x", "--tls-upgrade")
+    assert refused.code == 1
+    assert "takes no TLS by AMQP's header" in refused.err
