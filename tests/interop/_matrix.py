@@ -34,7 +34,7 @@ class Embedded:
 
     def url(self, port: str = "amqp", user: str | None = "user", password: str = "secret") -> str:
         login = "" if user is None else f"{user}:{password}@"
-        return f"amqp://{login}localhost:{self.port}"
+        return f"{'ws' if port == 'ws' else 'amqp'}://{login}localhost:{self.port}"
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,8 @@ class Peer:
 @contextmanager
 def embedded_broker() -> Iterator[Embedded]:
     """Run the embedded broker as users do, until the block is left."""
-    command = [sys.executable, "-m", "amqp10", "broker", "--port", "0", "--user", "user:secret", "--anonymous"]
+    options = ["--port", "0", "--user", "user:secret", "--anonymous", "--websocket"]
+    command = [sys.executable, "-m", "amqp10", "broker", *options]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

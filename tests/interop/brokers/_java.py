@@ -86,9 +86,10 @@ class Server:
 
     def url(self, port: str = "amqp", user: str | None = "user", password: str = "secret") -> str:
         """The URL of one of its ports, with credentials unless `user` is None."""
-        scheme = "amqps" if port in ("amqps", "external") else "amqp"
+        scheme = {"amqps": "amqps", "external": "amqps", "ws": "ws"}.get(port, "amqp")
         login = "" if user is None else f"{user}:{password}@"
-        return f"{scheme}://{login}localhost:{self.ports[port]}"
+        number = self.ports["amqp" if port == "ws" and "ws" not in self.ports else port]  # some have both on one
+        return f"{scheme}://{login}localhost:{number}"
 
 
 # Installing

@@ -19,7 +19,7 @@ ARTEMIS = Recipe(
 
 BROKER_J = Recipe(
     name="broker_j",
-    ports=("amqp", "amqps", "external", "anonymous"),
+    ports=("amqp", "amqps", "external", "anonymous", "ws"),
     main="org.apache.qpid.server.Main",
     arguments=("-st", "Memory", "-icp", "{config}/broker.json"),
     options=(

@@ -61,9 +61,12 @@ container.on('connection_open', ({ connection }) => {
     if (command === 'send') connection.open_sender(address);
     else connection.open_receiver({ source: address, autoaccept: false, credit_window: 0 }).add_credit(count);
 });
+// ws:// and wss:// through the package `ws`; the subprotocol is that of the OASIS binding.
+const socket = at.protocol.startsWith('ws')
+    ? { connection_details: rhea.websocket_connect(require('ws'))(`${at.protocol}//${at.host}${at.pathname}`, ['amqp'], {}) }
+    : { host: at.hostname, port: Number(at.port) };
 container.connect({
-    host: at.hostname,
-    port: Number(at.port),
+    ...socket,
     username: at.username || undefined,
     password: at.password || undefined,
     reconnect: false,
