@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -133,6 +137,52 @@ async def test_tls_through_a_proxy(artemis: Server, address: str) -> None:
                 (message,) = await exchange(connection, address, scheme)
                 assert message.body == scheme
     assert proxy.tunnels == 2
+
+
+@pytest.fixture(scope="session")
+def proxy_py(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a proxy of other people's: the package proxy.py, which wants a login."""
+    if find_spec("proxy") is None:
+        unavailable("proxy.py is not installed")
+    said = tmp_path_factory.mktemp("proxy") / "port"
+    options = [
+        "--port",
+        "0",
+        "--port-file",
+        str(said),
+        "--data-dir",
+        str(said.parent),
+        "--basic-auth",
+        "user:pass",
+        "--num-workers",
+        "1",
+    ]
+    command = [sys.executable, "-m", "proxy", *options, "--num-acceptors", "1", "--log-level", "ERROR"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=said.parent) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while not (said.exists() and said.read_text().strip()):
+                assert process.poll() is None, "proxy.py ended"
+                assert time.monotonic() < deadline, "proxy.py does not start"
+                time.sleep(0.05)
+            yield f"http://user:pass@127.0.0.1:{said.read_text().split()[0]}"
+        finally:
+            process.terminate()
+
+
+@on_trio
+async def test_a_proxy_of_other_people(secure_broker: Broker, proxy_py: str, authority: Path, address: str) -> None:
+    """Through proxy.py: TLS and a WebSocket within TLS, and a login that it refuses."""
+    tls = TLS(ca=authority / "ca.pem")
+    for url in (secure_broker.url, secure_broker.websocket_url):
+        login = url.replace("://127.0.0.1", "://user:secret@localhost")
+        async with Connection(login, tls=tls, proxy=proxy_py) as connection:
+            (message,) = await exchange(connection, address, body_of(1 << 20))
+            assert message.body == body_of(1 << 20)
+    with pytest.raises(HandshakeRefused) as caught:
+        async with Connection(secure_broker.url, tls=tls, proxy=proxy_py.replace("pass", "wrong")):
+            pass
+    assert caught.value.status == 407
 
 
 # WebSocket, our broker
