@@ -17,6 +17,7 @@ EXPECTED = {
     "on_asyncio.py": "one\nb'two'\n{'number': 3}\n",
     "credit.py": "task 0\ntask 1\ntask 2\ntask 3\ntask 4\n",
     "nodes.py": "first 144\n",
+    "websocket.py": "over a WebSocket\na page from anywhere: 403\n",
     "embedded_broker.py": "a copy for each\na copy for each\n1 in the queue\n",
 }
 
