@@ -22,6 +22,7 @@ from amqp10.errors import (
 )
 from amqp10.messaging import ACCEPTED, Data, Error, Message, Modified, Received, Rejected, data_head
 from amqp10.net._pump import HIGH_WATER
+from amqp10.profiles import Profile
 
 pytestmark = pytest.mark.anyio
 
@@ -137,6 +138,38 @@ async def test_an_exception_aborts(serve: Serve) -> None:
                 async with sender.stream():
                     raise RuntimeError
         assert peer.bodies() == ["next"]
+
+
+async def test_a_peer_that_knows_no_aborts(serve: Serve) -> None:
+    """Its link is not used any more, by those who wait neither; messages sent before have their outcomes."""
+    rabbit = Profile("rabbit", "RabbitMQ", aborts=False)
+    async with serve(profile=rabbit) as (peer, connection), connection:
+        peer.outcome = None
+        async with connection.sender("q") as sender, anyio.create_task_group() as tasks:
+            before = await sender.submit("before")
+            refused = []
+
+            async def wait() -> None:
+                with pytest.raises(LocalProtocolError, match="RabbitMQ does not know aborted deliveries"):
+                    await sender.send("waiting")
+                refused.append("waiting")
+
+            with pytest.raises(RuntimeError):
+                async with sender.stream():
+                    tasks.start_soon(wait)
+                    await anyio.wait_all_tasks_blocked()
+                    raise RuntimeError
+            await anyio.wait_all_tasks_blocked()
+            assert refused == ["waiting"]
+            with pytest.raises(LocalProtocolError, match="another one made"):
+                await sender.send("after")
+            link = peer.links["q"]
+            link.settle(next(iter(link.unsettled.values())), ACCEPTED)
+            peer.pump.wake()
+            assert await before.outcome() == ACCEPTED
+        with pytest.raises(anyio.ClosedResourceError):
+            await sender.send("later")
+        assert peer.bodies() == ["before"]
 
 
 async def test_a_footer_that_cannot_be_encoded_aborts(serve: Serve) -> None:

@@ -12,6 +12,7 @@ from amqp10.client import Delivery
 from amqp10.engine import OutcomesReceived, SessionTerms
 from amqp10.errors import ConnectionLost, DecodeError, DeliveryAborted, LinkDetached, LocalProtocolError
 from amqp10.messaging import Accepted, AmqpSequence, Data, Error, Message, Modified, Rejected, Released, data_head
+from amqp10.profiles import Profile
 
 pytestmark = pytest.mark.anyio
 
@@ -293,6 +294,42 @@ async def test_settled_before_the_end(serve: Serve, how: str) -> None:
         streams.more(sent, *[bytes(1000)] * 800, last=bytes(120_000))
         streams.send(Message(b"next"))
         assert await read(await receiver.receive()) == b"next"
+
+
+SLOW = Profile("slow", "Slow", early_outcomes=False)
+
+
+@pytest.mark.parametrize("end", ["whole", "aborted", "left"])
+async def test_a_peer_that_takes_no_early_outcome(serve: Serve, end: str) -> None:
+    """It is told when the delivery is whole, or when the link ends; for the application all is the same."""
+    async with serve(profile=SLOW) as (peer, connection), connection:
+        async with connection.receiver("q", stream=True) as receiver:
+            await anyio.wait_all_tasks_blocked()
+            streams = Streams(peer)
+            sent = streams.begin(data_head(1_000_000), bytes(1000))
+            delivery = await receiver.receive()
+            delivery.reject("amqp:not-allowed")
+            delivery.accept()  # the first one counts
+            with pytest.raises(LocalProtocolError, match="given up"):
+                await read(delivery)
+            await anyio.wait_all_tasks_blocked()
+            assert sent.remote_state is None
+            if end == "whole":
+                streams.more(sent, *[bytes(1000)] * 100, last=bytes(899_000))
+            elif end == "aborted":
+                streams.link.abort(sent)
+                peer.pump.wake()
+            if end != "left":
+                await anyio.wait_all_tasks_blocked()
+                streams.send(Message(b"next"))
+                assert await read(await receiver.receive()) == b"next"
+        assert sent.remote_state == (Rejected(Error("amqp:not-allowed")) if end != "aborted" else None)
+        async with connection.receiver("r", stream=True) as receiver:
+            await anyio.wait_all_tasks_blocked()
+            Streams(peer, "r").begin(data_head(10))
+            delivery = await receiver.receive()
+        with pytest.raises(anyio.ClosedResourceError):
+            delivery.accept()
 
 
 async def test_settled_by_the_sender(serve: Serve) -> None:

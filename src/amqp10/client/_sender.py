@@ -17,6 +17,7 @@ import anyio
 import anyio.lowlevel
 
 from ..engine import LinkTerms, OutgoingDelivery, SenderLink
+from ..errors import LocalProtocolError
 from ..messaging import Accepted, Message, Target
 from ._delivery import SentDelivery, not_accepted
 from ._files import CHUNK, BodySource, chunks, size_of
@@ -65,6 +66,7 @@ class Sender(Link):
         self._last: OutgoingDelivery | None = None
         self._draining = False
         self._waiters: set[anyio.Event | Pipeline] = set()  # of all who wait for outcomes
+        self._unusable = ""  # why nothing can be sent any more, though the link stands
         self._told = False  # the cause of the link's end has been raised to the user
 
     # Attaching
@@ -324,12 +326,18 @@ class Sender(Link):
         self._stream = turn = Turn()
         self._turns.appendleft(turn)
 
-    def _end_stream(self, aborted: bool = False) -> None:
+    def _end_stream(self, aborted: OutgoingDelivery | None = None) -> None:
         if self._stream is not None:
             self._turns.remove(self._stream)
             self._stream = None
-        if aborted:
+        if aborted is not None:
             self._last = None
+            if self.open and aborted.delivery_id is not None and not self.connection.profile.aborts:
+                self.open = False
+                self._unusable = (
+                    f"{self.connection.profile.title} does not know aborted deliveries: after one, its sender has to "
+                    "be left and another one made"
+                )
         self._wake_turns()
         if self._draining:
             self._give_back()
@@ -381,6 +389,8 @@ class Sender(Link):
         return link
 
     def _refusal(self) -> Exception:
+        if self._unusable and not (self._closed or self._over):
+            return LocalProtocolError(self._unusable)
         self._told = True
         return self._gone()
 

@@ -214,4 +214,4 @@ class BodyWriter:
             self._link.abort(self._delivery)
         except LocalProtocolError:
             pass  # the link is gone, and the delivery with it
-        self._sender._end_stream(aborted=True)
+        self._sender._end_stream(aborted=self._delivery)

@@ -128,7 +128,14 @@ class StreamedDelivery(Delivery):
     # Settling
 
     def _settle(self, state: DeliveryState) -> None:
-        super()._settle(state)
+        receiver: StreamReceiver = self.link.context
+        if self.stream.whole or self.local_settled or receiver.connection.profile.early_outcomes:
+            super()._settle(state)
+        elif receiver.open:
+            receiver._deferred.setdefault(self, state)
+            self.state = receiver._deferred[self]
+        else:
+            raise receiver._gone()
         if not self._decoder.finished:
             self._given_up = True
             self.link.discard(self)
@@ -184,6 +191,7 @@ class StreamReceiver(Receiver):
         self._own = own
         self._opening: deque[StreamedDelivery] = deque()  # their heads are to come
         self._readers: set[StreamedDelivery] = set()
+        self._deferred: dict[StreamedDelivery, DeliveryState] = {}  # outcomes to be told when the deliveries are whole
         self._latest: IncomingDelivery | None = None
 
     # Attaching
@@ -228,6 +236,9 @@ class StreamReceiver(Receiver):
 
     def _on_parts(self, delivery: StreamedDelivery) -> None:
         """A delivery went on."""
+        if delivery in self._deferred and (delivery.stream.whole or delivery.stream.aborted):
+            delivery.link.settle(delivery, self._deferred.pop(delivery))
+            self._wake()
         if delivery.stream.aborted and (delivery in self._opening or delivery in self._incoming):
             (self._opening if delivery in self._opening else self._incoming).remove(delivery)
             self._on_flow(False)
@@ -263,6 +274,12 @@ class StreamReceiver(Receiver):
             self._release_buffered()
         else:
             await super()._finish()
+
+    def _wrap_up(self) -> None:
+        for delivery, state in self._deferred.items():
+            delivery.link.settle(delivery, state)
+        self._deferred.clear()
+        super()._wrap_up()
 
     def _release_buffered(self) -> None:
         self._incoming.extend(self._opening)

@@ -34,6 +34,7 @@ RABBITMQ: Final = Profile(
     queue="/queues/{quoted}",
     topic="/exchanges/{quoted}",
     topic_source="",
+    aborts=False,
     hints={
         "released": "it routed the message to no queue: no binding of the exchange matches (released = unroutable)",
         "rejected": "a queue refused the message, by its length limit or because it is not available",
@@ -55,6 +56,11 @@ RABBITMQ: Final = Profile(
         ),
         Fact("Nodes are not made on first use; 4.0 ends the session, later versions only detach the link.", _SEEN),
         Fact("receiver-settle-mode second, dynamic sources, transactions and browsing are not there.", _SEEN),
+        Fact(
+            "It takes the frame that aborts a delivery for one more part of it: only the end of the link does away "
+            "with the delivery, and the next one on that link ends the session.",
+            _SEEN,
+        ),
         Fact("It begins its transfer-ids at 2^32 - 4, so that they wrap at once.", _SEEN),
         Fact(
             "Filters are echoed by 4.0 even where it applies none; only stream queues filter.",
@@ -72,6 +78,7 @@ ARTEMIS: Final = Profile(
     "Apache Artemis",
     products=("apache-activemq-artemis",),
     capabilities=True,
+    early_outcomes=False,
     hints={
         "amqp:unauthorized-access": "the user may not create the address either: see security-settings in broker.xml",
         "amqp:resource-limit-exceeded": "the address is full (max-size-bytes with address-full-policy FAIL)",
@@ -87,6 +94,10 @@ ARTEMIS: Final = Profile(
             "https://activemq.apache.org/components/artemis/documentation/latest/address-model.html",
         ),
         Fact("All messages of one group-id go to one consumer.", _SEEN),
+        Fact(
+            "An outcome for a large message that it is still sending stops the link: nothing follows, or it detaches.",
+            _SEEN,
+        ),
         Fact("Rejected messages go to the dead-letter address at once.", _SEEN),
         Fact("An unsettled map in an attach is not answered: links do not resume.", _SEEN),
     ),

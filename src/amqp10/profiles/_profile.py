@@ -45,6 +45,9 @@ class Profile:
             percent-encoded. None: the broker has no such node.
         topic_source: how the address to receive from is made, where it is another; "" if nothing is received there.
         capabilities: whether the terminus says by its capability, "queue" or "topic", what kind of node it means.
+        aborts: it knows aborted deliveries (§2.7.5); the link of a broker that does not cannot be used after one.
+        early_outcomes: it takes an outcome for a delivery that it is still sending (§2.6.12). For a broker that gets
+            lost with it, the client says the outcome when the delivery is whole, or at the end of the link.
         hints: what an outcome ("released") or an error condition means here; added to the exception as a note.
         facts: what else there is to know.
     """
@@ -57,6 +60,8 @@ class Profile:
     topic: str | None = "{}"
     topic_source: str | None = None
     capabilities: bool = False
+    aborts: bool = True
+    early_outcomes: bool = True
     hints: Mapping[str, str] = field(default_factory=dict)
     facts: tuple[Fact, ...] = ()
 

@@ -180,7 +180,9 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
         delivery, session, offset = part.delivery, self.session, part.offset
         if part.abort:
             part.done = True
-            self._write(Transfer(handle=self.handle, delivery_id=delivery.delivery_id, aborted=True), b"")
+            # With `more`, which counts for nothing beside `aborted` (§2.7.5): a peer that does not know the latter, as
+            # RabbitMQ does not, would take what came so far for the whole message.
+            self._write(Transfer(handle=self.handle, delivery_id=delivery.delivery_id, more=True, aborted=True), b"")
             return
         first = part.first and offset == 0
         chunk = self.frame_room
