@@ -66,7 +66,8 @@ def takes(function: Callable[..., Any], keyword: str) -> bool:
         return True
     made_by = function.__init__ if inspect.isclass(function) else function
     rest = [name for name, parameter in parameters.items() if parameter.kind is parameter.VAR_KEYWORD]
-    return any(keyword in get_args(get_type_hints(made_by)[name])[0].__annotations__ for name in rest)
+    hints = get_type_hints(made_by)
+    return any(hints[name] is Any or keyword in get_args(hints[name])[0].__annotations__ for name in rest)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

@@ -16,6 +16,7 @@ EXPECTED = {
     "many.py": "10000 accepted\n10000 received, their sum is 49995000\n",
     "on_asyncio.py": "one\nb'two'\n{'number': 3}\n",
     "credit.py": "task 0\ntask 1\ntask 2\ntask 3\ntask 4\n",
+    "filters.py": "two for eu: [1, 3]\nby fields: [2]\nnot applied: rabbitmq:stream-offset-spec\n",
     "nodes.py": "first 144\n",
     "websocket.py": "over a WebSocket\na page from anywhere: 403\n",
     "embedded_broker.py": "a copy for each\na copy for each\n1 in the queue\n",

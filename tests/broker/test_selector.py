@@ -144,6 +144,10 @@ TRUE = """
     amqp.content_type = 'text/plain'
     region <> 1
     NOT (region = 1)
+    weight > 1 = TRUE
+    region = 'us' = late
+    weight / 0 > 1 AND negative / 0 < -1 AND weight / -0.0 < -1
+    NOT (0 / 0 = 0 OR weight % 0 = 0)
 """
 
 
@@ -205,8 +209,6 @@ UNKNOWN = """
     missing + 1 = 2
     weight + missing = 1
     region + 1 = 2
-    weight / 0 = 1
-    weight % 0 = 1
     -region = 1
     NOT (missing = 1)
     JMSXGroupID = missing
@@ -403,6 +405,8 @@ def test_long_selectors() -> None:
     assert value("NOT " * 3000 + "urgent") is True
     assert value("- " * 4000 + "weight = 2500") is True
     assert value("region IN (" + ", ".join(f"'{number}'" for number in range(1000)) + ", 'eu')") is True
+    with pytest.raises(SelectorError, match="in a row"):
+        parse("weight" + " = 1" * 100, JMS)
     with pytest.raises(SelectorError, match="16384"):
         parse("x" * 16_385, JMS)
 

@@ -131,3 +131,21 @@ def test_no_server(amqp10: Commands) -> None:
 def test_bad_url_is_wrong_usage(amqp10: Commands, url: str) -> None:
     """Code 2, as for every wrong usage."""
     assert amqp10("send", url, "q", "x").code == 2
+
+
+def test_selector(amqp10: Commands, broker_url: str, address: str) -> None:
+    """receive and browse take what a selector lets pass, and leave the rest."""
+    for body, region in (("one", "eu"), ("two", "us"), ("three", "eu")):
+        assert amqp10("send", broker_url, address, body, "--property", f"region={region}").code == 0
+    seen = amqp10("browse", broker_url, address, "--selector", "region = 'us'")
+    assert (seen.code, seen.out) == (0, "two\n")
+    got = amqp10("receive", broker_url, address, "-n", "2", "--selector", "region = 'eu'")
+    assert (got.code, got.out) == (0, "one\nthree\n")
+    assert amqp10("receive", broker_url, address, "-n", "1").out == "two\n"
+
+
+def test_wrong_selector(amqp10: Commands, broker_url: str, address: str) -> None:
+    """What the broker says of it is shown, with the place."""
+    got = amqp10("receive", broker_url, address, "-n", "1", "--selector", "region =")
+    assert got.code == 5
+    assert "character 9: expected a value or a name" in got.err

@@ -267,12 +267,51 @@ async def test_refused() -> None:
         await on_thread(lambda: client(broker.url))
 
 
-async def test_selector_is_not_granted() -> None:
+async def test_selector() -> None:
+    """Proton's own selector option is applied and echoed; a wrong one is refused with the place."""
+
+    def job(url: str) -> tuple[list[int], list[int], dict[Any, Any], str]:
+        with connected(url) as connection:
+            sender = connection.create_sender("q")
+            for number in range(6):
+                sender.send(proton.Message(body=number, properties={"n": number, "region": ("eu", "us")[number % 2]}))
+            chosen = connection.create_receiver(
+                "q", name="one", credit=10, options=reactor.Selector("region = 'us' AND n > 1")
+            )
+            got = []
+            for _ in range(2):
+                got.append(chosen.receive(timeout=SECONDS).body)
+                chosen.accept()
+            chosen.link.remote_source.filter.rewind()
+            chosen.link.remote_source.filter.next()
+            echo = chosen.link.remote_source.filter.get_object()
+            browser = connection.create_receiver(
+                "q",
+                name="two",
+                credit=10,
+                options=[reactor.Copy(), reactor.Filter({proton.symbol("f"): property_filter})],
+            )
+            copied = [browser.receive(timeout=SECONDS).body for _ in range(1)]
+            with pytest.raises(utils.LinkDetached) as caught:
+                connection.create_receiver("q", name="three", options=reactor.Selector("region LIKE 5"))
+            return got, copied, echo, str(caught.value)
+
+    property_filter = proton.Described(proton.ulong(0x174), {"n": 4})
+    async with Broker() as broker:
+        got, copied, echo, refusal = await on_thread(lambda: job(broker.url))
+    assert (got, copied) == ([3, 5], [4])
+    assert [described.value for described in echo.values()] == ["region = 'us' AND n > 1"]
+    assert "amqp:invalid-field" in refusal
+    assert "character 13: expected a quoted string: region LIKE >>>5" in refusal
+
+
+async def test_an_unknown_filter_is_not_granted() -> None:
     """A filter that is not applied is not in the answered source, so that the client can tell."""
 
     def client(url: str) -> Any:
+        unknown = reactor.Filter({proton.symbol("f"): proton.Described(proton.symbol("example:f"), 1)})
         with connected(url) as connection:
-            receiver = connection.create_receiver("q", options=reactor.Selector("colour = 'red'"))
+            receiver = connection.create_receiver("q", options=unknown)
             return receiver.link.remote_source.filter.get_dict() if receiver.link.remote_source.filter.next() else None
 
     async with Broker() as broker:

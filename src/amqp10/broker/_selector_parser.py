@@ -3,7 +3,8 @@
 condition    = conjunction {OR conjunction}
 conjunction  = inversion {AND inversion}
 inversion    = {NOT} predicate
-predicate    = sum [comparison | [NOT] BETWEEN | [NOT] IN | [NOT] LIKE | IS [NOT] NULL]
+predicate    = relation {(= | <>) relation}
+relation     = sum [(< | <= | > | >=) sum | [NOT] (BETWEEN | IN | LIKE) ... | IS [NOT] NULL]
 sum          = product {(+ | -) product}
 product      = signed {(* | / | %) signed}
 signed       = {+ | -} primary
@@ -145,12 +146,20 @@ class _Parser:
         return Node("condition", negation(condition) if inverted else condition, at)
 
     def _predicate(self) -> Node:
+        one = self._relation()
+        row = 0
+        while self._token.kind in ("=", "<>"):
+            row += 1
+            if row > _DEEPEST:
+                raise self._wrong(f"more than {_DEEPEST} comparisons in a row")
+            kind = self._take().kind
+            equal = equality(one.value, self._relation().value)
+            one = Node("condition", equal if kind == "=" else negation(equal), one.at)
+        return one
+
+    def _relation(self) -> Node:
         one = self._sum()
         kind = self._token.kind
-        if kind in ("=", "<>"):
-            self._take()
-            equal = equality(one.value, self._sum().value)
-            return Node("condition", equal if kind == "=" else negation(equal), one.at)
         if kind in ORDERINGS:
             self._take()
             value = ordering(

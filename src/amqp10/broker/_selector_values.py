@@ -259,18 +259,26 @@ def arithmetic(first: Value, rest: Sequence[tuple[str, Value]]) -> Value:
     return evaluate
 
 
+def _quotient(one: int | float, other: int | float) -> float:
+    """/: of real numbers even where both are exact; by zero infinite or no number, as Artemis and Broker-J have it."""
+    if other:
+        return one / other
+    return math.copysign(math.inf, one) * math.copysign(1, other) if one else math.nan
+
+
 def _remainder(one: int | float, other: int | float) -> int | float:
     """%: with the sign of the dividend, as Java and RabbitMQ have it."""
+    if not other:
+        return math.nan
     if type(one) is int and type(other) is int:
         return abs(one) % abs(other) * (-1 if one < 0 else 1)
     return math.fmod(one, other)
 
 
-# Division is that of real numbers, of exact ones too, as Artemis, Broker-J and RabbitMQ have it.
 OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
-    "/": operator.truediv,
+    "/": _quotient,
     "%": _remainder,
 }

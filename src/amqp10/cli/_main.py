@@ -19,6 +19,7 @@ from ..errors import (
     DecodeError,
     EncodeError,
     EndpointError,
+    FilterNotApplied,
     InsecureTransport,
     MessageNotAccepted,
 )
@@ -31,6 +32,7 @@ EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (AuthenticationFailed, 4),
     (InsecureTransport, 4),
     (EndpointError, 5),
+    (FilterNotApplied, 5),
     (MessageNotAccepted, 6),
     (EncodeError, 7),
     (DecodeError, 7),

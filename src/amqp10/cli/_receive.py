@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from ..client import Delivery, Receiver
 from ..errors import DecodeError
-from ..messaging import Message, Source
+from ..messaging import Filter, Message, Selector, Source
 from ._jsonform import to_json
 from ._main import Failure, complain, start, visible, words
 from ._options import Peer, seconds, with_peer
@@ -130,6 +130,15 @@ async def receive_all(receiver: Receiver, printer: Printer, count: int | None, w
             take(printer, batch)
 
 
+with_selector = click.option(
+    "--selector",
+    "filters",
+    metavar="CONDITION",
+    help="only messages for which it holds: \"region = 'eu' AND weight > 10\"",
+    callback=lambda context, option, text: [] if text is None else [Selector(text)],
+)
+
+
 @click.command()
 @with_peer()
 @click.argument("address")
@@ -146,13 +155,17 @@ async def receive_all(receiver: Receiver, printer: Printer, count: int | None, w
 @click.option(
     "--credit", type=click.IntRange(1), default=100, show_default=True, help="how many the broker may send ahead"
 )
-def receive(peer: Peer, address: str, count: int | None, wait: float | None, form: str, credit: int) -> None:
+@with_selector
+def receive(
+    peer: Peer, address: str, count: int | None, wait: float | None, form: str, credit: int, filters: list[Filter]
+) -> None:
     """Receive messages from ADDRESS on the broker at URL; each is accepted once it is written out."""
 
     async def run() -> Printer:
         printer = Printer(form, count)
         most = min(credit, count) if count else credit
-        async with peer.connect() as connection, connection.receiver(address, credit=most) as receiver:
+        source = Source(address, filters=filters) if filters else address
+        async with peer.connect() as connection, connection.receiver(source, credit=most) as receiver:
             with printer.running():
                 await receive_all(receiver, printer, count, wait)
         return printer
@@ -185,7 +198,8 @@ def receive(peer: Peer, address: str, count: int | None, wait: float | None, for
     metavar="SECONDS",
     help="how long the broker may take",
 )
-def browse(peer: Peer, address: str, count: int, form: str, wait: float) -> None:
+@with_selector
+def browse(peer: Peer, address: str, count: int, form: str, wait: float, filters: list[Filter]) -> None:
     """Show the messages at ADDRESS on the broker at URL, and leave them there (distribution-mode "copy").
 
     Some brokers take messages although they were asked to copy them: RabbitMQ's queues do. Their answer to the link
@@ -194,7 +208,7 @@ def browse(peer: Peer, address: str, count: int, form: str, wait: float) -> None
 
     async def run() -> None:
         printer = Printer(form, None)
-        source: Any = Source(address, distribution_mode="copy")
+        source: Any = Source(address, distribution_mode="copy", filters=filters)
         async with peer.connect() as connection, connection.receiver(source, credit=0) as receiver:
             granted = getattr(receiver.source, "distribution_mode", None)
             if granted != "copy":
