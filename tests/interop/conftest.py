@@ -19,6 +19,7 @@ from .brokers import (
     Unavailable,
     java,
     serving,
+    serving_rabbitmq,
     write_certificates,
     write_trust_store,
 )
@@ -60,13 +61,23 @@ def broker_j(authority: Path) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
+def rabbitmq(authority: Path) -> Iterator[Server]:
+    """RabbitMQ 4. Ports: amqp (PLAIN, ANONYMOUS), amqps (PLAIN, EXTERNAL); queues are to be declared."""
+    try:
+        with serving_rabbitmq(authority) as server:
+            yield server
+    except Unavailable as error:
+        unavailable(f"no rabbitmq: {error}")
+
+
+@pytest.fixture(scope="session")
 def embedded() -> Iterator[Embedded]:
     """The broker of this package, as a process of its own. Ports: amqp (PLAIN, SCRAM, ANONYMOUS)."""
     with embedded_broker() as server:
         yield server
 
 
-@pytest.fixture(params=["artemis", "broker_j", "embedded"])
+@pytest.fixture(params=["artemis", "broker_j", "rabbitmq", "embedded"])
 def peer(request: pytest.FixtureRequest) -> Peer:
     """Each broker of the interop matrix in turn; what a test notes on it goes into the docs' interop table."""
     server = request.getfixturevalue(request.param)

@@ -14,6 +14,7 @@ from ._java import copy_jars as copy_jars
 from ._java import free_ports as free_ports
 from ._java import java as java
 from ._java import serving as serving
+from ._rabbitmq import serving_rabbitmq as serving_rabbitmq
 from ._recipes import ARTEMIS as ARTEMIS
 from ._recipes import BROKER_J as BROKER_J
 from ._recipes import RECIPES as RECIPES
