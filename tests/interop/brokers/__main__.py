@@ -8,20 +8,35 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import RECIPES, DidNotStart, Unavailable, java, serving, write_certificates, write_trust_store
+from . import (
+    RECIPES,
+    DidNotStart,
+    Unavailable,
+    java,
+    serving,
+    serving_rabbitmq,
+    write_certificates,
+    write_trust_store,
+)
+
+NAMES = (*RECIPES, "rabbitmq")
 
 
 def main() -> int | str:
     """Print the broker's URLs and wait."""
-    if len(sys.argv) != 2 or sys.argv[1] not in RECIPES:
-        return f"usage: python -m tests.interop.brokers {'|'.join(RECIPES)}"
+    if len(sys.argv) != 2 or sys.argv[1] not in NAMES:
+        return f"usage: python -m tests.interop.brokers {'|'.join(NAMES)}"
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with tempfile.TemporaryDirectory(prefix="amqp10-tls-") as folder:
             certificates = Path(folder)
             write_certificates(certificates)
-            write_trust_store(certificates, java())
-            with serving(RECIPES[sys.argv[1]], certificates) as server:
+            if sys.argv[1] in RECIPES:
+                write_trust_store(certificates, java())
+                running = serving(RECIPES[sys.argv[1]], certificates)
+            else:
+                running = serving_rabbitmq(certificates)
+            with running as server:
                 urls = {port: server.url(port, None if port == "external" else "user") for port in server.ports}
                 print(json.dumps({"urls": urls, "certificates": folder, "pid": server.pid}, indent=2), flush=True)
                 signal.pause()

@@ -220,7 +220,7 @@ def _wait_until_it_serves(recipe: Recipe, process: subprocess.Popen[bytes], port
     deadline = time.monotonic() + START_SECONDS
     while True:
         said = log.read_text(errors="replace")
-        if all(words in said for words in recipe.ready) and all(map(_accepts, ports.values())):
+        if all(words in said for words in recipe.ready) and all(map(accepts, ports.values())):
             return True
         if "Address already in use" in said:
             return False
@@ -247,7 +247,8 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def _accepts(port: int) -> bool:
+def accepts(port: int) -> bool:
+    """Whether somebody listens on that port of loopback."""
     try:
         socket.create_connection((HOST, port), timeout=1).close()
     except OSError:

@@ -1,30 +1,40 @@
-"""RabbitMQ for the tests: Debian's packages of it and of its Erlang, unpacked into a folder, run under chroot.
+"""RabbitMQ for the tests: Debian's packages of it and of its Erlang, unpacked into a folder and run from there.
 
-The suite is named, so that the version is 4 wherever this runs; nothing is installed on the machine. It runs in mount
-and pid namespaces of its own, which end with it, so that Erlang's port mapper ends, too.
+The suite is named, so that the version is 4 wherever this runs. Nothing is installed on the machine, and neither root
+nor namespaces are needed: the programs are run by the dynamic loader of the folder, with the libraries of the folder.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
+import re
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ._java import DOWNLOAD_SECONDS, HERE, HOST, START_SECONDS, DidNotStart, Server, Unavailable, cache, free_ports
+from ._java import (
+    DOWNLOAD_SECONDS,
+    HERE,
+    HOST,
+    START_SECONDS,
+    DidNotStart,
+    Server,
+    Unavailable,
+    accepts,
+    cache,
+    free_ports,
+)
 
 NAME = "rabbitmq"
 SUITE = "trixie"
-PACKAGES = ("rabbitmq-server", "libc-bin", "dash", "coreutils", "sed", "grep", "mawk", "hostname")
+PACKAGE = "rabbitmq-server"
 PORTS = ("amqp", "amqps")
 CONFIG = HERE / NAME
-STOP_SECONDS = 30
-APT_SOURCES = Path("/etc/apt/sources.list.d")
+KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 # Keep what is downloaded, whatever clean-up hooks a container image brings along; look at nothing that is installed.
 APT_OPTIONS = (
@@ -47,16 +57,15 @@ APT_OPTIONS = (
 
 
 def install_rabbitmq() -> Path:
-    """The folder that is its file system; made if it is not there.
+    """The folder with the packages unpacked; made if it is not there.
 
     Raises:
         Unavailable: this is no Debian, or apt cannot download the packages.
     """
-    recipe = hashlib.sha256(f"{SUITE} {PACKAGES}".encode()).hexdigest()[:12]
-    folder = cache() / f"{NAME}-{recipe}"
+    folder = cache() / f"{NAME}-{hashlib.sha256(f'{SUITE} {PACKAGE}'.encode()).hexdigest()[:12]}"
     if folder.is_dir():
         return folder
-    for command in ("apt-get", "dpkg-deb", "unshare", "chroot"):
+    for command in ("apt-get", "dpkg-deb"):
         if shutil.which(command) is None:
             raise Unavailable(f"there is no {command}")
     cache().mkdir(parents=True, exist_ok=True)
@@ -64,14 +73,13 @@ def install_rabbitmq() -> Path:
         root = Path(partial, "root")
         for package in _download(Path(partial, "apt")):
             _run("dpkg-deb", "-x", str(package), str(root))
-        _complete(root)
         with suppress(OSError):  # another run was quicker
             root.rename(folder)
     return folder
 
 
 def _download(folder: Path) -> list[Path]:
-    """The packages and all that they depend on."""
+    """The package and all that it depends on."""
     archives = folder / "cache" / "archives"
     (archives / "partial").mkdir(parents=True)
     (folder / "lists" / "partial").mkdir(parents=True)
@@ -80,34 +88,19 @@ def _download(folder: Path) -> list[Path]:
     options = [word for option in APT_OPTIONS for word in ("-o", option.format(folder=folder))]
     apt = ["apt-get", "-q", "-y", "--no-install-recommends", "--download-only", *options]
     _run(*apt, "update")
-    _run(*apt, "install", *PACKAGES)
+    _run(*apt, "install", PACKAGE)
     return sorted(archives.glob("*.deb"))
 
 
 def _sources() -> str:
     """This machine's own mirror of Debian, for the suite that we want."""
-    for file in sorted(APT_SOURCES.glob("*.sources")):
-        for stanza in file.read_text().split("\n\n"):
-            lines = [line for line in stanza.splitlines() if not line.startswith("#")]
-            words = dict(line.split(": ", 1) for line in lines if ": " in line)
-            if "debian-archive" in words.get("Signed-By", "") and "URIs" in words:
-                return (
-                    f"Types: deb\nURIs: {words['URIs']}\nSuites: {SUITE}\nComponents: main\n"
-                    f"Signed-By: {words['Signed-By']}\n"
-                )
+    files = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
+    lines = [line for file in files if file.is_file() for line in file.read_text().splitlines()]
+    for line in lines:
+        mirror = re.match(r"(?:URIs:|deb\b).*?((?:https?|mirror\+file):\S+/debian/?)(?:\s|$)", line)
+        if mirror is not None:
+            return f"Types: deb\nURIs: {mirror[1]}\nSuites: {SUITE}\nComponents: main\nSigned-By: {KEYS}\n"
     raise Unavailable("apt knows no mirror of Debian here")
-
-
-def _complete(root: Path) -> None:
-    """What the packages leave to their scripts, as far as it is needed."""
-    for place in ("bin", "lib", "lib64", "sbin"):
-        (root / "usr" / place).mkdir(parents=True, exist_ok=True)
-        if not (root / place).exists():
-            (root / place).symlink_to(f"usr/{place}")
-    for place in ("dev", "proc", "tmp", "data", "etc/rabbitmq"):
-        (root / place).mkdir(parents=True, exist_ok=True)
-    (root / "etc" / "passwd").write_text("root:x:0:0:root:/data:/bin/sh\n")
-    (root / "etc" / "hosts").write_text("127.0.0.1 localhost\n")
 
 
 def _run(*command: str) -> None:
@@ -135,78 +128,124 @@ def serving_rabbitmq(certificates: Path) -> Iterator[Server]:
     root = install_rabbitmq()
     with tempfile.TemporaryDirectory(prefix=f"amqp10-{NAME}-", ignore_cleanup_errors=True) as folder:
         for attempt in range(3):
-            data = Path(folder, str(attempt))
-            process, ports = _start(root, certificates, data)
-            try:
-                log = data / "broker.log"
-                if _wait_until_it_serves(process, log):
-                    yield Server(NAME, ports, process.pid, certificates, log)
+            with _attempt(root, Path(folder, str(attempt)), certificates) as server:
+                if server is not None:
+                    yield server
                     return
-            finally:
-                _stop(process)
     raise DidNotStart(f"{NAME}: its ports were taken by others three times")
 
 
-def _start(root: Path, certificates: Path, data: Path) -> tuple[subprocess.Popen[bytes], dict[str, int]]:
-    etc = data / "etc"
-    etc.mkdir(parents=True)
-    (data / "data").mkdir()
-    *numbers, mapper, distribution = free_ports(len(PORTS) + 2)
+@contextmanager
+def _attempt(root: Path, data: Path, certificates: Path) -> Iterator[Server | None]:
+    """The broker on ports that are free just now; None if another process has taken one of them meanwhile."""
+    *numbers, mapping, distribution = free_ports(len(PORTS) + 2)
     ports = dict(zip(PORTS, numbers, strict=True))
-    (etc / "rabbitmq.conf").write_text((CONFIG / "rabbitmq.conf").read_text().format(**ports))
-    for name in ("definitions.json", "enabled_plugins"):
-        shutil.copy(CONFIG / name, etc)
-    for name in ("ca.pem", "server.pem", "server.key"):
-        shutil.copy(certificates / name, etc)
-    script = (
-        f"mount --rbind /dev '{root}/dev' && mount -t proc proc '{root}/proc' && "
-        f"mount --bind '{etc}' '{root}/etc/rabbitmq' && mount --bind '{data}/data' '{root}/data' && "
-        f"exec chroot '{root}' /usr/lib/rabbitmq/bin/rabbitmq-server"
-    )
+    _configure(data, ports, certificates)
+    log = data / "broker.log"
+    erlang = Erlang(root, data)
+    processes = [erlang.start("epmd", "-address", HOST, "-port", str(mapping))]
+    try:
+        if _wait(lambda: accepts(mapping), processes[0], log):
+            processes.append(_start(erlang, mapping, distribution))
+            if _wait(lambda: " completed with " in log.read_text(errors="replace"), processes[1], log):
+                yield Server(NAME, ports, processes[1].pid, certificates, log)
+                return
+        yield None
+    finally:
+        for process in processes:  # the data is not needed any more, so there is nothing to wait for
+            process.kill()
+            process.wait()
+
+
+def _configure(data: Path, ports: dict[str, int], certificates: Path) -> None:
+    data.mkdir()
+    values = {**ports, "config": CONFIG, "tls": certificates}
+    (data / "rabbitmq.conf").write_text((CONFIG / "rabbitmq.conf").read_text().format(**values))
+    shutil.copy(CONFIG / "enabled_plugins", data)
+
+
+class Erlang:
+    """Debian's Erlang in a folder, writing what it says to `data/broker.log`.
+
+    Erlang starts helpers of its own from one folder; there they get scripts that run them by the loader, too.
+    """
+
+    def __init__(self, root: Path, data: Path) -> None:
+        self.home = root / "usr/lib/erlang"
+        self.rabbitmq = next(root.glob("usr/lib/rabbitmq/lib/rabbitmq_server-*"))
+        self.data = data
+        self.helpers = data / "bin"
+        self._programs = next(self.home.glob("erts-*/bin"))
+        loader = next(root.glob("usr/lib/*/ld-linux*.so.*"))
+        self._loader = (str(loader), "--library-path", str(loader.parent))
+        self.helpers.mkdir()
+        for name in ("erl_child_setup", "inet_gethost"):
+            self._script(name, f'exec {" ".join(self._loader)} {self._programs / name} "$@"')
+        self._script("erl", "exit 0")  # asked for to start the port mapper, which runs already
+
+    def _script(self, name: str, line: str) -> None:
+        path = self.helpers / name
+        path.write_text(f"#!/bin/sh\n{line}\n")
+        path.chmod(0o755)
+
+    def start(
+        self, program: str, *arguments: str, environment: dict[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """One of its programs, as a process."""
+        with (self.data / "broker.log").open("ab") as log:
+            return subprocess.Popen(
+                [*self._loader, str(self._programs / program), *arguments],
+                cwd=self.data,
+                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", **(environment or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+
+def _start(erlang: Erlang, mapping: int, distribution: int) -> subprocess.Popen[bytes]:
+    """The broker, as its own scripts start it (rabbitmq-server, erl and erlexec)."""
+    data = erlang.data
+    plugins = erlang.rabbitmq / "plugins"
     environment = {
-        "HOME": "/data",
-        "LANG": "C.UTF-8",
-        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
-        "RABBITMQ_NODENAME": f"interop-{mapper}@localhost",
-        "RABBITMQ_BASE": "/data",
-        "RABBITMQ_MNESIA_BASE": "/data/mnesia",
-        "RABBITMQ_LOG_BASE": "/data/log",
-        "RABBITMQ_CONFIG_FILE": "/etc/rabbitmq/rabbitmq.conf",
-        "RABBITMQ_ENABLED_PLUGINS_FILE": "/etc/rabbitmq/enabled_plugins",
-        "RABBITMQ_DIST_PORT": str(distribution),
-        "ERL_EPMD_PORT": str(mapper),
-        "ERL_EPMD_ADDRESS": HOST,
-        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 2:2 -kernel inet_dist_use_interface {127,0,0,1}",
+        "ROOTDIR": erlang.home,
+        "BINDIR": erlang.helpers,
+        "EMU": "beam",
+        "PROGNAME": "erl",
+        "HOME": data,
+        "ERL_LIBS": plugins,
+        "RABBITMQ_HOME": erlang.rabbitmq,
+        "RABBITMQ_PLUGINS_DIR": plugins,
+        "RABBITMQ_NODENAME": f"interop-{mapping}@localhost",
+        "RABBITMQ_MNESIA_BASE": data / "mnesia",
+        "RABBITMQ_LOG_BASE": data / "log",
+        "RABBITMQ_CONFIG_FILE": data / "rabbitmq.conf",
+        "RABBITMQ_ENABLED_PLUGINS_FILE": data / "enabled_plugins",
+        "RABBITMQ_DIST_PORT": distribution,
     }
-    user = [] if os.geteuid() == 0 else ["--map-root-user"]
-    with (data / "broker.log").open("wb") as log:
-        process = subprocess.Popen(
-            ["unshare", *user, "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    return process, ports
+    emulator = ("-W", "w", "-S", "2:2", "--")
+    places = ("-root", erlang.home, "-bindir", erlang.helpers, "-progname", "erl", "--", "-home", data)
+    mapper = ("-epmd_port", mapping, "--")
+    quiet = ("-noshell", "-noinput", "-syslog", "logger", "[]", "-syslog", "syslog_error_logger", "false")
+    # What watches the machine's memory and processors runs helpers that are not in the one folder.
+    unwatched = [word for what in ("memsup", "cpu_sup", "disksup") for word in ("-os_mon", f"start_{what}", "false")]
+    kernel = ("inet_dist_use_interface", "{127,0,0,1}", "prevent_overlapping_partitions", "false")
+    boot = ("-s", "rabbit", "boot", "-boot", "start_sasl", "-kernel", *kernel)
+    words = (*emulator, *places, *mapper, *quiet, *unwatched, *boot)
+    return erlang.start(
+        "beam.smp", *map(str, words), environment={key: str(value) for key, value in environment.items()}
+    )
 
 
-def _wait_until_it_serves(process: subprocess.Popen[bytes], log: Path) -> bool:
+def _wait(serves: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> bool:
     """True once it does; False if another process has taken one of its ports meanwhile."""
     deadline = time.monotonic() + START_SECONDS
-    while True:
+    while not serves():
         said = log.read_text(errors="replace")
-        if " completed with " in said:
-            return True
-        if "eaddrinuse" in said:
+        if "eaddrinuse" in said or "Address already in use" in said:
             return False
         if process.poll() is not None or time.monotonic() > deadline:
             raise DidNotStart(f"{NAME} does not serve; its log ends with:\n{said[-4000:]}")
         time.sleep(0.1)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    # The first process of the namespace: when it goes, all that is in there goes (pid_namespaces(7)).
-    process.kill()
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(STOP_SECONDS)
+    return True
