@@ -20,10 +20,12 @@ from amqp10.broker import Broker
 from amqp10.broker._memory import memory_streams
 from amqp10.client import Connection
 from amqp10.errors import ConnectionLost
+from amqp10.net import TLS
 from amqp10.net import _pump as pump_module
 from amqp10.net._websocket import WebSocketStream
-from amqp10.testing import ScriptedPeer
+from amqp10.testing import CertificateAuthority, ScriptedPeer
 
+from ..net.connect_proxy import connect_proxy
 from . import test_cancellation as cancellation
 from . import test_connection as connecting
 from .conftest import Serve, serving
@@ -57,6 +59,38 @@ test_the_peer_closes_at_once = connecting.test_the_peer_closes_at_once
 test_the_transport_ends_while_opening = connecting.test_the_transport_ends_while_opening
 test_opening_is_cancelled = connecting.test_opening_is_cancelled
 test_a_fault_of_our_own_is_not_hidden = connecting.test_a_fault_of_our_own_is_not_hidden
+
+
+@pytest.mark.parametrize("way", ["websocket", "secure websocket through a proxy", "upgrade"])
+async def test_connecting(way: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Cancelled at each step of the way, TCP, CONNECT, TLS, HTTP, SASL: nothing is left open, at either end."""
+    authority = CertificateAuthority(tmp_path_factory.mktemp("authority"))
+    files = authority.server()
+    tls = None if way == "websocket" else TLS(certificate=files.certificate, key=files.key)
+    mine = TLS(ca=authority.ca).client_context()
+    with connect_proxy() as proxy:
+        async with Broker(tls=tls, websocket=True) as broker:
+
+            async def trial(cancel: cancellation.CancelAt) -> None:
+                if way == "websocket":
+                    connection = Connection(broker.websocket_url)
+                elif way == "upgrade":
+                    connection = Connection(broker.url.replace("amqps", "amqp"), tls=mine, tls_upgrade=True)
+                else:
+                    connection = Connection(broker.websocket_url, tls=mine, proxy=proxy.url)
+
+                async def life() -> None:
+                    async with connection, connection.sender("q") as sender:
+                        await sender.send("x")
+
+                tasks = len(anyio.get_running_tasks())
+                await cancel.run(life)
+                with anyio.fail_after(10):
+                    while broker.connections or len(anyio.get_running_tasks()) > tasks:  # noqa: ASYNC110 - there is no event to wait for
+                        await anyio.sleep(0.001)
+
+            await anyio.wait_all_tasks_blocked()
+            await cancellation.at_each_checkpoint(trial, 8)
 
 
 async def test_closing_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

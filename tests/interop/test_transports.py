@@ -41,7 +41,7 @@ on_trio = pytest.mark.parametrize("anyio_backend", ["trio"])
 
 @pytest.mark.matrix("AMQP over WebSocket")
 async def test_websocket(peer: Peer) -> None:
-    """Bodies of every kind and 5 MiB in one, with the login of the URL."""
+    """Pitfall 29: bodies of every kind and 5 MiB in one, with the login of the URL."""
     if peer.name == "rabbitmq":
         with pytest.raises(ConnectionLost, match="cannot connect to ws://"):
             async with Connection(peer.url().replace("amqp://", "ws://")):

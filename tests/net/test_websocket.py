@@ -11,11 +11,14 @@ from anyio.abc import ByteStream
 from wsproto.connection import Connection, ConnectionType
 
 from amqp10.broker._memory import memory_streams
+from amqp10.engine import Event
+from amqp10.net import Pump
 from amqp10.net import _websocket as module
 from amqp10.net._stream import LayerAttribute
 from amqp10.net._websocket import MESSAGE_SIZE, WebSocketStream
 
 from .raw_websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, RawPeer, close_frame, frame
+from .test_pump import Double, Received
 
 pytestmark = pytest.mark.anyio
 
@@ -106,6 +109,37 @@ async def test_who_drives_writes_the_answers() -> None:
     await stream.send(b"")
     assert [layer.owed] == [False]
     assert await peer.frame() == (PONG, True, b"p")
+
+
+async def test_a_peer_that_pings_and_does_not_read() -> None:
+    """It stalls the pump's writer, never its reader; the answer to the latest ping goes out among what is written."""
+    ours, theirs = memory_streams()
+    peer, engine = RawPeer(theirs), Double()
+    events: list[Event] = []
+    pump = Pump(WebSocketStream(ours, Connection(ConnectionType.CLIENT)), engine, events.extend)
+    engine.say(b"x" * 3_000_000)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pump.run)
+        for number in range(100):
+            await theirs.send(frame(PING, str(number).encode()) + frame(BINARY, b"y" * 10_000))
+        await anyio.wait_all_tasks_blocked()
+        assert b"".join(event.data for event in events if isinstance(event, Received)) == b"y" * 1_000_000
+        size, pongs = 0, []
+        while size < 3_000_000:
+            opcode, _, payload = await peer.frame()
+            if opcode == PONG:
+                pongs.append(payload)
+            else:
+                size += len(payload)
+        assert pongs == [b"99"]
+        await theirs.send(frame(PING, b"idle"))
+        assert await peer.frame() == (PONG, True, b"idle")
+        await theirs.send(frame(BINARY, b"close"))
+        assert await peer.frame() == (BINARY, True, b"closed")
+        assert await peer.frame() == (CLOSE, True, (1000).to_bytes(2, "big"))
+        await theirs.send(close_frame())
+        with pytest.raises(anyio.EndOfStream):
+            await peer.frame()
 
 
 async def test_no_message_is_too_large() -> None:

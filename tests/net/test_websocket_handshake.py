@@ -86,7 +86,7 @@ async def test_request(url: str, line: str, host: str) -> None:
     headers = headers_of(head)
     assert head.split("\r\n")[0] == line
     assert headers["host"] == host
-    assert (headers["upgrade"], headers["connection"]) == ("websocket", "Upgrade")
+    assert (headers["upgrade"].lower(), headers["connection"].lower()) == ("websocket", "upgrade")
     assert headers["sec-websocket-version"] == "13"
     assert len(base64.b64decode(headers["sec-websocket-key"])) == 16
     assert headers["sec-websocket-protocol"] == "amqp"
