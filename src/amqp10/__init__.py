@@ -11,7 +11,11 @@ from .client import BodyWriter as BodyWriter
 from .client import Connection as Connection
 from .client import ConnectionSettings as ConnectionSettings
 from .client import Delivery as Delivery
+from .client import Management as Management
 from .client import Receiver as Receiver
+from .client import Request as Request
+from .client import Requester as Requester
+from .client import Responder as Responder
 from .client import Sender as Sender
 from .client import SentDelivery as SentDelivery
 from .client import Session as Session
@@ -30,6 +34,7 @@ from .errors import HandshakeRefused as HandshakeRefused
 from .errors import InsecureTransport as InsecureTransport
 from .errors import LinkDetached as LinkDetached
 from .errors import LocalProtocolError as LocalProtocolError
+from .errors import ManagementError as ManagementError
 from .errors import MessageModified as MessageModified
 from .errors import MessageNotAccepted as MessageNotAccepted
 from .errors import MessageRejected as MessageRejected
@@ -147,6 +152,8 @@ __all__ = (
     "Int",
     "LinkDetached",
     "LocalProtocolError",
+    "Management",
+    "ManagementError",
     "Map",
     "Mechanism",
     "Message",
@@ -166,6 +173,9 @@ __all__ = (
     "Rejected",
     "Released",
     "RemoteProtocolError",
+    "Request",
+    "Requester",
+    "Responder",
     "ScramSha1",
     "ScramSha256",
     "ScramSha512",

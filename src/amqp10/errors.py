@@ -15,6 +15,7 @@
     │   ├── ConnectionClosed
     │   ├── SessionEnded
     │   └── LinkDetached
+    ├── ManagementError           a management operation failed; carries the status and the response
     ├── DeliveryAborted           the sender gave up a delivery whose body was being read
     └── MessageNotAccepted        a delivery ended in an outcome other than accepted
         ├── MessageRejected
@@ -45,6 +46,7 @@ __all__ = (
     "InsecureTransport",
     "LinkDetached",
     "LocalProtocolError",
+    "ManagementError",
     "MessageModified",
     "MessageNotAccepted",
     "MessageRejected",
@@ -226,3 +228,23 @@ class MessageModified(MessageNotAccepted):
     """The receiver did not process the message, and changed it (§3.4.5); `outcome` has how."""
 
     _no_reason = "the receiver released the message as modified"
+
+
+class ManagementError(AmqpError):
+    """A management operation did not succeed.
+
+    Attributes:
+        status: the status code, as HTTP has them: 404 for what is not there, 409 for what is there in another form;
+            0 when the response has none.
+        description: why, in the peer's words.
+        response: the message.
+    """
+
+    def __init__(self, status: int, description: str, response: object = None) -> None:
+        super().__init__(f"{status}: {description}" if description else str(status))
+        self.status = status
+        self.description = description
+        self.response = response
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.status, self.description, self.response)

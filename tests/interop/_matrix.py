@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from amqp10 import Connection
+from amqp10.rabbitmq import management, queue_address
 
 STOP_SECONDS = 20
 
@@ -57,7 +58,12 @@ class Peer:
 
     async def queue(self, connection: Connection) -> str:
         """The address of a new queue, made where the broker makes none on first use."""
-        return fresh_name()
+        name = fresh_name()
+        if self.name == "rabbitmq":
+            async with management(connection) as rabbit:
+                await rabbit.declare_queue(name, "classic")
+            return queue_address(name)
+        return name
 
     def lacks(self, what: str) -> None:
         """Note that the broker does not have the feature, once the test has asserted what a user sees."""

@@ -87,7 +87,7 @@ def test_everything_of_a_source_is_reachable() -> None:
     assert fields[5] == {"lifetime-policy": Described(ULong(0x2B), []), "supported-dist-modes": "copy"}
     assert [type(key) for key in (*fields[5], *fields[7])] == [Symbol] * 3
     assert fields[8] == Described(ULong(0x27), [True])
-    assert (list(fields[9]), fields[10]) == (["amqp:accepted:list", "amqp:rejected:list"], Symbol("queue"))
+    assert (list(fields[9]), list(fields[10])) == (["amqp:accepted:list", "amqp:rejected:list"], [Symbol("queue")])
     assert Source.decode(source.encode()) == source
 
 

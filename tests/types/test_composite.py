@@ -182,8 +182,8 @@ def test_trailing_nulls_and_defaults_are_not_written() -> None:
 
 
 def test_multiple() -> None:
-    """Nothing is null, one value stands for itself, more are an array."""
-    for names, written in (((), None), (("a",), Symbol("a")), (("a", "b"), Array("symbol", ["a", "b"]))):
+    """Nothing is null, one value or more are an array, the form that every peer reads."""
+    for names, written in (((), None), (("a",), Array("symbol", ["a"])), (("a", "b"), Array("symbol", ["a", "b"]))):
         value = Needy(1, "t", names or ("x",), 2)
         value.names = names
         if written is None:
@@ -197,7 +197,7 @@ def test_multiple() -> None:
 
 def test_wide_descriptor_and_wide_list() -> None:
     """A code beyond an octet is written in eight; a long list in the wide form."""
-    assert Needy(1, "", ("a",)).encode() == NEEDY + bytes.fromhex("c0080352" + "01a100a30161")
+    assert Needy(1, "", ("a",)).encode() == NEEDY + bytes.fromhex("c00b0352" + "01a100e00401a30161")
     value = Needy(1, "x" * 300, ("a",))
     assert value.encode()[10] == 0xD0
     assert Needy.decode(value.encode()) == value

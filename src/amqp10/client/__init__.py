@@ -3,9 +3,14 @@
 from ._connection import Connection as Connection
 from ._delivery import Delivery as Delivery
 from ._delivery import SentDelivery as SentDelivery
+from ._management import Management as Management
 from ._oneoff import receive as receive
 from ._oneoff import send as send
 from ._receiver import Receiver as Receiver
+from ._request import ReplyReceiver as ReplyReceiver
+from ._request import Requester as Requester
+from ._respond import Request as Request
+from ._respond import Responder as Responder
 from ._sender import Sender as Sender
 from ._session import Session as Session
 from ._settings import ConnectionSettings as ConnectionSettings
@@ -16,7 +21,12 @@ __all__ = (
     "Connection",
     "ConnectionSettings",
     "Delivery",
+    "Management",
     "Receiver",
+    "ReplyReceiver",
+    "Request",
+    "Requester",
+    "Responder",
     "Sender",
     "SentDelivery",
     "Session",

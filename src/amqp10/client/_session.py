@@ -14,7 +14,10 @@ from ..engine import LinkTerms, ReceiverSettleMode, SenderSettleMode, SessionTer
 from ..errors import AmqpError, LocalProtocolError
 from ..messaging import Source, Target
 from ._endpoint import Endpoint
+from ._management import Management
 from ._receiver import Receiver
+from ._request import ReplyReceiver, Requester
+from ._respond import Responder
 from ._sender import Sender
 from ._streamed import STREAM_WINDOW, StreamReceiver
 
@@ -142,6 +145,47 @@ class Links:
                 session = Session(connection, SessionTerms(incoming_window=STREAM_WINDOW))
             return StreamReceiver(connection, session, terms, credit, require_filters=require_filters, own=own)
         return Receiver(connection, session, terms, credit, require_filters=require_filters)
+
+    def requester(
+        self, address: str | Target | None, *, reply_to: str | Source | None = None, credit: int = 100
+    ) -> Requester:
+        """A requester: sends requests and waits for their replies; to be opened by `async with`.
+
+        Args:
+            address: where requests go; None for an anonymous one, whose requests each say it in their `to`.
+            reply_to: where replies come from: an address, which no other requester may share, or a `Source` to say
+                more. None: a dynamic node, made by the peer for this requester.
+            credit: replies that may be on their way; not the number of requests under way.
+
+        Raises:
+            ValueError: `credit` is not positive.
+        """
+        if credit < 1:
+            raise ValueError("a requester needs credit for replies")
+        connection, session = self._place()
+        if reply_to is None:
+            reply_to = Source(dynamic=True, outcomes=OUTCOME_NAMES)
+        elif isinstance(reply_to, str):
+            reply_to = Source(reply_to, outcomes=OUTCOME_NAMES)
+        terms = LinkTerms(name=link_name(connection, "replies"), source=reply_to, target=Target(), settle_mode="mixed")
+        return Requester(self.sender(address), ReplyReceiver(connection, session, terms, credit))
+
+    def responder(self, address: str | Source, *, credit: int = 100) -> Responder:
+        """A responder: receives requests and sends replies; to be opened by `async with`.
+
+        Args:
+            address: where requests come from.
+            credit: requests that may be on their way or wait here.
+        """
+        return Responder(self.receiver(address, credit=credit))
+
+    def management(self, node: str = "$management") -> Management:
+        """The peer's management node; to be opened by `async with`.
+
+        Args:
+            node: its address. RabbitMQ has another kind: see `amqp10.rabbitmq`.
+        """
+        return Management(self.requester(node))
 
 
 def link_name(connection: Connection, kind: str) -> str:

@@ -35,6 +35,7 @@ RABBITMQ: Final = Profile(
     topic="/exchanges/{quoted}",
     topic_source="",
     aborts=False,
+    reply_capabilities=("rabbitmq:volatile-queue",),
     hints={
         "released": "it routed the message to no queue: no binding of the exchange matches (released = unroutable)",
         "rejected": "a queue refused the message, by its length limit or because it is not available",
@@ -55,12 +56,16 @@ RABBITMQ: Final = Profile(
             "https://github.com/rabbitmq/rabbitmq-server/issues/7823",
         ),
         Fact("Nodes are not made on first use; 4.0 ends the session, later versions only detach the link.", _SEEN),
-        Fact("receiver-settle-mode second, dynamic sources, transactions and browsing are not there.", _SEEN),
         Fact(
             "It takes the frame that aborts a delivery for one more part of it: only the end of the link does away "
             "with the delivery, and the next one on that link ends the session.",
             _SEEN,
         ),
+        Fact(
+            "Since 4.2 a dynamic source is made for replies, if it is asked for as a volatile queue and settled.",
+            "https://www.rabbitmq.com/docs/direct-reply-to",
+        ),
+        Fact("receiver-settle-mode second, other dynamic sources, transactions and browsing are not there.", _SEEN),
         Fact("It begins its transfer-ids at 2^32 - 4, so that they wrap at once.", _SEEN),
         Fact(
             "Filters are echoed by 4.0 even where it applies none; only stream queues filter.",

@@ -48,6 +48,8 @@ class Profile:
         aborts: it knows aborted deliveries (§2.7.5); the link of a broker that does not cannot be used after one.
         early_outcomes: it takes an outcome for a delivery that it is still sending (§2.6.12). For a broker that gets
             lost with it, the client says the outcome when the delivery is whole, or at the end of the link.
+        reply_capabilities: what a dynamic source for replies must say, where one is only made on saying so; it is then
+            attached with settle mode "settled".
         hints: what an outcome ("released") or an error condition means here; added to the exception as a note.
         facts: what else there is to know.
     """
@@ -62,6 +64,7 @@ class Profile:
     capabilities: bool = False
     aborts: bool = True
     early_outcomes: bool = True
+    reply_capabilities: tuple[str, ...] = ()
     hints: Mapping[str, str] = field(default_factory=dict)
     facts: tuple[Fact, ...] = ()
 

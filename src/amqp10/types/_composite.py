@@ -34,7 +34,7 @@ class Field:
         type: the AMQP type by name, or "*" for any.
         default: what null means; None when it means that there is no value.
         mandatory: null is an error.
-        multiple: a tuple on our side; null, one value or an array on the wire.
+        multiple: a tuple on our side; an array on the wire, null when empty; one bare value is read, too.
         requires: for "*", the archetype that a described value must provide ("source", "delivery-state", ...);
             for "map", that of the described values in it.
         choices: the words of a restricted type and their numbers; on our side the word is the value.

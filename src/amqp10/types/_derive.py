@@ -149,14 +149,14 @@ def _representation(cls: type[Composite]) -> str:
 def field_writer(declared: Field) -> Writer:
     """The strict writer of one field's value, None excepted: whatever does not belong there is an EncodeError."""
     if declared.multiple:
-        single, several = typed_writer(declared.type), elements_writer(declared.type)
+        several = elements_writer(declared.type)
 
+        # One value could stand alone, without an array (§1.4). Other clients write the array, and RabbitMQ 4 reads the
+        # capabilities of a source in no other form.
         def write_multiple(out: bytearray, value: Any) -> None:
             if not isinstance(value, (tuple, list)):
                 raise EncodeError(f"{value!r} is not a tuple")
-            if len(value) == 1:
-                single(out, value[0])
-            elif value:
+            if value:
                 several(out, value)
             else:
                 out.append(0x40)

@@ -98,7 +98,7 @@ EXAMPLES: list[tuple[Composite, str]] = [
             "c1 0d 02 a3 07 70 72 6f 64 75 63 74 a1 01 78"
         ),
     ),
-    (Open("c", offered_capabilities=("a",)), "00 53 10 c0 0d 08 a1 01 63 40 40 40 40 40 40 a3 01 61"),
+    (Open("c", offered_capabilities=("a",)), "00 53 10 c0 10 08 a1 01 63 40 40 40 40 40 40 e0 04 01 a3 01 61"),
     (
         Open("c", desired_capabilities=("a", "bc")),
         "00 53 10 c0 14 09 a1 01 63 40 40 40 40 40 40 40 e0 07 02 a3 01 61 02 62 63",
@@ -120,7 +120,7 @@ EXAMPLES: list[tuple[Composite, str]] = [
     (Detach(0, True), "00 53 16 c0 03 02 43 41"),
     (End(), "00 53 17 45"),
     (Close(Error("a:b", "c")), "00 53 18 c0 0f 01 00 53 1d c0 09 02 a3 03 61 3a 62 a1 01 63"),
-    (SaslMechanisms(("PLAIN",)), "00 53 40 c0 08 01 a3 05 50 4c 41 49 4e"),
+    (SaslMechanisms(("PLAIN",)), "00 53 40 c0 0b 01 e0 08 01 a3 05 50 4c 41 49 4e"),
     (SaslMechanisms(("A", "B")), "00 53 40 c0 09 01 e0 06 02 a3 01 41 01 42"),
     (SaslInit("PLAIN", b""), "00 53 41 c0 0a 02 a3 05 50 4c 41 49 4e a0 00"),
     (SaslInit("PLAIN", None, "h"), "00 53 41 c0 0c 03 a3 05 50 4c 41 49 4e 40 a1 01 68"),

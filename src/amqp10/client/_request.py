@@ -1,0 +1,222 @@
+"""Requests and their replies: one node for the requests, one for the replies, the correlation-id between them (§3.2.4).
+
+A reply is matched as soon as the engine has it, in the pass that brought it in: no task of its own waits for replies.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Hashable
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import anyio
+
+from ..engine import LinkTerms, ReceiverLink
+from ..errors import DecodeError, LocalProtocolError
+from ..messaging import Accepted, Error, Message, Rejected, Source
+from ..types import Symbol
+from ._delivery import SentDelivery, not_accepted
+from ._receiver import Receiver
+
+if TYPE_CHECKING:
+    from ._connection import Connection
+    from ._sender import Sender
+    from ._session import Session
+
+
+class Waiting:
+    """One request without a reply. It takes the place of the event that a delivery's outcome sets, too."""
+
+    __slots__ = ("_event", "reply")
+
+    def __init__(self) -> None:
+        self.reply: Message | None = None
+        self._event = anyio.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    async def wait(self) -> None:
+        await self._event.wait()
+        self._event = anyio.Event()
+
+
+class ReplyReceiver(Receiver):
+    """The receiver of a requester: each reply goes to the request that waits for it."""
+
+    def __init__(self, connection: Connection, session: Session | None, terms: LinkTerms, credit: int) -> None:
+        super().__init__(connection, session, terms, credit, require_filters=True)
+        self.waiting: dict[Hashable, Waiting] = {}
+        self.unmatched = 0
+
+    def _attach_to(self, session: Session) -> ReceiverLink:
+        source, wanted = self._terms.source, self.connection.profile.reply_capabilities
+        if wanted and source is not None and source.dynamic and not source.capabilities:
+            capabilities = tuple(map(Symbol, wanted))
+            source = Source(dynamic=True, expiry_policy="link-detach", capabilities=capabilities)
+            self._terms = replace(self._terms, source=source, settle_mode="settled")
+        return super()._attach_to(session)
+
+    def _on_deliveries(self) -> None:
+        incoming = self._incoming
+        while incoming and not self._closed:
+            delivery = incoming.popleft()
+            self._taken += 1
+            try:
+                reply: Message = delivery.message
+                reply.check()
+            except DecodeError as error:
+                self.unmatched += 1
+                delivery._settle_quietly(Rejected(Error("amqp:decode-error", str(error))))
+                continue
+            waiting = self.waiting.get(key_of(reply.correlation_id))
+            if waiting is None:
+                self.unmatched += 1  # its request was cancelled, or never was
+            else:
+                waiting.reply = reply
+                waiting.set()
+            delivery.accept()
+        super()._on_deliveries()
+        if self._taken >= self._refill_at:
+            self._refill()
+
+    def _stop(self) -> None:
+        super()._stop()
+        for waiting in self.waiting.values():
+            waiting.set()
+
+
+class Requester:
+    """Sends requests and waits for their replies; made by `connection.requester()`, opened by `async with`.
+
+        async with connection.requester("service") as requester:
+            reply = await requester.request(Message("ping"))
+
+    Any number of tasks may have requests under way.
+
+    Attributes:
+        sender, replies: the two links.
+    """
+
+    def __init__(self, sender: Sender, replies: ReplyReceiver, reply_to: str | None = None) -> None:
+        self.sender = sender
+        self.replies = replies
+        self._reply_to = reply_to
+        self._prefix = uuid.uuid4().hex[:12]
+        self._count = 0
+
+    async def __aenter__(self) -> Self:
+        """Attach both links.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the peer refused one, for instance because it
+                makes no dynamic nodes, or what they need is gone.
+            Unsupported: the dialect has no dynamic nodes.
+
+        Cancelling: both links are detached.
+        """
+        await self.replies.__aenter__()
+        try:
+            await self.sender.__aenter__()
+        except BaseException:
+            await self.replies.__aexit__(None, None, None)
+            raise
+        return self
+
+    @property
+    def reply_to(self) -> str | None:
+        """The address that replies are asked to be sent to."""
+        return self._reply_to if self._reply_to is not None else self.replies.address
+
+    @property
+    def pending(self) -> int:
+        """How many requests wait for their replies."""
+        return len({id(waiting) for waiting in self.replies.waiting.values()})
+
+    @property
+    def unmatched(self) -> int:
+        """How many replies came that no request waited for: those to cancelled ones, mostly. They are accepted."""
+        return self.replies.unmatched
+
+    async def request(self, message: object) -> Message:
+        """Send a request, and wait for its reply.
+
+        The request gets a `reply_to`, and where it has none a `correlation_id` and a `message_id`. A reply is
+        the request's if its correlation-id is one of these two: responders copy the one or the other.
+
+        Args:
+            message: a `Message`; any other value is sent as the body of one.
+
+        Raises:
+            MessageRejected, MessageReleased, MessageModified: the request was not taken, so no reply will come.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: a link ended before the reply came; whether
+                the request was processed is not known.
+            LocalProtocolError: another request with this correlation-id waits for its reply.
+            EncodeError: see `Sender.submit`.
+            anyio.ClosedResourceError: the requester was closed here.
+
+        Cancelling: a reply that comes later is accepted and dropped (`unmatched`). Whether the request was sent is as
+            for `Sender.submit`.
+        """
+        request = message if isinstance(message, Message) else Message(message)
+        self._count += 1
+        made = f"{self._prefix}-{self._count}"
+        correlation = request.correlation_id if request.correlation_id is not None else request.message_id
+        request = request.replace(
+            reply_to=self.reply_to,
+            message_id=request.message_id if request.message_id is not None else made,
+            correlation_id=correlation if correlation is not None else made,
+        )
+        keys = {key_of(request.correlation_id), key_of(request.message_id)}
+        table, waiting = self.replies.waiting, Waiting()
+        if any(key in table for key in keys):
+            raise LocalProtocolError(f"a request with the correlation-id {request.correlation_id!r} waits already")
+        table.update(dict.fromkeys(keys, waiting))
+        try:
+            return await self._reply(waiting, await self.sender.submit(request))
+        finally:
+            for key in keys:
+                table.pop(key, None)
+
+    async def _reply(self, waiting: Waiting, delivery: SentDelivery) -> Message:
+        sender = self.sender
+        settled = False
+        try:
+            while waiting.reply is None:
+                if not settled and (outcome := delivery._known_outcome()) is not None:
+                    settled = True
+                    if type(outcome) is not Accepted:
+                        raise not_accepted(outcome, sender.connection.profile)
+                if not self.replies.open:
+                    raise self.replies._gone()
+                if not settled and sender._over:
+                    raise sender._lost()
+                if not settled and delivery.waiter is None:
+                    delivery.waiter = waiting
+                    sender._waiters.add(waiting)  # type: ignore[arg-type]
+                await waiting.wait()
+            return waiting.reply
+        finally:
+            if delivery.waiter is waiting:
+                delivery.waiter = None
+            sender._waiters.discard(waiting)
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Detach both links; requests that still wait raise.
+
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most for each link.
+        """
+        try:
+            await self.sender.__aexit__(exc_type, exc, traceback)
+        finally:
+            await self.replies.__aexit__(None, None, None)
+
+
+def key_of(correlation_id: Any) -> Hashable:
+    """A correlation-id as a dict's key: equal in type and value (§3.2.11 to §3.2.14)."""
+    kind = int if isinstance(correlation_id, int) else type(correlation_id)
+    return kind, correlation_id

@@ -1,0 +1,355 @@
+"""RabbitMQ's management node: HTTP in messages over a pair of links (https://www.rabbitmq.com/docs/amqp#management).
+
+A request's `subject` is the method and its `to` the path; a response's `subject` is the status code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from urllib.parse import quote
+
+from ..client import Connection, ReplyReceiver, Requester, Session
+from ..engine import LinkTerms
+from ..errors import ManagementError
+from ..messaging import Message, Source, Target
+from ..types import Symbol
+from ._addresses import escape, queue_address
+from ._arguments import queue_arguments
+
+if TYPE_CHECKING:
+    from ._arguments import ExchangeType, QueueArguments, QueueType
+
+NODE: Final = "/management"
+PAIRED: Final = {Symbol("paired"): True}
+ME: Final = "$me"
+"""The reply-to that means the other link of the pair."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """A queue, as RabbitMQ tells of it.
+
+    Attributes:
+        messages: ready and unsettled ones together.
+        consumers: links that receive from it.
+        leader, replicas: the nodes of the cluster that have it.
+        arguments: those of its declaration.
+    """
+
+    name: str
+    type: str
+    durable: bool
+    exclusive: bool
+    auto_delete: bool
+    messages: int
+    consumers: int
+    leader: str | None = None
+    replicas: tuple[str, ...] = ()
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A binding of a queue, or of an exchange, to an exchange."""
+
+    source: str
+    queue: str | None
+    exchange: str | None
+    key: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+def management(links: Connection | Session) -> Management:
+    """RabbitMQ's management over a connection, or over one session of it; to be opened by `async with`.
+
+    A session of its own is the better choice where operations may fail badly: RabbitMQ 4.0 ends the session then.
+    """
+    connection = links.connection
+    session = links if isinstance(links, Session) else None
+    name = f"{connection.container_id}-management"
+    sender = links.sender(Target(NODE), name=name, settle_mode="settled", source=Source(ME), properties=PAIRED)
+    replies = LinkTerms(
+        name=name, source=Source(NODE), target=Target(ME), settle_mode="settled", properties=dict(PAIRED)
+    )
+    return Management(Requester(sender, ReplyReceiver(connection, session, replies, 100), ME))
+
+
+class Management:
+    """Declares, looks at, empties and deletes queues, exchanges and bindings; made by `management()`.
+
+    Every method raises, besides what it says:
+
+        ManagementError: RabbitMQ's answer is no: `status` 404 for what is not there, 409 for what is there with other
+            arguments, 403 for what this user may not do; `description` says it in its words.
+        LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: see
+            `Requester.request`.
+
+    Cancelling any of them: the operation may have been carried out.
+
+    Attributes:
+        requester: what it stands on.
+    """
+
+    def __init__(self, requester: Requester) -> None:
+        self.requester = requester
+
+    async def __aenter__(self) -> Self:
+        """Attach the pair of links.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the peer is no RabbitMQ 4, or the connection
+                is gone.
+
+        Cancelling: the links are detached.
+        """
+        await self.requester.__aenter__()
+        return self
+
+    # Queues
+
+    async def declare_queue(
+        self,
+        name: str,
+        queue_type: QueueType = "quorum",
+        *,
+        durable: bool = True,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+        **typed: Unpack[QueueArguments],
+    ) -> QueueInfo:
+        """Make a queue, or find it as it is declared here; return what it is.
+
+        Args:
+            queue_type: "quorum" (replicated), "classic", or "stream" (an append-only log).
+            durable: it outlives the broker's restart; quorum queues and streams always do.
+            exclusive: for this connection only, with which it ends.
+            auto_delete: it goes when its last consumer does.
+            arguments: further arguments, by RabbitMQ's names.
+            typed: its arguments by name, see `QueueArguments`; times are `timedelta`.
+
+        Raises:
+            ValueError: the name is empty, or a queue of this type has no such argument.
+
+        Cancelling: see the class.
+        """
+        body = {
+            "durable": durable,
+            "exclusive": exclusive,
+            "auto_delete": auto_delete,
+            "arguments": queue_arguments(queue_type, typed, arguments or {}),
+        }
+        return _queue((await self.request("PUT", queue_address(name), body)).body)
+
+    async def queue(self, name: str) -> QueueInfo:
+        """What a queue is, and how many messages and consumers it has.
+
+        Raises:
+            ManagementError: with status 404, there is none.
+
+        Cancelling: see the class.
+        """
+        return _queue((await self.request("GET", queue_address(name))).body)
+
+    async def purge_queue(self, name: str) -> int:
+        """Drop all messages that are ready in a queue; return how many.
+
+        Raises:
+            ManagementError: with status 404, there is no such queue.
+
+        Cancelling: see the class.
+        """
+        return _count(await self.request("DELETE", f"{queue_address(name)}/messages"))
+
+    async def delete_queue(self, name: str) -> int:
+        """Delete a queue, if it is there, with its messages; return how many it had.
+
+        Raises:
+            ManagementError: it is another connection's exclusive queue, or this user may not.
+
+        Cancelling: see the class.
+        """
+        return _count(await self.request("DELETE", queue_address(name)))
+
+    # Exchanges
+
+    async def declare_exchange(
+        self,
+        name: str,
+        exchange_type: ExchangeType = "direct",
+        *,
+        durable: bool = True,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Make an exchange, or find it as it is declared here.
+
+        Args:
+            exchange_type: "direct", "fanout", "topic", "headers", or that of a plugin.
+            internal: only other exchanges may send to it.
+            arguments: by RabbitMQ's names, `alternate-exchange` for one.
+
+        Raises:
+            ManagementError: with status 409, it is there, and is another.
+            ValueError: the name is empty.
+
+        Cancelling: see the class.
+        """
+        body = {
+            "type": exchange_type,
+            "durable": durable,
+            "auto_delete": auto_delete,
+            "internal": internal,
+            "arguments": dict(arguments or {}),
+        }
+        await self.request("PUT", f"/exchanges/{escape(name)}", body)
+
+    async def delete_exchange(self, name: str) -> None:
+        """Delete an exchange, if it is there, with its bindings.
+
+        Raises:
+            ManagementError: it is one of RabbitMQ's own.
+
+        Cancelling: see the class.
+        """
+        await self.request("DELETE", f"/exchanges/{escape(name)}")
+
+    # Bindings
+
+    async def bind(
+        self,
+        source: str,
+        *,
+        queue: str | None = None,
+        exchange: str | None = None,
+        key: str = "",
+        arguments: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Have an exchange send on to a queue, or to another exchange.
+
+        Args:
+            source: the exchange.
+            queue, exchange: one of them, where messages go.
+            key: the binding key; what it means is the exchange type's business.
+            arguments: those that a headers exchange compares, for instance.
+
+        Raises:
+            ManagementError: with status 404, one of the two is not there.
+            ValueError: neither queue nor exchange, or both.
+
+        Cancelling: see the class.
+        """
+        kind, name = _destination(queue, exchange)
+        body = {"source": source, f"destination_{kind}": name, "binding_key": key, "arguments": dict(arguments or {})}
+        await self.request("POST", "/bindings", body)
+
+    async def bindings(
+        self, source: str, *, queue: str | None = None, exchange: str | None = None, key: str = ""
+    ) -> list[Binding]:
+        """The bindings of a queue or exchange to an exchange with a key: one for each set of arguments.
+
+        Raises:
+            ValueError: neither queue nor exchange, or both.
+
+        Cancelling: see the class.
+        """
+        return [_binding(found) for found in await self._found(source, queue, exchange, key)]
+
+    async def unbind(
+        self,
+        source: str,
+        *,
+        queue: str | None = None,
+        exchange: str | None = None,
+        key: str = "",
+        arguments: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Take a binding away, if it is there: the one with just these arguments.
+
+        Raises:
+            ValueError: neither queue nor exchange, or both.
+
+        Cancelling: see the class.
+        """
+        for found in await self._found(source, queue, exchange, key):
+            if dict(found.get("arguments") or {}) == dict(arguments or {}):
+                await self.request("DELETE", found["location"])
+
+    async def _found(self, source: str, queue: str | None, exchange: str | None, key: str) -> list[Mapping[str, Any]]:
+        kind, name = _destination(queue, exchange)
+        words = {"src": source, f"dst{kind[0]}": name, "key": key}
+        query = "&".join(f"{word}={quote(value, safe='')}" for word, value in words.items())
+        found: list[Mapping[str, Any]] = (await self.request("GET", f"/bindings?{query}")).body or []
+        return found
+
+    # Anything
+
+    async def request(self, method: str, path: str, body: object = None) -> Message:
+        """Any other request: the response, if its status is 2xx.
+
+        Args:
+            method: "GET", "PUT", "POST" or "DELETE".
+            path: with its query; names in it percent-encoded.
+
+        Raises:
+            ManagementError: the status is another; see the class for the rest.
+
+        Cancelling: see the class.
+        """
+        response = await self.requester.request(Message(body, subject=method, to=path))
+        try:
+            status = int(response.subject or 0)
+        except ValueError:
+            status = 0
+        if not 200 <= status < 300:
+            raise ManagementError(status, str(response.body or ""), response)
+        return response
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Detach the pair of links.
+
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most for each link.
+        """
+        await self.requester.__aexit__(exc_type, exc, traceback)
+
+
+def _destination(queue: str | None, exchange: str | None) -> tuple[str, str]:
+    if (queue is None) is (exchange is None):
+        raise ValueError("a binding leads to a queue or to an exchange: name one of them")
+    return ("queue", queue) if queue is not None else ("exchange", exchange or "")
+
+
+def _queue(body: Mapping[str, Any]) -> QueueInfo:
+    return QueueInfo(
+        name=body["name"],
+        type=body["type"],
+        durable=body["durable"],
+        exclusive=body["exclusive"],
+        auto_delete=body["auto_delete"],
+        messages=int(body["message_count"]),
+        consumers=int(body["consumer_count"]),
+        leader=body.get("leader"),
+        replicas=tuple(body.get("replicas") or ()),
+        arguments=dict(body.get("arguments") or {}),
+    )
+
+
+def _count(response: Message) -> int:
+    body = response.body
+    return int(body["message_count"]) if isinstance(body, Mapping) else 0
+
+
+def _binding(body: Mapping[str, Any]) -> Binding:
+    return Binding(
+        source=body["source"],
+        queue=body.get("destination_queue"),
+        exchange=body.get("destination_exchange"),
+        key=body["binding_key"],
+        arguments=dict(body.get("arguments") or {}),
+    )

@@ -1,0 +1,198 @@
+"""Our client against RabbitMQ 4: addresses, management, outcomes."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+import pytest
+
+from amqp10 import (
+    TLS,
+    Connection,
+    External,
+    ManagementError,
+    Message,
+    MessageRejected,
+    MessageReleased,
+)
+from amqp10.rabbitmq import Binding, Management, QueueType, exchange_address, management, queue_address
+
+from .brokers import Server
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+
+NAMES = ("plain", "with/slash", "with space", "100% & more?#", "käse", "日本", ";key=a")
+
+
+@pytest.fixture
+async def connection(rabbitmq: Server, anyio_backend: str) -> AsyncIterator[Connection]:
+    async with Connection(rabbitmq.url()) as connection:
+        yield connection
+
+
+@pytest.fixture
+async def rabbit(connection: Connection) -> AsyncIterator[Management]:
+    async with management(connection) as rabbit:
+        yield rabbit
+
+
+def fresh(name: str = "q") -> str:
+    """A name that no other test has."""
+    return f"{name}-{secrets.token_hex(4)}"
+
+
+@pytest.mark.parametrize("queue_type", ["classic", "quorum", "stream"])
+async def test_queue_of_each_type(rabbit: Management, queue_type: QueueType) -> None:
+    """Each type is declared, found as it was declared, declared again, and deleted."""
+    name = fresh()
+    made = await rabbit.declare_queue(name, queue_type)
+    assert (made.name, made.type, made.durable, made.messages) == (name, queue_type, True, 0)
+    assert await rabbit.queue(name) == made
+    assert (await rabbit.declare_queue(name, queue_type)).name == name
+    assert await rabbit.delete_queue(name) == 0
+    with pytest.raises(ManagementError) as caught:
+        await rabbit.queue(name)
+    assert caught.value.status == 404
+    assert name in caught.value.description
+
+
+async def test_arguments(rabbit: Management) -> None:
+    """Typed arguments reach RabbitMQ under its names, times in its units."""
+    quorum = await rabbit.declare_queue(
+        fresh(), delivery_limit=3, max_length=10, overflow="reject-publish", message_ttl=timedelta(minutes=1)
+    )
+    assert quorum.arguments == {
+        "x-queue-type": "quorum",
+        "x-delivery-limit": 3,
+        "x-max-length": 10,
+        "x-overflow": "reject-publish",
+        "x-message-ttl": 60_000,
+    }
+    stream = await rabbit.declare_queue(fresh(), "stream", max_age=timedelta(days=1), max_length_bytes=1_000_000)
+    assert stream.arguments["x-max-age"] == "86400s"
+    classic = await rabbit.declare_queue(fresh(), "classic", arguments={"x-max-priority": 5}, auto_delete=True)
+    assert (classic.arguments["x-max-priority"], classic.auto_delete) == (5, True)
+    for name in (quorum.name, stream.name, classic.name):
+        await rabbit.delete_queue(name)
+
+
+async def test_precondition_failed(rabbit: Management) -> None:
+    """A queue that is there in another form is an error with RabbitMQ's words, and management goes on."""
+    name = fresh()
+    await rabbit.declare_queue(name, "classic")
+    with pytest.raises(ManagementError, match="x-queue-type") as caught:
+        await rabbit.declare_queue(name, "quorum")
+    assert caught.value.status == 409
+    assert await rabbit.delete_queue(name) == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_names(connection: Connection, rabbit: Management, name: str) -> None:
+    """Any name is a queue's, an exchange's and a routing key, in management and in addresses."""
+    queue, exchange = fresh(name), fresh(name)
+    await rabbit.declare_queue(queue, "classic")
+    await rabbit.declare_exchange(exchange, "direct")
+    await rabbit.bind(exchange, queue=queue, key=name)
+    assert await rabbit.bindings(exchange, queue=queue, key=name) == [Binding(exchange, queue, None, name, {})]
+    async with connection.sender(exchange_address(exchange, name)) as sender:
+        await sender.send("by exchange and key")
+    async with connection.sender(queue_address(queue)) as sender:
+        await sender.send("by queue")
+    async with connection.receiver(queue_address(queue)) as receiver:
+        for body in ("by exchange and key", "by queue"):
+            with await receiver.receive() as message:
+                assert message.body == body
+    await rabbit.unbind(exchange, queue=queue, key=name)
+    assert await rabbit.bindings(exchange, queue=queue, key=name) == []
+    await rabbit.delete_exchange(exchange)
+    await rabbit.delete_queue(queue)
+
+
+async def test_topic_headers_and_exchanges(connection: Connection, rabbit: Management) -> None:
+    """Topic and headers exchanges route by their keys and arguments, through an exchange bound to another."""
+    first, second, queue = fresh("first"), fresh("second"), fresh()
+    await rabbit.declare_exchange(first, "topic")
+    await rabbit.declare_exchange(second, "headers")
+    await rabbit.declare_queue(queue, "classic")
+    await rabbit.bind(first, exchange=second, key="order.#")
+    for region in ("eu", "us"):
+        await rabbit.bind(second, queue=queue, arguments={"x-match": "all", "region": region})
+    assert len(await rabbit.bindings(second, queue=queue)) == 2
+    await rabbit.unbind(second, queue=queue, arguments={"x-match": "all", "region": "us"})
+    async with connection.sender(exchange_address(first, "order.created")) as sender:
+        await sender.send(Message("eu", application_properties={"region": "eu"}))
+        with pytest.raises(MessageReleased):
+            await sender.send(Message("us", application_properties={"region": "us"}))
+    assert (await rabbit.queue(queue)).messages == 1
+    await rabbit.delete_exchange(first)
+    await rabbit.delete_exchange(second)
+    await rabbit.delete_queue(queue)
+
+
+async def test_11_unroutable_is_released(connection: Connection) -> None:
+    """Pitfall 11: what no queue takes is released, and the exception says what that means here."""
+    async with connection.sender(exchange_address("amq.direct", fresh("key"))) as sender:
+        with pytest.raises(MessageReleased) as caught:
+            await sender.send("nobody wants it")
+    assert "no queue" in caught.value.__notes__[0]
+
+
+async def test_full_queue_rejects(connection: Connection, rabbit: Management) -> None:
+    """A full queue rejects."""
+    queue = fresh()
+    await rabbit.declare_queue(queue, "classic", max_length=1, overflow="reject-publish")
+    async with connection.sender(queue_address(queue)) as sender:
+        with pytest.raises(MessageRejected):
+            for _ in range(10):
+                await sender.send("x")
+    await rabbit.delete_queue(queue)
+
+
+async def test_purge_and_delete_count(connection: Connection, rabbit: Management) -> None:
+    """Purging and deleting say how many messages went."""
+    queue = fresh()
+    await rabbit.declare_queue(queue, "classic")
+    async with connection.sender(queue_address(queue)) as sender:
+        await sender.send_many(range(5))
+        assert await rabbit.purge_queue(queue) == 5
+        await sender.send_many(range(3))
+    assert await rabbit.delete_queue(queue) == 3
+
+
+async def test_many_at_once(rabbit: Management) -> None:
+    """Operations of many tasks are told apart."""
+    names = [fresh() for _ in range(20)]
+
+    async def declare(name: str) -> None:
+        assert (await rabbit.declare_queue(name, "classic")).name == name
+        await rabbit.delete_queue(name)
+
+    async with anyio.create_task_group() as tasks:
+        for name in names:
+            tasks.start_soon(declare, name)
+
+
+async def test_tls_and_external(rabbitmq: Server) -> None:
+    """TLS with a certificate that is verified, by password and by the client's certificate."""
+    certificates = rabbitmq.certificates
+    async with Connection(rabbitmq.url("amqps"), tls=TLS(ca=certificates / "ca.pem")) as connection:
+        assert connection.mechanism == "PLAIN"
+    tls = TLS(ca=certificates / "ca.pem", certificate=certificates / "client.pem", key=certificates / "client.key")
+    async with Connection(rabbitmq.url("amqps", user=None), tls=tls, sasl=External()) as connection:
+        assert connection.mechanism == "EXTERNAL"
+
+
+def test_example(rabbitmq: Server) -> None:
+    """The page's example runs as written."""
+    example = Path(__file__).parents[2] / "examples" / "rabbitmq" / "topology.py"
+    command = [sys.executable, "-W", "error", str(example), rabbitmq.url()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1:] == ["quorum 1 message", "order 1"]
+    assert "released = unroutable" in done.stdout

@@ -1,0 +1,84 @@
+"""Requests and replies on the real brokers, with ourselves and with an independent client at the other end."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from amqp10 import Connection, ManagementError, Message, SessionEnded
+
+from ._matrix import Peer
+from .brokers import Server
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+
+
+@pytest.mark.matrix("request and reply by a dynamic node")
+async def test_dynamic_reply(peer: Peer) -> None:
+    """Fifty requests under way at once each get their own reply; one that was cancelled is not missed."""
+    async with Connection(peer.url()) as connection:
+        address = await peer.queue(connection)
+        if peer.name == "rabbitmq":
+            with pytest.raises(SessionEnded, match="not-implemented"):
+                async with connection.requester(address):
+                    pass
+            peer.lacks("`SessionEnded: amqp:not-implemented` on 4.0 and 4.1; direct reply-to since 4.2")
+            return
+        async with connection.responder(address) as responder, connection.requester(address) as requester:
+
+            async def serve() -> None:
+                async for request in responder:
+                    await request.reply(Message(("re", request.message.body)))
+
+            async def ask(number: int) -> None:
+                assert list((await requester.request(number)).body) == ["re", number]
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(serve)
+                async with anyio.create_task_group() as asking:
+                    for number in range(50):
+                        asking.start_soon(ask, number)
+                with anyio.move_on_after(0):
+                    await requester.request("given up")
+                assert list((await requester.request("last")).body) == ["re", "last"]
+                assert requester.pending == 0
+                tasks.cancel_scope.cancel()
+
+
+@pytest.mark.matrix("request and reply by a queue of one's own")
+async def test_named_reply(peer: Peer) -> None:
+    """A reply address that is given is used instead of a dynamic node."""
+    async with Connection(peer.url()) as connection:
+        address, replies = await peer.queue(connection), await peer.queue(connection)
+        async with (
+            connection.responder(address) as responder,
+            connection.requester(address, reply_to=replies) as requester,
+            anyio.create_task_group() as tasks,
+        ):
+
+            async def serve() -> None:
+                request = await responder.receive()
+                assert request.message.reply_to == replies
+                await request.reply("pong")
+
+            tasks.start_soon(serve)
+            assert (await requester.request("ping")).body == "pong"
+
+
+async def test_management_of_broker_j(broker_j: Server) -> None:
+    """Broker-J's management node answers in the shape of the draft."""
+    async with Connection(broker_j.url()) as connection, connection.management() as management:
+        types = await management.request("GET-TYPES", "org.amqp.management", identity="self")
+        assert "org.apache.qpid.Queue" in types.body
+        with pytest.raises(ManagementError) as caught:
+            await management.request("QUERY", "no.such.type")
+        assert caught.value.status >= 400
+
+
+async def test_management_of_artemis(artemis: Server) -> None:
+    """Artemis has a management of another shape; the requester that it stands on is enough for it."""
+    async with Connection(artemis.url()) as connection, connection.requester("activemq.management") as requester:
+        asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "getQueueNames"}
+        reply = await requester.request(Message("[]", application_properties=asked))
+        assert (reply.application_properties or {})["_AMQ_OperationSucceeded"] is True
+        assert "expired" in str(reply.body)
