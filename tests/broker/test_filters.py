@@ -79,7 +79,7 @@ EU_ONLY: list[Filter] = [
 
 @pytest.mark.parametrize("given", EU_ONLY, ids=lambda each: str(each.name))
 async def test_a_queue(given: Filter) -> None:
-    """The receiver gets what passes, in order, the answer echoes the filter, and the rest waits for others."""
+    """Pitfall 27: under whatever name, the receiver gets what passes, in order, the answer echoes it, others wait."""
     async with Broker() as broker, Connection(broker.url) as connection:
         await fill(connection, "q")
         async with connection.receiver(Source("q", filters=[given])) as receiver:

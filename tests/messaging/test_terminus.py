@@ -101,6 +101,7 @@ def test_filters_become_the_filter_set() -> None:
     assert list(source.filter) == ["mine", "jms-selector", "no-local"]
     assert list(own) == ["mine"]
     assert Source("q", filters=[]).filter is None
+    assert Source("q", filter={"mine": Selector("a = 1")}).filter == {"mine": selector}
     assert Source.decode(source.encode()) == source
     with pytest.raises(ValueError, match="jms-selector"):
         Source("q", filters=[Selector("a = 1"), Selector("b = 1")])

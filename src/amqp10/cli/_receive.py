@@ -164,7 +164,7 @@ def receive(
     async def run() -> Printer:
         printer = Printer(form, count)
         most = min(credit, count) if count else credit
-        source = Source(address, filters=filters) if filters else address
+        source = Source(address, filters=filters)
         async with peer.connect() as connection, connection.receiver(source, credit=most) as receiver:
             with printer.running():
                 await receive_all(receiver, printer, count, wait)

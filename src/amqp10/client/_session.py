@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import secrets
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -94,7 +95,8 @@ class Links:
         """A receiver, to be attached by `async with`.
 
         Args:
-            address: where messages come from: an address or a `Source` to say more.
+            address: where messages come from: an address or a `Source` to say more. One that names no outcomes asks for
+                all four.
             credit: how many deliveries may be on their way or wait here, granted automatically; 0 for manual credit.
                 100 unless said, 1 with `stream`.
             stream: hand a delivery out when its head is here; its body is read by `delivery.body()` while it comes in.
@@ -122,9 +124,10 @@ class Links:
         if credit < 0:
             raise ValueError("credit cannot be negative")
         if isinstance(address, Source):
-            source = address
             if dynamic:
                 raise LocalProtocolError("say dynamic in the Source that is given")
+            source = copy.copy(address)
+            source.outcomes = source.outcomes or OUTCOME_NAMES
         else:
             if (address is None) is not dynamic:
                 raise LocalProtocolError("a receiver has an address, or is dynamic")

@@ -69,12 +69,12 @@ class Filter:
 
 
 def filter_set(filters: Iterable[Filter], more: Mapping[Any, Any] | None = None) -> dict[Any, Any] | None:
-    """The filter set of these filters, added to the raw one in `more`; None when there is nothing in it.
+    """The filter set of these filters, added to the one in `more`, whose values may be filters too; None when empty.
 
     Raises:
         ValueError: two of them have the same name.
     """
-    together = dict(more or {})
+    together = {name: each.described if isinstance(each, Filter) else each for name, each in (more or {}).items()}
     for each in filters:
         if each.name in together:
             raise ValueError(f"two filters are named {str(each.name)!r}: give one another name by named()")

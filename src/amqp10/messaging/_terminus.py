@@ -35,8 +35,8 @@ class Source(Composite):
         dynamic_node_properties: of the node to make, by symbol (§3.5.9): "lifetime-policy" is one of the `DeleteOn...`
             classes, "supported-dist-modes" a symbol or an array of them.
         distribution_mode: "move" takes messages off the node, "copy" leaves them there; None for the node's own way.
-        filter: which messages, by names of the receiver's choice (§3.5.8): each a `Described` value. None for all
-            messages. What `filters` says becomes a part of it.
+        filter: which messages, by names of the receiver's choice (§3.5.8): each a `Described` value, or a `Filter` that
+            becomes one. None for all messages. What `filters` says becomes a part of it.
         default_outcome: what becomes of a delivery that is settled without an outcome.
         outcomes: the outcomes that may be asked for, by symbolic descriptor ("amqp:accepted:list").
         capabilities: the extensions that the terminus has, or shall have.
@@ -83,7 +83,7 @@ class Source(Composite):
         self.dynamic = dynamic
         self.dynamic_node_properties = dynamic_node_properties
         self.distribution_mode = distribution_mode
-        self.filter = filter_set(filters, filter) if filters else filter
+        self.filter = filter_set(filters, filter) if filters or filter else filter
         self.default_outcome = default_outcome
         self.outcomes = outcomes
         self.capabilities = capabilities
