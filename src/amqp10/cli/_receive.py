@@ -88,28 +88,31 @@ class Printer:
         self._progress.update(self._task, completed=self.count, rate=f"{rate:,.0f}/s")
 
 
-def take(printer: Printer, batch: list[Delivery]) -> None:
+def take(printer: Printer, batch: list[Delivery], *, settle: bool = True) -> None:
     """Show a batch, then accept it: what was not written out is not lost.
 
     What is no message is rejected and told of: given back, it would be the first to come again, for ever.
+
+    Without `settle` they are only shown: whatever a peer thinks that it lent for that, it gets back.
     """
     whole = []
     for delivery in batch:
         try:
             delivery.message.check()
         except DecodeError as error:
-            delivery.reject(DecodeError.condition, str(error))
+            if settle:
+                delivery.reject(DecodeError.condition, str(error))
             printer.malformed += 1
-            complain(f"a message was rejected: {words(error)}", 7)
+            complain(f"a message {'was rejected' if settle else 'is malformed'}: {words(error)}", 7)
         else:
             whole.append(delivery)
     try:
         printer.show([delivery.message for delivery in whole])
     except BaseException:
-        for delivery in whole:
+        for delivery in whole if settle else ():
             delivery.release()
         raise
-    for delivery in whole:
+    for delivery in whole if settle else ():
         delivery.accept()
 
 
@@ -202,8 +205,8 @@ def receive(
 def browse(peer: Peer, address: str, count: int, form: str, wait: float, filters: list[Filter]) -> None:
     """Show the messages at ADDRESS on the broker at URL, and leave them there (distribution-mode "copy").
 
-    Some brokers take messages although they were asked to copy them: RabbitMQ's queues do. Their answer to the link
-    tells, and then nothing is read.
+    Some brokers take messages although they were asked to copy them: RabbitMQ's queues do. Where their answer to the
+    link tells, nothing is read; where it does not, the messages go back when the link ends, for none is accepted.
     """
 
     async def run() -> None:
@@ -219,6 +222,6 @@ def browse(peer: Peer, address: str, count: int, form: str, wait: float, filters
                 receiver.add_credit(count)
                 await receiver.drain()
                 while batch := await receiver.receive_batch(500, max_wait=0):
-                    take(printer, batch)
+                    take(printer, batch, settle=False)
 
     start(run)

@@ -1,0 +1,105 @@
+"""RabbitMQ's filters on a stream: where to begin, and what to skip."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import anyio
+import pytest
+
+from amqp10 import (
+    Connection,
+    Filter,
+    Message,
+    Source,
+    StreamFilter,
+    StreamMatchUnfiltered,
+    StreamOffset,
+    Symbol,
+)
+from amqp10.rabbitmq import management, queue_address
+
+from ._matrix import fresh_name
+from .brokers import Server
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.interop,
+    pytest.mark.timeout(600),
+    pytest.mark.parametrize("anyio_backend", ["trio"]),
+]
+
+VALUE = Symbol("x-stream-filter-value")
+OFFSET = Symbol("x-stream-offset")
+SIX = [
+    *(
+        Message(
+            n,
+            subject=f"order.{n}",
+            application_properties={"n": n, "region": ("eu", "us")[n % 2]},
+            message_annotations={VALUE: ("eu", "us")[n % 2]},
+        )
+        for n in range(5)
+    ),
+    Message(5, application_properties={"n": 5}),
+]
+
+
+async def read(connection: Connection, address: str, count: int, *filters: Filter) -> list[tuple[Any, Any]]:
+    """The next messages of a stream, each with its offset."""
+    got: list[tuple[Any, Any]] = []
+    async with connection.receiver(Source(address, filters=filters)) as receiver:
+        with anyio.fail_after(30):
+            while len(got) < count:
+                with await receiver.receive() as message:
+                    got.append((message.body, message.message_annotations[OFFSET]))
+        assert await receiver.receive_batch(1, max_wait=0.3) == []
+    return got
+
+
+HOUR = timedelta(hours=1)
+# Filters, and what comes; each message was sent alone, so that each is a chunk of the log.
+CASES: list[tuple[list[Filter], list[int]]] = [
+    ([StreamOffset("first")], [0, 1, 2, 3, 4, 5]),
+    ([StreamOffset("last")], [5]),
+    ([StreamOffset(3)], [3, 4, 5]),
+    ([StreamOffset(datetime.now(UTC) - HOUR)], [0, 1, 2, 3, 4, 5]),
+    ([StreamOffset(HOUR)], [0, 1, 2, 3, 4, 5]),
+    ([StreamOffset("1h")], [0, 1, 2, 3, 4, 5]),
+    ([StreamOffset("first"), StreamFilter("eu")], [0, 2, 4]),
+    ([StreamOffset("first"), StreamFilter("eu", "us")], [0, 1, 2, 3, 4]),
+    ([StreamOffset("first"), StreamFilter("eu"), StreamMatchUnfiltered()], [0, 2, 4, 5]),
+]
+
+
+async def test_streams(rabbitmq: Server) -> None:
+    """Every way to say where to begin, and the filter values, on one stream."""
+    async with Connection(rabbitmq.url()) as connection:
+        name = fresh_name()
+        async with management(connection) as rabbit:
+            await rabbit.declare_queue(name, "stream")
+        address = queue_address(name)
+        async with connection.sender(address) as sender:
+            for message in SIX:
+                await sender.send(message)
+        for filters, numbers in CASES:
+            assert await read(connection, address, len(numbers), *filters) == [(n, n) for n in numbers], filters
+
+
+async def test_next(rabbitmq: Server) -> None:
+    """From "next", and without any offset, only what comes from then on."""
+    async with Connection(rabbitmq.url()) as connection:
+        name = fresh_name()
+        async with management(connection) as rabbit:
+            await rabbit.declare_queue(name, "stream")
+        address = queue_address(name)
+        async with connection.sender(address) as sender:
+            await sender.send("before")
+            for filters in ([StreamOffset("next")], []):
+                async with connection.receiver(Source(address, filters=filters)) as receiver:
+                    await sender.send("after")
+                    with anyio.fail_after(30):
+                        delivery = await receiver.receive()
+                    assert delivery.message.body == "after"
+                    delivery.accept()
