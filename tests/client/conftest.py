@@ -72,6 +72,7 @@ class Peer:
         outcome: what it answers each message with; None for nothing.
         refusal: the error with which it refuses links; None to take them.
         answers: it answers what the client opens; False for a peer that leaves it open.
+        filters: it says that it applies what filters it is asked for.
         stream: its end of the stream; `stream.shut = True` for a peer that has fallen silent.
         received: payloads of all messages that came, in order.
         links: links that are attached, by the name of the terminus here.
@@ -90,6 +91,7 @@ class Peer:
         self.outcome: Any = ACCEPTED
         self.refusal: Error | None = None
         self.answers = True
+        self.filters = True
         self.received: list[bytes] = []
         self.links: dict[str, Any] = {}
         self.outcomes: list[OutgoingDelivery] = []
@@ -149,6 +151,8 @@ class Peer:
         if terminus.dynamic:
             terminus = replace_terminus(terminus, address="dynamic-1")
             remote = replace(remote, **{"source" if link.is_sender else "target": terminus})
+        if remote.source is not None and not self.filters:
+            remote = replace(remote, source=replace_terminus(remote.source, filter=None))
         link.attach(replace(remote, unsettled=None, initial_delivery_count=0))
         self.links[str(terminus.address)] = link
         if isinstance(link, ReceiverLink) and link.attached and self.credit:

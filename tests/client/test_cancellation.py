@@ -30,7 +30,8 @@ from amqp10.engine import (
     OutgoingDelivery,
     SessionTerms,
 )
-from amqp10.messaging import ACCEPTED, Accepted, Message
+from amqp10.errors import FilterNotApplied
+from amqp10.messaging import ACCEPTED, Accepted, Message, Selector, Source
 from amqp10.net import StreamFacts
 
 pytestmark = pytest.mark.anyio
@@ -321,6 +322,28 @@ async def test_sessions(serve: Serve) -> None:
             assert [session.begun for session in w.peer.sessions[1:]] == [False] * (len(w.peer.sessions) - 1)
 
     await at_each_checkpoint(trial, 3)
+
+
+async def test_a_filter_that_is_not_applied(serve: Serve) -> None:
+    """The link that was attached in vain is gone at the peer too, wherever it is cut, and its name is free."""
+
+    async def trial(cancel: CancelAt) -> None:
+        async with world(serve, []) as w:
+            w.peer.filters = False
+            source = Source("f", filters=[Selector("a = 1")])
+
+            async def op() -> None:
+                with pytest.raises(FilterNotApplied):
+                    async with w.connection.receiver(source, name="f"):
+                        pytest.fail("it has entered")
+
+            await cancel.run(op)
+            await anyio.wait_all_tasks_blocked()
+            async with w.connection.receiver(source, name="f", require_filters=False):
+                pass
+            await w.check()
+
+    await at_each_checkpoint(trial, 2)
 
 
 async def test_attaching_a_sender(serve: Serve) -> None:

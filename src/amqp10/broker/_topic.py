@@ -71,6 +71,7 @@ class Topic(Node):
         self.subscriptions: dict[str, Subscription] = {}
         self.unheard = 0
         self._make_subscription = make_subscription
+        self._selective = False  # some subscription has, or had, a filter
 
     @property
     def free(self) -> int:
@@ -80,6 +81,7 @@ class Topic(Node):
         """Make the queue of a new subscriber."""
         subscription = self._make_subscription(self)
         subscription.filtering = filtering
+        self._selective |= filtering is not None
         self.subscriptions[subscription.name] = subscription
         # Producers hold credit for a topic without this queue.
         self.tight = True
@@ -98,12 +100,14 @@ class Topic(Node):
         if not subscriptions:
             self.unheard += 1
             return
-        takers = [each for each in subscriptions if each.filtering is None or each.filtering.passes(entry)]
+        if self._selective:
+            subscriptions = [each for each in subscriptions if each.filtering is None or each.filtering.passes(entry)]
+            if not subscriptions:
+                return
         # Each queue changes its own entry (position, attempts); the bytes are one.
-        for subscription in takers[1:]:
+        for subscription in subscriptions[1:]:
             subscription.put(entry.copy())
-        if takers:
-            takers[0].put(entry)
+        subscriptions[0].put(entry)
 
     def run(self) -> None:
         self._touched = False

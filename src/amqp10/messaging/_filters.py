@@ -20,13 +20,14 @@ _NAME_OF: Final[dict[object, str]] = {}
 class Filter:
     """One filter of a source: `Source("events", filters=[...])`.
 
-    The subclasses are the filters that brokers are known to have. For another kind write a subclass with the two class
-    attributes and pass its value on, or put a `Described` under a name of your own into `Source.filter`.
+    The subclasses are the filters that brokers are known to have. For another kind write a subclass with descriptors and
+    a usual name, or put a `Described` under a name of your own into `Source.filter`.
 
     Attributes:
         descriptor_name: the symbolic descriptor. It is the one that is sent: every broker takes it.
         descriptor_code: the numeric descriptor; None where there is none.
-        name: the filter's key in the filter set.
+        usual_name: the key in the filter set that filters of this kind have, unless they are `named`.
+        name: this filter's key.
         value: what it says, in AMQP types.
     """
 
