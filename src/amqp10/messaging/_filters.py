@@ -20,8 +20,8 @@ _NAME_OF: Final[dict[object, str]] = {}
 class Filter:
     """One filter of a source: `Source("events", filters=[...])`.
 
-    The subclasses are the filters that brokers are known to have. For another kind write a subclass with descriptors and
-    a usual name, or put a `Described` under a name of your own into `Source.filter`.
+    The subclasses are the filters that brokers are known to have. For another kind write a subclass with descriptors
+    and a usual name, or put a `Described` under a name of your own into `Source.filter`.
 
     Attributes:
         descriptor_name: the symbolic descriptor. It is the one that is sent: every broker takes it.
