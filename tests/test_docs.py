@@ -17,9 +17,23 @@ import pytest
 
 import amqp10
 import amqp10.broker
+import amqp10.rabbitmq
 import amqp10.testing
-from amqp10 import Connection, Delivery, Message, Receiver, Sender, SentDelivery, Session
+from amqp10 import (
+    Connection,
+    Delivery,
+    Management,
+    Message,
+    Receiver,
+    Request,
+    Requester,
+    Responder,
+    Sender,
+    SentDelivery,
+    Session,
+)
 from amqp10.broker import Broker
+from amqp10.rabbitmq import Management as RabbitManagement
 from amqp10.testing import EnginePair, ScriptedPeer
 
 ROOT = Path(__file__).parent.parent
@@ -42,7 +56,23 @@ def test_site_builds_without_warnings(tmp_path: Path) -> None:
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-HOLDERS = (Connection, Session, Sender, Receiver, Delivery, SentDelivery, Broker, Message, ScriptedPeer, EnginePair)
+HOLDERS = (
+    Connection,
+    Session,
+    Sender,
+    Receiver,
+    Delivery,
+    SentDelivery,
+    Requester,
+    Responder,
+    Request,
+    Management,
+    RabbitManagement,
+    Broker,
+    Message,
+    ScriptedPeer,
+    EnginePair,
+)
 
 
 def code_of(path: Path) -> list[ast.Module]:
@@ -54,7 +84,7 @@ def code_of(path: Path) -> list[ast.Module]:
 
 def meant(name: str) -> list[Callable[..., Any]]:
     """What a call of that name in a page may mean: a public object, or a method of what users hold."""
-    found = [vars(package)[name] for package in (amqp10, amqp10.broker) if name in vars(package)]
+    found = [vars(package)[name] for package in (amqp10, amqp10.broker, amqp10.rabbitmq) if name in vars(package)]
     found += [getattr(amqp10.testing, name)] if name in amqp10.testing.__all__ else []
     return found + [getattr(holder, name) for holder in HOLDERS if hasattr(holder, name)]
 

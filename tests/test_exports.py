@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import amqp10
+import amqp10.rabbitmq
 
 PACKAGES = [
     "amqp10",
@@ -18,6 +19,8 @@ PACKAGES = [
     "amqp10.errors",
     "amqp10.messaging",
     "amqp10.net",
+    "amqp10.profiles",
+    "amqp10.rabbitmq",
     "amqp10.sasl",
     "amqp10.testing",
     "amqp10.types",
@@ -60,6 +63,11 @@ def coroutines() -> list[Any]:
         amqp10.Receiver,
         amqp10.Delivery,
         amqp10.SentDelivery,
+        amqp10.Requester,
+        amqp10.Responder,
+        amqp10.Request,
+        amqp10.client.Management,
+        amqp10.rabbitmq.Management,
     )
     for holder in holders:
         for name, value in inspect.getmembers(holder, inspect.iscoroutinefunction):

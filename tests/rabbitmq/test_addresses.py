@@ -23,8 +23,10 @@ def test_exchange() -> None:
     assert exchange_address("e") == exchange_address("e", "") == "/exchanges/e"
 
 
-def test_27_an_empty_name() -> None:
-    """Pitfall 27: the default exchange has no address of this form."""
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_27_names_that_cannot_be(name: str) -> None:
+    """Pitfall 27: the default exchange has no address of this form, and dots would be another path."""
     for make in (queue_address, exchange_address):
-        with pytest.raises(ValueError, match="empty"):
-            make("")
+        with pytest.raises(ValueError, match="no queue or exchange can be named"):
+            make(name)
+    assert queue_address("...") == "/queues/..."

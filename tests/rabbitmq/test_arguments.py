@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from amqp10.rabbitmq._arguments import queue_arguments
+from amqp10.rabbitmq._arguments import _NAMES, QueueArguments, queue_arguments
 
 
 def test_names_and_units() -> None:
@@ -26,6 +26,18 @@ def test_names_and_units() -> None:
         "x-stream-max-segment-size-bytes": 9,
         "x-other": True,
     }
+
+
+def test_rounding() -> None:
+    """Times are rounded up: none becomes zero, which would mean at once."""
+    short = timedelta(microseconds=1)
+    assert queue_arguments("classic", {"message_ttl": short}, {})["x-message-ttl"] == 1
+    assert queue_arguments("stream", {"max_age": short}, {})["x-max-age"] == "1s"
+
+
+def test_each_has_a_name() -> None:
+    """What can be said has RabbitMQ's name on one queue type at least."""
+    assert _NAMES.keys() == QueueArguments.__annotations__.keys()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import anyio
 
 from ..engine import LinkTerms, ReceiverLink
 from ..errors import DecodeError, LocalProtocolError
-from ..messaging import Accepted, Error, Message, Rejected, Source
+from ..messaging import ACCEPTED, Accepted, Error, Message, Rejected, Source
 from ..types import Symbol
 from ._delivery import SentDelivery, not_accepted
 from ._receiver import Receiver
@@ -44,7 +44,10 @@ class Waiting:
 
 
 class ReplyReceiver(Receiver):
-    """The receiver of a requester: each reply goes to the request that waits for it."""
+    """The receiver of a requester: each reply goes to the request that waits for it.
+
+    In the pass that brings replies the link may have ended already, which is told after them.
+    """
 
     def __init__(self, connection: Connection, session: Session | None, terms: LinkTerms, credit: int) -> None:
         super().__init__(connection, session, terms, credit, require_filters=True)
@@ -77,9 +80,10 @@ class ReplyReceiver(Receiver):
             else:
                 waiting.reply = reply
                 waiting.set()
-            delivery.accept()
+            delivery._settle_quietly(ACCEPTED)
         super()._on_deliveries()
-        if self._taken >= self._refill_at:
+        link = self._link
+        if self._taken >= self._refill_at and link is not None and link.attached:
             self._refill()
 
     def _stop(self) -> None:
@@ -173,6 +177,8 @@ class Requester:
         table, waiting = self.replies.waiting, Waiting()
         if any(key in table for key in keys):
             raise LocalProtocolError(f"a request with the correlation-id {request.correlation_id!r} waits already")
+        if not self.replies.open:
+            raise self.replies._gone()  # before it is sent: nobody could hear the reply
         table.update(dict.fromkeys(keys, waiting))
         try:
             return await self._reply(waiting, await self.sender.submit(request))
@@ -210,6 +216,7 @@ class Requester:
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most for each link.
         """
+        self.sender._told = True  # requests without an outcome have raised, or were given up
         try:
             await self.sender.__aexit__(exc_type, exc, traceback)
         finally:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -25,6 +26,9 @@ KEPT_SENDERS = 32
 
 class Request:
     """One request, and the reply to it.
+
+    `with request as message:` gives the request an outcome at the end of the block as `with delivery` does: accepted
+    unless it has one, `modify(delivery_failed=True)` after an exception, so that it is not tried for ever.
 
     Attributes:
         delivery: the request as it was received; for its outcomes other than a reply.
@@ -68,9 +72,17 @@ class Request:
             raise LocalProtocolError("the request names no reply-to")
         reply = message if isinstance(message, Message) else Message(message)
         correlation = request.correlation_id if request.correlation_id is not None else request.message_id
-        sender = await self._responder._sender_to(address)
-        await sender.send(reply.replace(to=address, correlation_id=correlation))
+        async with self._responder._sender_to(address) as sender:
+            await sender.send(reply.replace(to=address, correlation_id=correlation))
         self.delivery.accept()
+
+    def __enter__(self) -> Message:
+        return self.delivery.__enter__()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.delivery.__exit__(exc_type, exc, traceback)
 
     def __repr__(self) -> str:
         return f"<Request {self.delivery!r}>"
@@ -93,7 +105,9 @@ class Responder:
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
         self._senders: OrderedDict[str | None, Sender] = OrderedDict()
+        self._users: Counter[str | None] = Counter()  # replies under way, by the key of their sender
         self._attaching = anyio.Lock()
+        self._closed = False
 
     async def __aenter__(self) -> Self:
         """Attach the link on which requests come.
@@ -122,27 +136,45 @@ class Responder:
 
     __anext__ = receive
 
-    async def _sender_to(self, address: str) -> Sender:
-        """A sender that reaches the address."""
+    @asynccontextmanager
+    async def _sender_to(self, address: str) -> AsyncIterator[Sender]:
+        """A sender that reaches the address; it is kept as long as the block runs, and while it is used often."""
         connection = self.receiver.connection
         key = None if ANONYMOUS_RELAY in connection.offered_capabilities else address
-        sender = self._senders.get(key)
-        if key is None and sender is not None and sender.open:
-            return sender
-        async with self._attaching:
+        self._users[key] += 1
+        try:
             sender = self._senders.get(key)
             if sender is None or not sender.open:
-                links = self.receiver._session if self.receiver._session is not None else connection
-                sender = links.sender(key)
-                await sender.__aenter__()
-                self._senders[key] = sender
+                sender = await self._attach(key)
             self._senders.move_to_end(key)
-            while len(self._senders) > KEPT_SENDERS:
-                idle = next((each for each, old in self._senders.items() if not old.unsettled), None)
+            yield sender
+        finally:
+            self._users[key] -= 1
+            if not self._users[key]:
+                del self._users[key]
+
+    async def _attach(self, key: str | None) -> Sender:
+        async with self._attaching:
+            sender = self._senders.get(key)
+            if sender is not None and sender.open:
+                return sender
+            while len(self._senders) >= KEPT_SENDERS:
+                idle = next((each for each in self._senders if each not in self._users), None)
                 if idle is None:
                     break
-                await self._senders.pop(idle).__aexit__(None, None, None)
-        return sender
+                await self._leave(self._senders.pop(idle))
+            links = self.receiver._session if self.receiver._session is not None else self.receiver.connection
+            sender = links.sender(key)
+            await sender.__aenter__()
+            if self._closed:  # meanwhile, and so without this one
+                await self._leave(sender)
+                raise anyio.ClosedResourceError("the responder was closed here")
+            self._senders[key] = sender
+            return sender
+
+    async def _leave(self, sender: Sender) -> None:
+        sender._told = True  # a reply without an outcome has raised, or was given up
+        await sender.__aexit__(None, None, None)
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
@@ -151,9 +183,9 @@ class Responder:
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most for each link.
         """
+        self._closed = True
         try:
             while self._senders:
-                _, sender = self._senders.popitem()
-                await sender.__aexit__(exc_type, exc, traceback)
+                await self._leave(self._senders.popitem()[1])
         finally:
             await self.receiver.__aexit__(exc_type, exc, traceback)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from math import ceil
 from typing import Any, Final, Literal, TypedDict
 
 QueueType = Literal["classic", "quorum", "stream"]
@@ -21,32 +22,43 @@ class QueueArguments(TypedDict, total=False):
     expires: timedelta  # unused for so long, the queue goes [classic, quorum]
     dead_letter_exchange: str  # [classic, quorum]
     dead_letter_routing_key: str  # [classic, quorum]
+    dead_letter_strategy: Literal[
+        "at-most-once", "at-least-once"
+    ]  # the latter needs overflow "reject-publish" [quorum]
     single_active_consumer: bool  # [classic, quorum]
     max_priority: int  # 1..255 [classic]
     delivery_limit: int  # failed deliveries before a message is dead-lettered [quorum]
     initial_group_size: int  # replicas [quorum, stream]
-    max_age: timedelta  # [stream]
+    target_group_size: int  # replicas to be kept up [quorum]
+    leader_locator: Literal["client-local", "balanced"]  # [all]
+    max_age: timedelta  # whole seconds [stream]
     max_segment_size_bytes: int  # [stream]
     filter_size: int  # bytes of a chunk's filter, 16..255 [stream]
-    leader_locator: Literal["client-local", "balanced"]  # [quorum, stream]
 
 
-_CLASSIC: Final = {"max_priority"}
-_QUORUM: Final = {"delivery_limit", "initial_group_size", "leader_locator"}
-_STREAM: Final = {
-    "max_length_bytes",
-    "initial_group_size",
-    "leader_locator",
-    "max_age",
-    "max_segment_size_bytes",
-    "filter_size",
-}
-_ONLY_SOMEWHERE: Final = _CLASSIC | _QUORUM | _STREAM - {"max_length_bytes"}
+def _on(name: str, *types: str) -> dict[str, str]:
+    return dict.fromkeys(types, name)
+
+
+# RabbitMQ's name of each, by the types of queue that have it.
 _NAMES: Final = {
-    "initial_group_size": {"quorum": "x-quorum-initial-group-size", "stream": "x-initial-cluster-size"},
-    "max_segment_size_bytes": {"stream": "x-stream-max-segment-size-bytes"},
-    "filter_size": {"stream": "x-stream-filter-size-bytes"},
-    "leader_locator": {"quorum": "x-queue-leader-locator", "stream": "x-queue-leader-locator"},
+    "max_length": _on("x-max-length", "classic", "quorum"),
+    "max_length_bytes": _on("x-max-length-bytes", "classic", "quorum", "stream"),
+    "overflow": _on("x-overflow", "classic", "quorum"),
+    "message_ttl": _on("x-message-ttl", "classic", "quorum"),
+    "expires": _on("x-expires", "classic", "quorum"),
+    "dead_letter_exchange": _on("x-dead-letter-exchange", "classic", "quorum"),
+    "dead_letter_routing_key": _on("x-dead-letter-routing-key", "classic", "quorum"),
+    "dead_letter_strategy": _on("x-dead-letter-strategy", "quorum"),
+    "single_active_consumer": _on("x-single-active-consumer", "classic", "quorum"),
+    "max_priority": _on("x-max-priority", "classic"),
+    "delivery_limit": _on("x-delivery-limit", "quorum"),
+    "initial_group_size": _on("x-quorum-initial-group-size", "quorum") | _on("x-initial-cluster-size", "stream"),
+    "target_group_size": _on("x-quorum-target-group-size", "quorum"),
+    "leader_locator": _on("x-queue-leader-locator", "classic", "quorum", "stream"),
+    "max_age": _on("x-max-age", "stream"),
+    "max_segment_size_bytes": _on("x-stream-max-segment-size-bytes", "stream"),
+    "filter_size": _on("x-stream-filter-size-bytes", "stream"),
 }
 
 
@@ -63,22 +75,16 @@ def queue_arguments(queue_type: QueueType, said: Mapping[str, Any], more: Mappin
     """
     arguments: dict[str, Any] = {"x-queue-type": queue_type}
     for name, value in said.items():
-        if name not in QueueArguments.__annotations__:
+        if name not in _NAMES:
             raise TypeError(f"declare_queue() got an unexpected keyword argument {name!r}")
-        if not _has(queue_type, name):
+        if queue_type not in _NAMES[name]:
             raise ValueError(f"a {queue_type} queue has no {name}")
-        arguments[_NAMES.get(name, {}).get(queue_type, "x-" + name.replace("_", "-"))] = _spelled(name, value)
+        arguments[_NAMES[name][queue_type]] = _spelled(name, value)
     return arguments | dict(more)
-
-
-def _has(queue_type: QueueType, name: str) -> bool:
-    if queue_type == "stream":
-        return name in _STREAM
-    return name not in _ONLY_SOMEWHERE or name in (_CLASSIC if queue_type == "classic" else _QUORUM)
 
 
 def _spelled(name: str, value: Any) -> Any:
     if not isinstance(value, timedelta):
         return value
     # The age of a stream is a text with a unit, all other times are numbers of milliseconds.
-    return f"{int(value.total_seconds())}s" if name == "max_age" else int(value.total_seconds() * 1000)
+    return f"{ceil(value.total_seconds())}s" if name == "max_age" else ceil(value / timedelta(milliseconds=1))

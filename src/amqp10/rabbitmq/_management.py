@@ -6,6 +6,7 @@ A request's `subject` is the method and its `to` the path; a response's `subject
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
@@ -13,7 +14,7 @@ from urllib.parse import quote
 
 from ..client import Connection, ReplyReceiver, Requester, Session
 from ..engine import LinkTerms
-from ..errors import ManagementError
+from ..errors import ManagementError, Unsupported
 from ..messaging import Message, Source, Target
 from ..types import Symbol
 from ._addresses import escape, queue_address
@@ -26,6 +27,8 @@ NODE: Final = "/management"
 PAIRED: Final = {Symbol("paired"): True}
 ME: Final = "$me"
 """The reply-to that means the other link of the pair."""
+LINK_PAIR: Final = "LINK_PAIR_V1_0"
+"""The capability of a peer that pairs links (AMQP Request-Response Messaging with Link Pairing 1.0)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,29 +66,33 @@ class Binding:
 
 
 def management(links: Connection | Session) -> Management:
-    """RabbitMQ's management over a connection, or over one session of it; to be opened by `async with`.
+    """RabbitMQ's management, to be opened by `async with`.
 
-    A session of its own is the better choice where operations may fail badly: RabbitMQ 4.0 ends the session then.
+    Args:
+        links: a connection, on which it has a session of its own, for RabbitMQ ends the session over a request that it
+            does not know or that the user may not do; or the session to use.
     """
+    own = links.session() if isinstance(links, Connection) else None
+    session = own if own is not None else links
+    assert isinstance(session, Session)
     connection = links.connection
-    session = links if isinstance(links, Session) else None
     name = f"{connection.container_id}-management"
-    sender = links.sender(Target(NODE), name=name, settle_mode="settled", source=Source(ME), properties=PAIRED)
+    sender = session.sender(Target(NODE), name=name, settle_mode="settled", source=Source(ME), properties=PAIRED)
     replies = LinkTerms(
         name=name, source=Source(NODE), target=Target(ME), settle_mode="settled", properties=dict(PAIRED)
     )
-    return Management(Requester(sender, ReplyReceiver(connection, session, replies, 100), ME))
+    return Management(Requester(sender, ReplyReceiver(connection, session, replies, 100), ME), own)
 
 
 class Management:
     """Declares, looks at, empties and deletes queues, exchanges and bindings; made by `management()`.
 
-    Every method raises, besides what it says:
+    Any number of tasks may use it at a time. Every method raises, besides what it says:
 
         ManagementError: RabbitMQ's answer is no: `status` 404 for what is not there, 409 for what is there with other
-            arguments, 403 for what this user may not do; `description` says it in its words.
-        LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: see
-            `Requester.request`.
+            arguments, 403 for a reserved name; `description` says it in its words.
+        SessionEnded: the user may not do this; this management is over.
+        LinkDetached, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: see `Requester.request`.
 
     Cancelling any of them: the operation may have been carried out.
 
@@ -93,19 +100,26 @@ class Management:
         requester: what it stands on.
     """
 
-    def __init__(self, requester: Requester) -> None:
+    def __init__(self, requester: Requester, session: Session | None = None) -> None:
         self.requester = requester
+        self._session = session
 
     async def __aenter__(self) -> Self:
         """Attach the pair of links.
 
         Raises:
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the peer is no RabbitMQ 4, or the connection
-                is gone.
+            Unsupported: the peer offers no pairs of links: it is no RabbitMQ 4.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the peer refuses them, or is gone.
 
-        Cancelling: the links are detached.
+        Cancelling: the links are detached, and the session is ended.
         """
-        await self.requester.__aenter__()
+        if LINK_PAIR not in self.requester.sender.connection.offered_capabilities:
+            raise Unsupported("the peer offers no pairs of links, which the management of RabbitMQ 4 needs")
+        async with AsyncExitStack() as stack:
+            if self._session is not None:
+                await stack.enter_async_context(self._session)
+            await stack.enter_async_context(self.requester)
+            self._opened = stack.pop_all()
         return self
 
     # Queues
@@ -132,7 +146,7 @@ class Management:
             typed: its arguments by name, see `QueueArguments`; times are `timedelta`.
 
         Raises:
-            ValueError: the name is empty, or a queue of this type has no such argument.
+            ValueError: no queue can have that name, or a queue of this type has no such argument.
 
         Cancelling: see the class.
         """
@@ -195,7 +209,7 @@ class Management:
 
         Raises:
             ManagementError: with status 409, it is there, and is another.
-            ValueError: the name is empty.
+            ValueError: no exchange can have that name.
 
         Cancelling: see the class.
         """
@@ -312,11 +326,11 @@ class Management:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Detach the pair of links.
+        """Detach the pair of links. Exclusive queues stay until the connection closes.
 
-        Cancelling: is not noticed; it takes `close_timeout` seconds at most for each link.
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most for each link, and for the session.
         """
-        await self.requester.__aexit__(exc_type, exc, traceback)
+        await self._opened.__aexit__(exc_type, exc, traceback)
 
 
 def _destination(queue: str | None, exchange: str | None) -> tuple[str, str]:
