@@ -18,6 +18,7 @@ EXPECTED = {
     "credit.py": "task 0\ntask 1\ntask 2\ntask 3\ntask 4\n",
     "filters.py": "two for eu: [1, 3]\nby fields: [2]\nnot applied: rabbitmq:stream-offset-spec\n",
     "nodes.py": "first 144\n",
+    "transactions.py": "1\n4\ninvalid literal for int() with base 10: 'three'\n",
     "websocket.py": "over a WebSocket\na page from anywhere: 403\n",
     "request_reply.py": "".join(f"{n} * {n} = {n * n}\n" for n in range(10)),
     "embedded_broker.py": "a copy for each\na copy for each\n1 in the queue\n",

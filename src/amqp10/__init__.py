@@ -19,6 +19,7 @@ from .client import Responder as Responder
 from .client import Sender as Sender
 from .client import SentDelivery as SentDelivery
 from .client import Session as Session
+from .client import Transaction as Transaction
 from .client import receive as receive
 from .client import send as send
 from .errors import AmqpError as AmqpError
@@ -41,6 +42,9 @@ from .errors import MessageRejected as MessageRejected
 from .errors import MessageReleased as MessageReleased
 from .errors import RemoteProtocolError as RemoteProtocolError
 from .errors import SessionEnded as SessionEnded
+from .errors import TransactionError as TransactionError
+from .errors import TransactionInDoubt as TransactionInDoubt
+from .errors import TransactionRolledBack as TransactionRolledBack
 from .errors import Unsupported as Unsupported
 from .messaging import Accepted as Accepted
 from .messaging import AmqpSequence as AmqpSequence
@@ -195,6 +199,10 @@ __all__ = (
     "Target",
     "Timestamp",
     "TopicBinding",
+    "Transaction",
+    "TransactionError",
+    "TransactionInDoubt",
+    "TransactionRolledBack",
     "UByte",
     "UInt",
     "ULong",

@@ -15,6 +15,9 @@
     │   ├── ConnectionClosed
     │   ├── SessionEnded
     │   └── LinkDetached
+    ├── TransactionError          a transaction could not be declared; carries the coordinator's error
+    │   ├── TransactionRolledBack nothing of it happened
+    │   └── TransactionInDoubt    it was to be committed, and whether it was is not known
     ├── ManagementError           a management operation failed; carries the status and the response
     ├── DeliveryAborted           the sender gave up a delivery whose body was being read
     └── MessageNotAccepted        a delivery ended in an outcome other than accepted
@@ -53,6 +56,9 @@ __all__ = (
     "MessageReleased",
     "RemoteProtocolError",
     "SessionEnded",
+    "TransactionError",
+    "TransactionInDoubt",
+    "TransactionRolledBack",
     "Unsupported",
 )
 
@@ -228,6 +234,24 @@ class MessageModified(MessageNotAccepted):
     """The receiver did not process the message, and changed it (§3.4.5); `outcome` has how."""
 
     _no_reason = "the receiver released the message as modified"
+
+
+class TransactionError(_ConditionError):
+    """The coordinator declared no transaction (§4.2); `condition` and `description` are its words."""
+
+    _no_reason = "the coordinator declared no transaction"
+
+
+class TransactionRolledBack(TransactionError):
+    """Nothing of the transaction happened: the coordinator refused to commit it, or it ended before that (§4.3)."""
+
+    _no_reason = "the transaction was rolled back"
+
+
+class TransactionInDoubt(TransactionError):
+    """The transaction was to be committed, and no answer came: all of it happened, or nothing (§4.3)."""
+
+    _no_reason = "the transaction was to be committed, and no answer came"
 
 
 class ManagementError(AmqpError):

@@ -28,9 +28,10 @@ from ..engine import (
     WindowOpened,
 )
 from ..errors import EncodeError, LocalProtocolError
-from ..messaging import Error, Source, Target
+from ..messaging import Coordinator, Error, Source, Target
 from ..types import Symbol
 from ._consumer import ConsumerLink
+from ._coordinator import CAPABILITIES, CoordinatorLink, LocalTransaction
 from ._filters import read_filters
 from ._node import Node
 from ._producer import AnonymousProducerLink, ProducerLink
@@ -89,6 +90,7 @@ class Peer:
 
     Attributes:
         number: no other connection of the process has it.
+        transactions: those that are open, by their ids.
     """
 
     def __init__(self, engine: Engine, router: Router, terms: PeerTerms, carrier: Carrier) -> None:
@@ -99,7 +101,9 @@ class Peer:
         self._terms = terms
         self._carrier = carrier
         self._consumers: dict[SenderLink, ConsumerLink] = {}
-        self._producers: dict[ReceiverLink, ProducerLink] = {}
+        self._producers: dict[ReceiverLink, ProducerLink | CoordinatorLink] = {}
+        self.transactions: dict[bytes, LocalTransaction] = {}
+        self._asked: list[CoordinatorLink] = []  # in this pass
         self._owned: dict[Link, Node] = {}  # dynamic nodes, by the link that they live with
         engine.context = self
 
@@ -114,6 +118,11 @@ class Peer:
             action = _ACTIONS.get(type(event))
             if action is not None:
                 action(self, event)
+        if self._asked:
+            # What belongs to a transaction was said before its discharge, on other links, and has been seen by now.
+            for coordinator in self._asked:
+                coordinator.take()
+            self._asked.clear()
         self._router.flush()
 
     def resume(self) -> None:
@@ -203,8 +212,11 @@ class Peer:
 
     def _attach_producer(self, link: ReceiverLink, remote: LinkTerms) -> None:
         target = remote.target
+        if isinstance(target, Coordinator):
+            self._attach_coordinator(link, remote)
+            return
         if target is not None and not isinstance(target, Target):
-            raise AddressError("amqp:not-implemented", "the broker has no transactions")
+            raise AddressError("amqp:not-implemented", f"a target of type {type(target).__name__}")
         if target is None:
             raise AddressError("amqp:invalid-field", "to send, a link needs a target")
         node = self._node_of(link, target)
@@ -231,6 +243,19 @@ class Peer:
         link.context = producer
         producer.begin()
 
+    def _attach_coordinator(self, link: ReceiverLink, remote: LinkTerms) -> None:
+        link.attach(
+            LinkTerms(
+                name=link.name,
+                source=remote.source,
+                target=Coordinator(CAPABILITIES),
+                settle_mode=remote.settle_mode,
+                receiver_settle_mode="first",
+            )
+        )
+        coordinator = self._producers[link] = CoordinatorLink(self, link)
+        coordinator.begin()
+
     def _node_of(self, link: Link, terminus: Source | Target) -> Node | None:
         """The node that a terminus means; made for this link if it is dynamic; None if it has no address."""
         if terminus.dynamic:
@@ -246,7 +271,9 @@ class Peer:
 
     def _on_deliveries(self, event: DeliveriesReceived) -> None:
         producer = self._producers.get(event.link)
-        if producer is not None:
+        if isinstance(producer, CoordinatorLink):
+            self._asked.append(producer)
+        elif producer is not None:
             producer.take()
 
     def _on_outcomes(self, event: OutcomesReceived) -> None:

@@ -106,6 +106,8 @@ class Node(ABC):
         self.deleted = False
         self.producers: dict[Producer, None] = {}
         self.enqueued = 0
+        # What open transactions will put here, if they are committed.
+        self.reserved = self.reserved_bytes = 0
         # More producers than room for a full grant each: credit is dealt out by share until that is over.
         self.tight = False
         self._touch_router = touch
@@ -124,6 +126,18 @@ class Node(ABC):
     @abstractmethod
     def put(self, entry: Entry) -> None:
         """Take a message, whether there is room or not: whoever had credit is never refused."""
+
+    def reserve(self, entry: Entry) -> None:
+        """A message of an open transaction will take this much room."""
+        self.reserved += 1
+        self.reserved_bytes += entry.size
+
+    def unreserve(self, entry: Entry) -> None:
+        """The transaction is over."""
+        self.reserved -= 1
+        self.reserved_bytes -= entry.size
+        if self.tight and not self.deleted:
+            self.touch()
 
     @abstractmethod
     def run(self) -> None:

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ..errors import DecodeError
-from ..messaging import ACCEPTED, Error, Rejected, read_properties
+from ..messaging import ACCEPTED, Error, Rejected, TransactionalState, read_properties
 from ..types import Symbol
 from ._entry import Entry
 from ._node import Producer
@@ -14,7 +14,7 @@ from ._router import AddressError
 
 if TYPE_CHECKING:
     from ..engine import IncomingDelivery, ReceiverLink
-    from ..messaging import Outcome
+    from ..messaging import DeliveryState
     from ._connection import Peer
     from ._node import Node
     from ._router import Router
@@ -74,12 +74,29 @@ class ProducerLink(Producer):
                 self._reject(delivery, "amqp:decode-error", str(error))
                 continue
             entry.origin = origin
-            node.put(entry)
-            self._settle(delivery, ACCEPTED)
+            if delivery.remote_state is None:
+                node.put(entry)
+                self._settle(delivery, ACCEPTED)
+            else:
+                self._store(delivery, node, entry)
         if link.attached:
             node.replenish(self)
 
-    def _settle(self, delivery: IncomingDelivery, outcome: Outcome) -> None:
+    def _store(self, delivery: IncomingDelivery, node: Node, entry: Entry) -> None:
+        """Put a message that came with a state into its node, or into the transaction that it names (§4.4.1)."""
+        state = delivery.remote_state
+        if not isinstance(state, TransactionalState):
+            node.put(entry)
+            self._settle(delivery, ACCEPTED)
+            return
+        transaction = self._peer.transactions.get(state.txn_id)
+        if transaction is None:
+            self._reject(delivery, "amqp:transaction:unknown-id", "the message is part of no open transaction")
+            return
+        transaction.post(node, entry)
+        self._settle(delivery, TransactionalState(state.txn_id, ACCEPTED))
+
+    def _settle(self, delivery: IncomingDelivery, outcome: DeliveryState) -> None:
         # A link may be gone by the time its last messages are looked at; its sender then never hears of them.
         if not delivery.local_settled and self._link.attached:
             self._link.settle(delivery, outcome)
@@ -139,8 +156,11 @@ class AnonymousProducerLink(ProducerLink):
                 self._reject(delivery, "amqp:decode-error", str(error))
                 continue
             entry.origin = origin
-            node.put(entry)
-            self._settle(delivery, ACCEPTED)
+            if delivery.remote_state is None:
+                node.put(entry)
+                self._settle(delivery, ACCEPTED)
+            else:
+                self._store(delivery, node, entry)
             if node.short and node not in self._shares and link.attached:
                 self._shares[node] = link.credit
                 node.add_producer(self)

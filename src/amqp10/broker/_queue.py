@@ -99,10 +99,10 @@ class Queue(Node):
         limits = self.limits
         free = UNLIMITED
         if limits.messages is not None:
-            free = limits.messages - self.depth
+            free = limits.messages - self.depth - self.reserved
         if limits.bytes is not None:
             typical = max(1, self._bytes_in // self.enqueued) if self.enqueued else _FIRST_GUESS
-            left = limits.bytes - self.bytes
+            left = limits.bytes - self.bytes - self.reserved_bytes
             free = min(free, max(1, left // typical) if left > 0 else 0)
         return free
 

@@ -75,7 +75,8 @@ class Topic(Node):
 
     @property
     def free(self) -> int:
-        return min((subscription.free for subscription in self.subscriptions.values()), default=UNLIMITED)
+        free = min((subscription.free for subscription in self.subscriptions.values()), default=UNLIMITED)
+        return free - self.reserved
 
     def subscribe(self, filtering: Filtering | None = None) -> Subscription:
         """Make the queue of a new subscriber."""

@@ -15,6 +15,7 @@ from ._sender import Sender as Sender
 from ._session import Session as Session
 from ._settings import ConnectionSettings as ConnectionSettings
 from ._stream import BodyWriter as BodyWriter
+from ._transaction import Transaction as Transaction
 
 __all__ = (
     "BodyWriter",
@@ -30,6 +31,7 @@ __all__ = (
     "Sender",
     "SentDelivery",
     "Session",
+    "Transaction",
     "receive",
     "send",
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
@@ -26,6 +26,7 @@ from ..messaging import (
     RELEASED,
     Accepted,
     Data,
+    Declared,
     DeliveryState,
     Error,
     Message,
@@ -33,11 +34,15 @@ from ..messaging import (
     Outcome,
     Rejected,
     Released,
+    TransactionalState,
 )
 from ..profiles import Profile
 from ._files import BodyTarget, save
 
-OUTCOMES = frozenset({Accepted, Rejected, Released, Modified})
+if TYPE_CHECKING:
+    from ._transaction import Transaction
+
+OUTCOMES = frozenset({Accepted, Rejected, Released, Modified, Declared})
 
 
 class Delivery(IncomingDelivery):
@@ -115,37 +120,53 @@ class Delivery(IncomingDelivery):
         """
         return await save(self.body(), target)
 
-    def accept(self) -> None:
+    def accept(self, *, transaction: Transaction | None = None) -> None:
         """Tell the sender that the message was processed (§3.4.2).
+
+        Args:
+            transaction: say it as part of this: it counts when that is committed (§4.4.2).
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is gone; the message is the
                 sender's to deliver again.
+            LocalProtocolError: the transaction is over, or on another session.
             anyio.ClosedResourceError: the receiver was closed here.
         """
-        self._settle(ACCEPTED)
+        if transaction is None:
+            self._settle(ACCEPTED)
+        else:
+            self._settle_in(transaction, ACCEPTED)
 
     def reject(
-        self, condition: str | None = None, description: str | None = None, info: Mapping[Any, Any] | None = None
+        self,
+        condition: str | None = None,
+        description: str | None = None,
+        info: Mapping[Any, Any] | None = None,
+        *,
+        transaction: Transaction | None = None,
     ) -> None:
         """Tell the sender that the message is invalid, and why; it is not delivered again (§3.4.3).
 
         Args:
             condition: an error condition such as "amqp:decode-error"; with None no error is given at all.
+            transaction: see `accept`.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: see `accept`.
         """
         error = None if condition is None else Error(condition, description, dict(info) if info else None)
-        self._settle(Rejected(error))
+        self._settle_in(transaction, Rejected(error))
 
-    def release(self) -> None:
+    def release(self, *, transaction: Transaction | None = None) -> None:
         """Give the message back unprocessed, as if it had never come (§3.4.4).
+
+        Args:
+            transaction: see `accept`.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: see `accept`.
         """
-        self._settle(RELEASED)
+        self._settle_in(transaction, RELEASED)
 
     def modify(
         self,
@@ -153,6 +174,7 @@ class Delivery(IncomingDelivery):
         delivery_failed: bool = False,
         undeliverable_here: bool = False,
         message_annotations: Mapping[Any, Any] | None = None,
+        transaction: Transaction | None = None,
     ) -> None:
         """Give the message back, changed (§3.4.5).
 
@@ -160,12 +182,13 @@ class Delivery(IncomingDelivery):
             delivery_failed: count this as a failed attempt in the message's delivery-count.
             undeliverable_here: do not deliver it to this link again.
             message_annotations: annotations to add to the message or replace in it.
+            transaction: see `accept`.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: see `accept`.
         """
         annotations = dict(message_annotations) if message_annotations else None
-        self._settle(Modified(delivery_failed or None, undeliverable_here or None, annotations))
+        self._settle_in(transaction, Modified(delivery_failed or None, undeliverable_here or None, annotations))
 
     async def settled(self) -> None:
         """Wait until the delivery is settled at both ends.
@@ -221,6 +244,10 @@ class Delivery(IncomingDelivery):
             self._settle_quietly(Modified(delivery_failed=True))
         else:
             self._settle_quietly(RELEASED)
+
+    def _settle_in(self, transaction: Transaction | None, outcome: Outcome) -> None:
+        """Settle as part of a transaction, if there is one."""
+        self._settle(outcome if transaction is None else transaction._state(self.link.context, outcome))
 
     def _settle_quietly(self, state: DeliveryState) -> None:
         """Settle where another exception is on its way: a link that is gone has given the message back itself."""
@@ -283,6 +310,8 @@ class SentDelivery(OutgoingDelivery):
     def _known_outcome(self) -> Outcome | None:
         """The outcome if it is known now, else None."""
         state = self.remote_state
+        if type(state) is TransactionalState:
+            state = state.outcome  # provisional: what it will be once the transaction is committed
         if type(state) in OUTCOMES:
             return state  # type: ignore[return-value]
         if self.remote_settled:

@@ -16,6 +16,7 @@ import anyio.lowlevel
 from ..engine import LinkTerms, ReceiverLink
 from ..errors import FilterNotApplied, LocalProtocolError
 from ..messaging import RELEASED, unapplied_filters
+from ..types import Symbol
 from ._delivery import Delivery
 from ._link import Link
 
@@ -25,9 +26,13 @@ if TYPE_CHECKING:
     from ..engine import IncomingDelivery
     from ._connection import Connection
     from ._session import Session
+    from ._transaction import Transaction
 
 # How many deliveries `receive` hands out in a row before it lets other tasks run. benchmarks/run.py, "receive".
 BURST = 64
+
+TXN_ID = Symbol("txn-id")
+"""The property of a flow that makes what comes on it part of a transaction (§4.4.3)."""
 
 
 class Receiver(Link):
@@ -276,12 +281,17 @@ class Receiver(Link):
             link.flow(max(0, credit))
             self._wake()
 
-    def add_credit(self, credit: int) -> None:
+    def add_credit(self, credit: int, *, transaction: Transaction | None = None) -> None:
         """Let the peer send `credit` more deliveries (§2.6.7). For receivers with `credit=0`; never blocks.
+
+        Args:
+            transaction: what comes on all credit that there is now is acquired as part of this (§4.4.3): if it is
+                rolled back, the peer has it again, unless it is settled.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: the link is over.
-            LocalProtocolError: the credit of this receiver is automatic.
+            LocalProtocolError: the credit of this receiver is automatic, or the transaction is over or on another
+                session.
             ValueError: `credit` is negative.
         """
         if credit < 0:
@@ -291,7 +301,8 @@ class Receiver(Link):
             raise self._gone()
         if self._automatic:
             raise LocalProtocolError("the credit of this receiver is automatic; manual credit needs credit=0")
-        link.flow(link.credit + credit)
+        properties = {TXN_ID: transaction._state(self).txn_id} if transaction is not None else None
+        link.flow(link.credit + credit, properties=properties)
         self._wake()
 
     async def drain(self) -> None:

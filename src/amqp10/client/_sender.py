@@ -18,7 +18,7 @@ import anyio.lowlevel
 
 from ..engine import LinkTerms, OutgoingDelivery, SenderLink
 from ..errors import LocalProtocolError
-from ..messaging import Accepted, Message, Target
+from ..messaging import Accepted, Coordinator, Message, Target
 from ._delivery import SentDelivery, not_accepted
 from ._files import CHUNK, BodySource, chunks, size_of
 from ._link import Link
@@ -28,6 +28,7 @@ from ._stream import BodyWriter
 if TYPE_CHECKING:
     from ._connection import Connection
     from ._session import Session
+    from ._transaction import Transaction
 
 # A sender lets other tasks run when it has sent this many bytes, each message counting MESSAGE_COST bytes more.
 BURST = 65_536
@@ -87,6 +88,8 @@ class Sender(Link):
 
     def _require_capabilities(self) -> None:
         target = self._terms.target
+        if isinstance(target, Coordinator):
+            self._require("transactions", "transactions")
         if isinstance(target, Target):
             if target.dynamic:
                 self._require("dynamic", "dynamic nodes")
@@ -124,13 +127,15 @@ class Sender(Link):
 
     # Sending
 
-    async def send(self, message: object, *, settled: bool = False) -> None:
+    async def send(self, message: object, *, settled: bool = False, transaction: Transaction | None = None) -> None:
         """Send a message and wait until the receiver has accepted it; sent settled, until it is handed to the wire.
 
         Args:
             message: a `Message`; any other value is sent as the body of one.
             settled: send it settled, at most once, without an outcome; for `settle_mode="mixed"` (with
                 "settled" every message is).
+            transaction: send it as part of this: it gets there when that is committed (§4.4.1). The outcome says
+                what it will be then.
 
         Raises:
             MessageRejected, MessageReleased, MessageModified: the outcome was another one.
@@ -142,24 +147,27 @@ class Sender(Link):
         Cancelling: while it waits to send, nothing was sent and no credit used. After that the message is on its way
             and stays so; only the waiting ends. Use `submit` to keep hold of the delivery.
         """
-        delivery = await self.submit(message, settled=settled)
+        delivery = await self.submit(message, settled=settled, transaction=transaction)
         outcome = await delivery.outcome()
         if type(outcome) is not Accepted:
             raise not_accepted(outcome, self.connection.profile)
 
-    async def submit(self, message: object, *, settled: bool = False) -> SentDelivery:
+    async def submit(
+        self, message: object, *, settled: bool = False, transaction: Transaction | None = None
+    ) -> SentDelivery:
         """Hand a message to the wire; `await delivery.outcome()` says later what became of it.
 
         Waits for link credit, the session's window and room in the output, for nothing else. Other tasks get to run
         once every 64 messages or 64 KiB at the latest.
 
         Args:
-            message, settled: as for `send`.
+            message, settled, transaction: as for `send`.
 
         Raises:
             EncodeError: the message holds a value without an AMQP encoding; nothing was sent.
             LocalProtocolError: the message is larger than the peer takes (`remote.max_message_size`), or sent settled
-                on a link whose settle mode forbids it; nothing was sent.
+                on a link whose settle mode forbids it, or the transaction is over or on another session; nothing was
+                sent.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over; nothing was sent.
             anyio.ClosedResourceError: the sender was closed here.
 
@@ -178,14 +186,24 @@ class Sender(Link):
             or self.connection._output_full
         ):
             link = await self._room()
-        self._last = delivery = link.send(payload, settled=settled or self._presettled)
+        if transaction is None:
+            self._last = delivery = link.send(payload, settled=settled or self._presettled)
+        else:
+            state = transaction._state(self)
+            self._last = delivery = link.send(payload, settled=settled or self._presettled, state=state)
+            transaction._add(delivery)  # type: ignore[arg-type]
         self.connection._wake()
         if self._draining:
             self._give_back()
         return delivery  # type: ignore[return-value]
 
     async def send_many(
-        self, messages: Iterable[object] | AsyncIterable[object], *, window: int = 1000, settled: bool = False
+        self,
+        messages: Iterable[object] | AsyncIterable[object],
+        *,
+        window: int = 1000,
+        settled: bool = False,
+        transaction: Transaction | None = None,
     ) -> int:
         """Send messages one after the other and wait for all outcomes; return how many there were, all accepted.
 
@@ -197,7 +215,7 @@ class Sender(Link):
         Args:
             messages: any iterable or async iterable of what `send` takes; taken from as fast as it can be sent.
             window: at most so many without an outcome at a time.
-            settled: as for `send`.
+            settled, transaction: as for `send`.
 
         Raises:
             MessageRejected, MessageReleased, MessageModified: the first outcome that was not Accepted.
@@ -212,22 +230,26 @@ class Sender(Link):
         pipeline = Pipeline(window)
         self._waiters.add(pipeline)
         try:
-            return await self._run_pipeline(pipeline, messages, settled)
+            return await self._run_pipeline(pipeline, messages, settled, transaction)
         finally:
             self._waiters.discard(pipeline)
 
     async def _run_pipeline(
-        self, pipeline: Pipeline, messages: Iterable[object] | AsyncIterable[object], settled: bool
+        self,
+        pipeline: Pipeline,
+        messages: Iterable[object] | AsyncIterable[object],
+        settled: bool,
+        transaction: Transaction | None,
     ) -> int:
         try:
             if isinstance(messages, AsyncIterable):
                 async for message in messages:
-                    await self._feed(pipeline, message, settled)
+                    await self._feed(pipeline, message, settled, transaction)
                     if pipeline.failed:
                         break
             else:
                 for message in messages:
-                    await self._feed(pipeline, message, settled)
+                    await self._feed(pipeline, message, settled, transaction)
                     if pipeline.failed:
                         break
         except Exception as error:
@@ -242,11 +264,11 @@ class Sender(Link):
             raise failed
         return pipeline.accepted
 
-    async def _feed(self, pipeline: Pipeline, message: object, settled: bool) -> None:
+    async def _feed(self, pipeline: Pipeline, message: object, settled: bool, transaction: Transaction | None) -> None:
         while pipeline.full and not pipeline.failed:
             await self._next_outcome(pipeline)
         if not pipeline.failed:
-            pipeline.add(await self.submit(message, settled=settled))
+            pipeline.add(await self.submit(message, settled=settled, transaction=transaction))
 
     async def _flow_out(self, pipeline: Pipeline) -> None:
         while pipeline.in_flight:

@@ -21,6 +21,7 @@ from ._request import ReplyReceiver, Requester
 from ._respond import Responder
 from ._sender import Sender
 from ._streamed import STREAM_WINDOW, StreamReceiver
+from ._transaction import CoordinatorSender, Transaction
 
 if TYPE_CHECKING:
     from ..engine import Session as EngineSession
@@ -182,6 +183,10 @@ class Links:
         """
         return Responder(self.receiver(address, credit=credit))
 
+    def transaction(self) -> Transaction:
+        """A transaction over links of this session, or of the connection's default one; declared by `async with`."""
+        return Transaction(self)
+
     def management(self, node: str = "$management") -> Management:
         """The peer's management node; to be opened by `async with`.
 
@@ -213,6 +218,8 @@ class Session(Endpoint, Links):
         self._begun = False
         self._engine_session: EngineSession | None = None
         self._senders: dict[Sender, None] = {}
+        self._coordinating: anyio.Lock | None = None
+        self._coordinator_link: CoordinatorSender | None = None
 
     def _place(self) -> tuple[Connection, Session]:
         return self.connection, self
@@ -280,6 +287,24 @@ class Session(Endpoint, Links):
         if remote is None:
             raise self._gone()
         return remote
+
+    async def _coordinator(self) -> CoordinatorSender:
+        """The link to the coordinator; attached when it is first needed, and again if the peer detached it.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, Unsupported: there is none.
+
+        Cancelling: the link is detached again.
+        """
+        if self._coordinating is None:
+            self._coordinating = anyio.Lock()
+        async with self._coordinating:
+            link = self._coordinator_link
+            if link is None or not link.open:
+                link = CoordinatorSender(self, link_name(self.connection, "transactions"))
+                await link.__aenter__()
+                self._coordinator_link = link
+        return link
 
     # Window
 

@@ -140,6 +140,10 @@ class Session(ABC):
         """
 
     @abstractmethod
+    def flush(self) -> None:
+        """Write the dispositions that wait to be merged, so that they come before what is sent next."""
+
+    @abstractmethod
     def end(self, error: Error | None = None) -> None:
         """End the session and with it its links."""
 

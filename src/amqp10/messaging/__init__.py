@@ -57,6 +57,10 @@ from ._terminus import Source as Source
 from ._terminus import Target as Target
 from ._terminus import TerminusDurability as TerminusDurability
 from ._terminus import TerminusExpiryPolicy as TerminusExpiryPolicy
+from ._transactions import Declare as Declare
+from ._transactions import Declared as Declared
+from ._transactions import Discharge as Discharge
+from ._transactions import TransactionalState as TransactionalState
 
 __all__ = (
     "ACCEPTED",
@@ -67,12 +71,15 @@ __all__ = (
     "ApplicationPropertiesFilter",
     "Coordinator",
     "Data",
+    "Declare",
+    "Declared",
     "DeleteOnClose",
     "DeleteOnNoLinks",
     "DeleteOnNoLinksOrMessages",
     "DeleteOnNoMessages",
     "DeliveryState",
     "DirectBinding",
+    "Discharge",
     "DistributionMode",
     "EndsWith",
     "Error",
@@ -105,6 +112,7 @@ __all__ = (
     "TerminusDurability",
     "TerminusExpiryPolicy",
     "TopicBinding",
+    "TransactionalState",
     "data_head",
     "patch_header",
     "read_header",

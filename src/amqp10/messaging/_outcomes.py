@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ..types import Composite, Described, composite, field
+from ._transactions import Declared, TransactionalState
 
 
 @composite(0x1D, "amqp:error:list", provides=("error",))
@@ -76,5 +77,6 @@ RELEASED: Final = Released()
 
 # A terminal state of a delivery (§3.4).
 Outcome = Accepted | Rejected | Released | Modified
-# What a disposition or transfer may carry. A state of no known type, such as an extension's, stays `Described`.
-DeliveryState = Outcome | Received | Described
+# What a disposition or transfer may carry, the states of transactions (§4.5.8) among it. A state of no known type, such
+# as an extension's, stays `Described`.
+DeliveryState = Outcome | Received | Declared | TransactionalState | Described

@@ -195,7 +195,7 @@ class ConnectionEndpoint:
 
     def send_close(self, error: Error | None) -> None:
         for session in self.sessions():
-            session.flush_dispositions()
+            session.flush()
             session.mute()
         step = "S:CLOSE(error)" if error is not None and self.state is ConnectionState.OPENED else "S:CLOSE"
         self.advance(step)

@@ -47,6 +47,7 @@ CAPABILITIES = frozenset(
         "released",
         "settle-second",
         "streaming",
+        "transactions",
     }
 )
 
@@ -308,7 +309,7 @@ class V1Engine(Engine):
         if self._dirty:
             dirty, self._dirty = self._dirty, []
             for session in dirty:
-                session.flush_dispositions()
+                session.flush()
         output = self.output
         if not output:
             self.output_size = 0

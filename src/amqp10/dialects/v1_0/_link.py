@@ -193,7 +193,7 @@ class LinkEndpoint(Link):
         if self.terms is None:
             raise LocalProtocolError(f"the link {self._name!r} was not attached")
         self.abandon()
-        self.session.flush_dispositions()
+        self.session.flush()
         self._advance("S:DETACH")
         self.detach_sent = True
         self.attached = False

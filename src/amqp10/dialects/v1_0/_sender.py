@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...engine import CreditChanged, OutgoingDelivery, SenderLink
 from ...errors import LocalProtocolError
-from ...messaging import Accepted, Modified, Rejected, Released
+from ...messaging import Accepted, Declared, Modified, Rejected, Released, TransactionalState
 from ...types import encode
 from ._credit import SenderCredit
 from ._frames import TransferTemplate, encode_frame
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Bytes that a transfer with all its fields takes beyond the template: a list32, and five fields more.
 GENERIC = 11
-OUTCOMES = (Accepted, Rejected, Released, Modified)
+OUTCOMES = (Accepted, Rejected, Released, Modified, Declared)
 
 
 class OutgoingPart:
@@ -281,7 +281,8 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
                 unsettled.pop(delivery.tag, None)
                 outgoing.pop(delivery.delivery_id, None)
         else:
-            settle = self.auto_settle and isinstance(state, OUTCOMES)
+            told = state.outcome if isinstance(state, TransactionalState) else state
+            settle = self.auto_settle and isinstance(told, OUTCOMES)
             for delivery in deliveries:
                 delivery.remote_state = state
                 if settle:

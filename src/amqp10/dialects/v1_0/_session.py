@@ -283,13 +283,13 @@ class SessionEndpoint(Session):
         try:
             ids = self._dispositions.setdefault((as_receiver, settled, state), [])
         except TypeError:  # a state that cannot be hashed, a Modified with annotations: a range of its own
-            self.flush_dispositions()
+            self.flush()
             self._write_ranges(as_receiver, settled, state, [number])
             return
         ids.append(number)
         self._last_state, self._last_ids, self._last_key = state, ids, (as_receiver, settled)
 
-    def flush_dispositions(self) -> None:
+    def flush(self) -> None:
         if not self._dispositions:
             return
         pending, self._dispositions = self._dispositions, {}
@@ -439,7 +439,7 @@ class SessionEndpoint(Session):
             self._end(error)
 
     def _end(self, error: Error | None) -> None:
-        self.flush_dispositions()
+        self.flush()
         self._advance("S:END(error)" if error is not None and self.state is SessionState.MAPPED else "S:END")
         self.write(End(error=error))
         self.mute()

@@ -1,0 +1,33 @@
+"""Move messages from one queue to another, each in a transaction. Usage: python transactions.py [URL]"""
+
+import sys
+
+import trio
+
+from amqp10 import Connection
+
+URL = sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672"
+
+
+async def main() -> None:
+    async with Connection(URL) as connection:
+        async with connection.sender("txn-in") as sender:
+            await sender.send_many(["1", "2", "three"])
+
+        async with connection.receiver("txn-in", credit=1) as receiver, connection.sender("txn-out") as sender:
+            for _ in range(3):
+                delivery = await receiver.receive()
+                try:
+                    async with connection.transaction() as transaction:
+                        delivery.accept(transaction=transaction)
+                        await sender.send(int(delivery.message.body) ** 2, transaction=transaction)
+                except ValueError as error:  # rolled back: the message is not accepted, nothing was sent
+                    print(error)
+
+        async with connection.receiver("txn-out") as receiver:
+            for _ in range(2):
+                with await receiver.receive() as message:
+                    print(message.body)
+
+
+trio.run(main)

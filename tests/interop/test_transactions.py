@@ -1,0 +1,121 @@
+"""Transactions on the real brokers, and by an independent client on ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from amqp10 import Connection, SessionEnded, TransactionRolledBack
+
+from ._matrix import Embedded, Peer
+from .clients import PROGRAMS
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+
+
+async def lacking(peer: Peer, connection: Connection) -> bool:
+    """Assert and note the error of a broker that has no transactions."""
+    if peer.name != "rabbitmq":
+        return False
+    with pytest.raises(SessionEnded, match="not-implemented"):
+        async with connection.transaction():
+            pass
+    peer.lacks("`SessionEnded: amqp:not-implemented`")
+    return True
+
+
+@pytest.mark.matrix("transactions: send and accept, committed")
+async def test_commit(peer: Peer) -> None:
+    """What is sent in it is seen after the commit only; what is accepted in it is gone then; on several links."""
+    async with Connection(peer.url()) as connection:
+        if await lacking(peer, connection):
+            return
+        source, target = await peer.queue(connection), await peer.queue(connection)
+        async with connection.sender(source) as sender:
+            await sender.send_many(["one", "two"])
+        async with (
+            connection.receiver(source) as receiver,
+            connection.sender(target) as sender,
+            connection.receiver(target) as watcher,
+        ):
+            async with connection.transaction() as transaction:
+                for _ in range(2):
+                    delivery = await receiver.receive()
+                    await sender.send(delivery.message.body.upper(), transaction=transaction)
+                    delivery.accept(transaction=transaction)
+                assert await watcher.receive_batch(1, max_wait=0.3) == []
+            for body in ("ONE", "TWO"):
+                with await watcher.receive() as message:
+                    assert message.body == body
+        async with connection.receiver(source) as receiver:
+            assert await receiver.receive_batch(1, max_wait=0.3) == []
+
+
+@pytest.mark.matrix("transactions: rolled back by an exception")
+async def test_rollback(peer: Peer) -> None:
+    """What was sent in it is nowhere, what was accepted in it comes again."""
+    async with Connection(peer.url()) as connection:
+        if await lacking(peer, connection):
+            return
+        address, other = await peer.queue(connection), await peer.queue(connection)
+        async with connection.sender(address) as sender:
+            await sender.send("kept")
+        async with connection.sender(other) as sender, connection.receiver(address) as receiver:
+            with pytest.raises(KeyError):
+                async with connection.transaction() as transaction:
+                    (await receiver.receive()).accept(transaction=transaction)
+                    await sender.send("never", transaction=transaction)
+                    raise KeyError
+        async with connection.receiver(address) as receiver, connection.receiver(other) as nothing:
+            with await receiver.receive() as message:
+                assert message.body == "kept"
+            assert await nothing.receive_batch(1, max_wait=0.3) == []
+
+
+@pytest.mark.matrix("transactions: several at once")
+async def test_two_at_once(peer: Peer) -> None:
+    """Two open transactions do not see each other; one is committed, one rolled back."""
+    async with Connection(peer.url()) as connection:
+        if await lacking(peer, connection):
+            return
+        address = await peer.queue(connection)
+        async with connection.sender(address) as sender, connection.receiver(address) as receiver:
+            async with connection.transaction() as first, connection.transaction() as second:
+                assert first.id != second.id
+                await sender.send("by the first", transaction=first)
+                await sender.send("by the second", transaction=second)
+                await second.rollback()
+            with await receiver.receive() as message:
+                assert message.body == "by the first"
+            assert await receiver.receive_batch(1, max_wait=0.3) == []
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_a_connection_that_dies(peer: Peer) -> None:
+    """A transaction whose connection ends is rolled back by the broker."""
+    async with Connection(peer.url()) as connection:
+        if await lacking(peer, connection):
+            return
+        address = await peer.queue(connection)
+        async with Connection(peer.url(), close_timeout=0.5) as dying:
+            async with dying.sender(address) as sender:
+                with pytest.raises(TransactionRolledBack):
+                    async with dying.transaction() as transaction:
+                        await sender.send("never", transaction=transaction)
+                        dying._in_engine.receive_eof()
+                        dying._handle(dying._in_engine.events())
+        async with connection.receiver(address) as receiver:
+            assert await receiver.receive_batch(1, max_wait=0.5) == []
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_protonj2(embedded: Embedded, address: str) -> None:
+    """An independent client commits and rolls back on our coordinator."""
+    PROGRAMS["protonj2"].installed()
+    sent = [{"outcome": "transactional"}] * 2
+    assert await PROGRAMS["protonj2"].run("transact", embedded.url(), address, 2, "rollback") == sent
+    assert await PROGRAMS["protonj2"].run("transact", embedded.url(), address, 2, "commit") == sent
+    async with Connection(embedded.url()) as connection, connection.receiver(address) as receiver:
+        for number in range(2):
+            with await receiver.receive() as message:
+                assert message.body == b"message %d" % number
+        assert await receiver.receive_batch(1, max_wait=0.2) == []
