@@ -8,6 +8,7 @@
 """
 
 from .client import BodyWriter as BodyWriter
+from .client import Browser as Browser
 from .client import Connection as Connection
 from .client import ConnectionSettings as ConnectionSettings
 from .client import Delivery as Delivery
@@ -121,6 +122,7 @@ __all__ = (
     "Array",
     "AuthenticationFailed",
     "BodyWriter",
+    "Browser",
     "Byte",
     "Char",
     "Connection",

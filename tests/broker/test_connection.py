@@ -185,7 +185,7 @@ class TestAnswers:
     @pytest.mark.parametrize(
         ("source", "condition"),
         [
-            (None, "amqp:invalid-field"),
+            (None, "amqp:not-found"),
             (Source(), "amqp:invalid-field"),
             (Source(address=5), "amqp:invalid-field"),
             (Source(address=""), "amqp:invalid-field"),

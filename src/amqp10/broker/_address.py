@@ -13,7 +13,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+from ..messaging import Error
+from ..types import Symbol
+
 Kind = Literal["queue", "topic"]
+
+
+class AddressError(Exception):
+    """An address leads nowhere, or not so; `error` is what to tell the peer."""
+
+    def __init__(self, condition: str, description: str) -> None:
+        super().__init__(description)
+        self.error = Error(Symbol(condition), description)
+
 
 _PREFIXES: tuple[tuple[str, Kind], ...] = (("queue://", "queue"), ("topic://", "topic"))
 _CAPABILITIES: dict[str, Kind] = {

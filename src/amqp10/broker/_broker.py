@@ -73,7 +73,8 @@ class Broker:
     a link that is lost, and these count as failed attempts (`delivery_count`). Rejected ones go to the `dead_letter`
     queue, with the reason in their message annotations `x-opt-dead-letter-...`.
 
-    **Topics** give a copy to each subscriber of the moment; a subscription ends with its link.
+    **Topics** give a copy to each subscription. It ends with its link, unless it is durable: then it stays for the next
+    link of that name and container, as long as its expiry policy says. Several links can share one.
 
     **Limits.** A full queue stops granting credit; what is on its way is still taken, nothing is dropped. A topic
     is full when one of its subscriptions is.
@@ -176,7 +177,7 @@ class Broker:
             ConnectionTerms(
                 container_id=container_id if container_id is not None else f"amqp10-broker-{secrets.token_hex(8)}",
                 idle_timeout=idle_timeout,
-                offered_capabilities=("ANONYMOUS-RELAY",),
+                offered_capabilities=("ANONYMOUS-RELAY", "SHARED-SUBS"),
                 properties={Symbol("product"): "amqp10"},
             ).checked(),
             SessionTerms(),

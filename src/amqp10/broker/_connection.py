@@ -25,18 +25,20 @@ from ..engine import (
     SenderLink,
     SessionBegun,
     SessionTerms,
+    SessionUnmapped,
     WindowOpened,
 )
-from ..errors import EncodeError, LocalProtocolError
+from ..errors import EncodeError, LocalProtocolError, RemoteProtocolError
 from ..messaging import Coordinator, Error, Source, Target
 from ..types import Symbol
-from ._consumer import ConsumerLink
+from ._consumer import ConsumerLink, Wishes
 from ._coordinator import CAPABILITIES, CoordinatorLink, LocalTransaction
 from ._filters import read_filters
 from ._node import Node
 from ._producer import AnonymousProducerLink, ProducerLink
 from ._queue import Queue
 from ._router import AddressError, Router
+from ._subscriptions import Lasting, Leaving, key_of, lasts
 from ._terminus import (
     address_of,
     answer_source,
@@ -104,8 +106,14 @@ class Peer:
         self._producers: dict[ReceiverLink, ProducerLink | CoordinatorLink] = {}
         self.transactions: dict[bytes, LocalTransaction] = {}
         self._asked: list[CoordinatorLink] = []  # in this pass
+        self._lasting: dict[Link, Lasting] = {}  # subscriptions that may outlive their links
         self._owned: dict[Link, Node] = {}  # dynamic nodes, by the link that they live with
         engine.context = self
+
+    @property
+    def _container(self) -> str:
+        """The name of the peer's container."""
+        return self.engine.remote.container_id if self.engine.remote is not None else ""
 
     @property
     def full(self) -> bool:
@@ -135,6 +143,7 @@ class Peer:
         """The connection is over, told or not: links end, what they held goes back. Does nothing the second time."""
         for link in [*self._consumers, *self._producers]:
             self._end_link(link)
+        self._router.subscriptions.connection_ended(self)
         self._router.flush()
         self._carrier.ended()
 
@@ -149,6 +158,9 @@ class Peer:
     def _on_session(self, event: SessionBegun) -> None:
         if event.session.terms is None:
             event.session.begin(self._terms.session)
+
+    def _on_session_ended(self, event: SessionUnmapped) -> None:
+        self._router.subscriptions.session_ended(event.session)
 
     def _on_window(self, event: WindowOpened) -> None:
         for link, consumer in self._consumers.items():
@@ -176,39 +188,71 @@ class Peer:
             link.refuse(_error("amqp:not-allowed", str(error)))
 
     def _attach_consumer(self, link: SenderLink, remote: LinkTerms) -> None:
-        source = remote.source
+        source, key = remote.source, None
+        if source is None:
+            # The peer knows the name only: it is to have what is kept under it, mostly to end it (§2.6.3).
+            kept = self._router.subscriptions.find(self._container, link.name, remote.desired_capabilities)
+            source, key = kept.source, kept.key
         if not isinstance(source, Source):
             raise AddressError("amqp:invalid-field", "to receive, a link needs a source")
         node = self._node_of(link, source)
         if node is None:
             raise AddressError("amqp:invalid-field", "to receive, a source needs an address")
+        lasting = None
         try:
             copying = copies(source, node)
             filters, filtering = read_filters(source.filter, self.number)
             outcome = default_outcome(source)
             settles = remote.settle_mode == "settled"
+            if isinstance(node, Topic) and not source.dynamic and (key is not None or lasts(source)):
+                key = key or key_of(self._container, link.name, source.capabilities, durable=source.durable != "none")
+                lasting = self._router.subscriptions.join(key, node, source, filters, filtering)
+            wishes = Wishes.of(remote)
+            queue = lasting.queue if lasting is not None else node
+            if isinstance(queue, Queue) and not copying and queue.locked(wishes.exclusive):
+                raise AddressError("amqp:resource-locked", f"a consumer of {node.name!r} is to be the only one")
             link.attach(
                 LinkTerms(
                     name=link.name,
                     source=answer_source(
-                        source, node, copying=copying, outcome=outcome, dynamic=link in self._owned, filters=filters
+                        source,
+                        node,
+                        copying=copying,
+                        outcome=outcome,
+                        dynamic=link in self._owned,
+                        filters=filters,
+                        lasting=lasting is not None,
                     ),
                     target=remote.target,
                     settle_mode="settled" if settles else "unsettled",
                     receiver_settle_mode=remote.receiver_settle_mode,
+                    properties=wishes.properties(),
                 )
             )
         except (AddressError, LocalProtocolError, EncodeError):
             self._delete_owned(link)
+            if lasting is not None and not lasting.links:
+                self._router.subscriptions.left(lasting, "detached")
             raise
-        queue = node.subscribe(filtering) if isinstance(node, Topic) else node
+        if isinstance(node, Topic):
+            queue = lasting.queue if lasting is not None else node.subscribe(filtering)
         assert isinstance(queue, Queue)
         consumer = ConsumerLink(self, link, queue, copies=copying, settles=settles, default_outcome=outcome)
+        consumer.priority, consumer.exclusive = wishes.priority, wishes.exclusive
         # A subscription has nothing in it that does not pass.
         consumer.filtering = filtering if queue is node else None
         self._consumers[link] = consumer
         link.context = consumer
+        if lasting is not None:
+            self._lasting[link] = lasting
+            lasting.links[link] = lambda: self._stolen(link)
         consumer.begin()
+
+    def _stolen(self, link: SenderLink) -> None:
+        """Another link of that name took the subscription (§2.6.1)."""
+        link.detach(closed=False, error=_error("amqp:link:stolen", f"another link has the name {link.name!r} now"))
+        self._end_link(link)
+        self.wake()
 
     def _attach_producer(self, link: ReceiverLink, remote: LinkTerms) -> None:
         target = remote.target
@@ -282,9 +326,11 @@ class Peer:
             consumer.outcomes(event.deliveries)
 
     def _on_link_ended(self, event: LinkEnded) -> None:
-        self._end_link(event.link)
+        # What we end for a fault, or because the link was attached elsewhere, is no wish of the peer's.
+        ours = isinstance(event.error, RemoteProtocolError)
+        self._end_link(event.link, "closed" if event.closed and not ours else "detached")
 
-    def _end_link(self, link: Link) -> None:
+    def _end_link(self, link: Link, how: Leaving = "detached") -> None:
         if isinstance(link, SenderLink):
             consumer = self._consumers.pop(link, None)
             if consumer is not None:
@@ -293,6 +339,9 @@ class Peer:
             producer = self._producers.pop(link, None)
             if producer is not None:
                 producer.end()
+        lasting = self._lasting.pop(link, None)
+        if lasting is not None:
+            self._router.subscriptions.leave(lasting, link, how, link.session, self)
         self._delete_owned(link)
 
     def _delete_owned(self, link: Link) -> None:
@@ -309,6 +358,7 @@ _ACTIONS: dict[type[Event], Callable[[Peer, Any], None]] = {
     ConnectionOpened: Peer._on_opened,
     ConnectionEnded: Peer._on_ended,
     SessionBegun: Peer._on_session,
+    SessionUnmapped: Peer._on_session_ended,
     WindowOpened: Peer._on_window,
     LinkAttached: Peer._on_attached,
     LinkEnded: Peer._on_link_ended,

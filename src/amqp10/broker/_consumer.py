@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from ..messaging import RELEASED, Accepted, Error, Modified, Rejected, Released, TransactionalState
 from ..types import Symbol
 from ._node import Consumer
 
 if TYPE_CHECKING:
-    from ..engine import OutgoingDelivery, SenderLink
+    from ..engine import LinkTerms, OutgoingDelivery, SenderLink
     from ..messaging import Outcome
     from ._connection import Peer
     from ._coordinator import LocalTransaction
@@ -21,6 +22,37 @@ if TYPE_CHECKING:
 _OUTCOMES = (Accepted, Rejected, Released, Modified)
 _TXN_ID = Symbol("txn-id")
 _keys = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a receiver asks for by link properties (§2.7.3).
+
+    Attributes:
+        priority: "priority", as on Artemis and Broker-J, or "rabbitmq:priority"; 0 where it says none.
+        exclusive: "exclusive": it wants to be the only consumer.
+        said: it has said a priority.
+    """
+
+    priority: int
+    exclusive: bool
+    said: bool
+
+    @classmethod
+    def of(cls, remote: LinkTerms) -> Wishes:
+        """What that attach asks for; what is no integer is no priority."""
+        for name in ("priority", "rabbitmq:priority"):
+            asked = remote.properties.get(name)
+            if isinstance(asked, int) and not isinstance(asked, bool):
+                break
+        else:
+            asked = None
+        return cls(asked or 0, remote.properties.get("exclusive") is True, asked is not None)
+
+    def properties(self) -> dict[Symbol, Any]:
+        """The same for the answer, so that the peer knows that it is so."""
+        said: dict[Symbol, Any] = {Symbol("priority"): self.priority} if self.said else {}
+        return said | {Symbol("exclusive"): True} if self.exclusive else said
 
 
 class ConsumerLink(Consumer):

@@ -63,12 +63,16 @@ class Consumer(ABC):
         copies: it only looks (distribution-mode "copy"): messages stay.
         settles: what it is given is settled at once and leaves the queue with that.
         filtering: which messages are for it; None for all.
+        priority: as long as one of higher priority is ready, it gets nothing.
+        exclusive: it wants to be the only one, but for those that copy.
     """
 
     key: int
     copies: bool
     settles: bool
     filtering: Filtering | None = None
+    priority: int = 0
+    exclusive: bool = False
     waiting: bool = False  # the queue's own mark: it is in line
 
     @abstractmethod

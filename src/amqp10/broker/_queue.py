@@ -32,6 +32,7 @@ class Queue(Node):
     """Messages wait in order of arrival; each goes to one consumer (competing), and to every browser as a copy.
 
     - Consumers that are ready take turns, one message each.
+    - Those of higher priority come first, as long as they are ready.
     - A consumer with a filter takes the oldest message that passes it; those before it stay for others.
     - A message that comes back takes its old place. Only `modified(delivery-failed)` and lost links count as a failed
       attempt; `released` does not (§3.4.4, §3.4.5).
@@ -87,6 +88,7 @@ class Queue(Node):
         self._mortal: list[tuple[float, int, Entry]] = []  # a heap: die at a known time
         self._line: deque[Consumer] = deque()  # consumers that may be ready, whose turn is next first
         self._browsers: deque[Consumer] = deque()  # the same of those that copy
+        self._ranked = False  # some consumer has said a priority
         self._draining: dict[int, Consumer] = {}
         self._browsing: dict[int, deque[Entry]] = {}  # what each browser has not seen yet
         self._selections: dict[Hashable, Selection] = {}  # by the key of the filter
@@ -130,6 +132,7 @@ class Queue(Node):
     def add_consumer(self, consumer: Consumer) -> None:
         """A consumer came. A browser sees what waits now, then what comes."""
         self.consumers[consumer.key] = consumer
+        self._ranked = self._ranked or consumer.priority != 0
         if consumer.copies:
             self._browsing[consumer.key] = deque(self._waiting())
         elif consumer.filtering is not None:
@@ -138,6 +141,11 @@ class Queue(Node):
                 self._selections[key] = Selection(consumer.filtering, self._waiting())
             self._selections[key].consumers += 1
         self._note_unseen()
+
+    def locked(self, exclusive: bool) -> bool:
+        """Whether a new consumer has to stay out: one is the only one, or it wants to be and is not."""
+        others = [consumer for consumer in self.consumers.values() if not consumer.copies]
+        return bool(others) and (exclusive or any(consumer.exclusive for consumer in others))
 
     def _waiting(self) -> list[Entry]:
         """What waits now, in order."""
@@ -194,6 +202,8 @@ class Queue(Node):
         self._regulate()
 
     def _hand_out(self) -> None:
+        if self._ranked:
+            self._line = deque(sorted(self._line, key=lambda consumer: -consumer.priority))
         line = self._line
         now = self._clock()
         take = self._next_selected if self._selections else self._next
@@ -224,7 +234,11 @@ class Queue(Node):
                 entry.seen()
                 self.unsettled += 1
             fed[consumer] = None
-            if len(line) > 1:
+            if len(line) > 1 and self._ranked:
+                line.popleft()
+                behind = (place for place, other in enumerate(line) if other.priority < consumer.priority)
+                line.insert(next(behind, len(line)), consumer)
+            elif len(line) > 1:
                 line.rotate(-1)
         line.extend(aside)
         for consumer in fed:

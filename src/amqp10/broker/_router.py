@@ -12,23 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..messaging import Error
 from ..types import Symbol
+from ._address import AddressError as AddressError
 from ._address import Kind, split_address, usual_kind
 from ._node import Limits, Node
 from ._queue import Queue
+from ._subscriptions import Subscriptions
 from ._topic import Subscription, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ._entry import Clock, Entry
-
-
-class AddressError(Exception):
-    """An address leads nowhere; `error` is what to tell the peer."""
-
-    def __init__(self, condition: str, description: str) -> None:
-        super().__init__(description)
-        self.error = Error(Symbol(condition), description)
 
 
 class Router:
@@ -38,7 +32,9 @@ class Router:
         nodes: by name.
         unroutable: messages that came for no node and whose sender could not be told, for they were sent
             settled; malformed ones count too.
-        next_expiry: when the next message dies; `on_alarm` is called when that comes to be sooner than it was.
+        subscriptions: those that outlive their links, or are shared.
+        next_expiry: when the next message or subscription dies; `on_alarm` is called when that comes to be sooner
+            than it was.
     """
 
     def __init__(
@@ -64,6 +60,7 @@ class Router:
         self._max_delivery_count = max_delivery_count
         self._touched: dict[Node, None] = {}
         self._numbers = itertools.count(1)
+        self.subscriptions = Subscriptions(clock, self._alarm)
         self._queues: dict[Queue, None] = {}  # with the subscriptions: all that time passes for
 
     # Addresses
@@ -200,6 +197,6 @@ class Router:
     def expire(self) -> float | None:
         """Let messages die whose time has come; return when the next one does, on the broker's clock."""
         now = self.clock()
-        deadlines = [queue.expire(now) for queue in list(self._queues)]
+        deadlines = [self.subscriptions.expire(now), *(queue.expire(now) for queue in list(self._queues))]
         self.next_expiry = min((deadline for deadline in deadlines if deadline is not None), default=None)
         return self.next_expiry

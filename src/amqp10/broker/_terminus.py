@@ -1,8 +1,9 @@
 """What the broker answers to an attach: the termini as they really are, not as they were wished for (§2.6.3, §3.5).
 
-Nothing here outlives its link: whatever durability or expiry was asked for, the answer says `durable="none"` and
-`expiry_policy="link-detach"`, so that a peer knows that no terminus waits for it when it comes back. Of the filters
-those are answered that are applied.
+Nothing here outlives the broker: whatever durability was asked for, the answer says `durable="none"`. A subscription
+that was asked to outlive its link does (`_subscriptions`), and its answer has the expiry policy and the timeout in
+force. Any other terminus says `expiry_policy="link-detach"`, so that a peer knows that nothing waits for it when it
+comes back. Of the filters those are answered that are applied.
 """
 
 from __future__ import annotations
@@ -62,14 +63,26 @@ def copies(source: Source, node: Node) -> bool:
 
 
 def answer_source(
-    asked: Source, node: Node, *, copying: bool, outcome: Outcome, dynamic: bool, filters: dict[Any, Any] | None
+    asked: Source,
+    node: Node,
+    *,
+    copying: bool,
+    outcome: Outcome,
+    dynamic: bool,
+    filters: dict[Any, Any] | None,
+    lasting: bool = False,
 ) -> Source:
-    """The source of a link on which the broker sends; `filters` are those that are applied."""
+    """The source of a link on which the broker sends; `filters` are those that are applied.
+
+    `lasting`: it is a subscription that ends as its expiry policy says, or is shared.
+    """
+    sharing = tuple(Symbol(word) for word in ("shared", "global") if lasting and word in asked.capabilities)
     wanted = [name for name in OUTCOMES if name in asked.outcomes]
     return Source(
         address=node.name if dynamic else asked.address,
         durable="none",
-        expiry_policy="link-detach",
+        expiry_policy=asked.expiry_policy if lasting else "link-detach",
+        timeout=asked.timeout if lasting else 0,
         dynamic=dynamic,
         dynamic_node_properties=_lifetime(dynamic),
         # Every subscriber of a topic gets its copy; on a queue a message goes to one (§3.5.3 "distribution-mode").
@@ -77,7 +90,7 @@ def answer_source(
         filter=filters,
         default_outcome=outcome,
         outcomes=tuple(wanted) or OUTCOMES,
-        capabilities=_capabilities(node) + FILTER_CAPABILITIES,
+        capabilities=_capabilities(node) + sharing + FILTER_CAPABILITIES,
     )
 
 

@@ -19,15 +19,19 @@ EndSubscription = Callable[["Subscription"], None]
 
 
 class Subscription(Queue):
-    """The queue of one subscriber of a topic; it ends with the subscriber's link.
+    """The queue of one subscriber of a topic, or of several who share it; it ends with the last link of them.
+
+    A lasting one stays until `end` is called; see `_subscriptions`.
 
     It is not an address: nobody else sends to it or reads from it.
 
     Attributes:
         filtering: which messages come into it; None for all.
+        lasting: it outlives its links.
     """
 
     filtering: Filtering | None = None
+    lasting = False
 
     def __init__(self, name: str, topic: Topic, ended: EndSubscription, **settings: Any) -> None:
         super().__init__(name, temporary=True, **settings)
@@ -36,6 +40,12 @@ class Subscription(Queue):
 
     def remove_consumer(self, consumer: Consumer) -> None:
         super().remove_consumer(consumer)
+        if not self.lasting:
+            self._ended(self)
+
+    def end(self) -> None:
+        """The subscription is over; what is in it is dropped."""
+        self.deleted = True
         self._ended(self)
 
     def _regulate(self) -> None:
@@ -48,6 +58,8 @@ class Subscription(Queue):
 
 class Topic(Node):
     """Messages are copied to those who subscribe at the time; with no subscriber they go nowhere, as topics do.
+
+    A lasting subscription takes them in while nobody consumes from it.
 
     A topic is full while one of its subscriptions is, for nothing is dropped: the producers then go at the pace of
     the slowest subscriber.
@@ -78,9 +90,10 @@ class Topic(Node):
         free = min((subscription.free for subscription in self.subscriptions.values()), default=UNLIMITED)
         return free - self.reserved
 
-    def subscribe(self, filtering: Filtering | None = None) -> Subscription:
+    def subscribe(self, filtering: Filtering | None = None, *, lasting: bool = False) -> Subscription:
         """Make the queue of a new subscriber."""
         subscription = self._make_subscription(self)
+        subscription.lasting = lasting
         subscription.filtering = filtering
         self._selective |= filtering is not None
         self.subscriptions[subscription.name] = subscription

@@ -15,10 +15,12 @@ from ._sender import Sender as Sender
 from ._session import Session as Session
 from ._settings import ConnectionSettings as ConnectionSettings
 from ._stream import BodyWriter as BodyWriter
+from ._subscription import Browser as Browser
 from ._transaction import Transaction as Transaction
 
 __all__ = (
     "BodyWriter",
+    "Browser",
     "Connection",
     "ConnectionSettings",
     "Delivery",

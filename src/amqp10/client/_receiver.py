@@ -14,7 +14,7 @@ import anyio
 import anyio.lowlevel
 
 from ..engine import LinkTerms, ReceiverLink
-from ..errors import FilterNotApplied, LocalProtocolError
+from ..errors import FilterNotApplied, LocalProtocolError, Unsupported
 from ..messaging import RELEASED, unapplied_filters
 from ..types import Symbol
 from ._delivery import Delivery
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # How many deliveries `receive` hands out in a row before it lets other tasks run. benchmarks/run.py, "receive".
 BURST = 64
+# The link property by which a receiver asks to be the only one, and a broker that has that says that it is.
+EXCLUSIVE = Symbol("exclusive")
 
 TXN_ID = Symbol("txn-id")
 """The property of a flow that makes what comes on it part of a transaction (§4.4.3)."""
@@ -77,7 +79,7 @@ class Receiver(Link):
             FilterNotApplied: the peer does not apply a filter of the source; no credit was given, and the link is
                 detached again.
             SessionEnded, ConnectionClosed, ConnectionLost: what the link needs is gone.
-            Unsupported: the dialect cannot do what the link asks for.
+            Unsupported: the dialect cannot do what the link asks for, or the peer has no exclusive consumers.
             LocalProtocolError: the peer takes no further link, or the name is in use.
 
         Cancelling: the link is detached as soon as the peer's answer to the attach comes; no credit was given, so no
@@ -88,6 +90,9 @@ class Receiver(Link):
             await self._leave(closed=not self._lasting())
             names = ", ".join(str(name) for name in self._unapplied)
             raise FilterNotApplied(f"the peer does not apply the filters asked for: {names}", self._unapplied)
+        if self._terms.properties.get(EXCLUSIVE) and not self.remote.properties.get(EXCLUSIVE):
+            await self._leave(closed=not self._lasting())
+            raise Unsupported("the peer has no exclusive consumers: it did not confirm the link property 'exclusive'")
         return self
 
     def _require_capabilities(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import secrets
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -21,10 +21,19 @@ from ._request import ReplyReceiver, Requester
 from ._respond import Responder
 from ._sender import Sender
 from ._streamed import STREAM_WINDOW, StreamReceiver
+from ._subscription import (
+    Browser,
+    consumer_properties,
+    end_subscription,
+    subscription_link,
+    subscription_source,
+    unsubscribing_terms,
+)
 from ._transaction import CoordinatorSender, Transaction
 
 if TYPE_CHECKING:
     from ..engine import Session as EngineSession
+    from ..messaging import Filter
     from ._connection import Connection
 
 # What both ends of our links can take, said where the user does not say it: some brokers otherwise send none but
@@ -90,6 +99,8 @@ class Links:
         target: Target | None = None,
         max_message_size: int | None = None,
         require_filters: bool = True,
+        priority: int | None = None,
+        exclusive: bool = False,
         properties: Mapping[Any, Any] | None = None,
         desired_capabilities: Sequence[str] = (),
     ) -> Receiver:
@@ -112,6 +123,10 @@ class Links:
             max_message_size: the largest message this side takes, bytes; None for any.
             require_filters: a filter of the source that the peer does not apply is an error (`FilterNotApplied`); False
                 to take what comes then, and look at `receiver.source.filter`.
+            priority: as long as a consumer of higher priority has credit, those of lower get nothing; 0 where nobody
+                says. A link property of Artemis, RabbitMQ, Broker-J and the embedded broker.
+            exclusive: be the only consumer of the queue. A peer that does not confirm it raises `Unsupported` on
+                entering; the embedded broker does, and refuses a second consumer with `amqp:resource-locked`.
             properties: link properties (§2.7.3).
             desired_capabilities: extensions this side would use if the peer offers them.
 
@@ -141,7 +156,7 @@ class Links:
             receiver_settle_mode=receiver_settle_mode,
             max_message_size=max_message_size,
             desired_capabilities=tuple(desired_capabilities),
-            properties=dict(properties or {}),
+            properties=consumer_properties(priority, exclusive, properties),
         ).checked()
         if stream:
             own = session is None
@@ -149,6 +164,91 @@ class Links:
                 session = Session(connection, SessionTerms(incoming_window=STREAM_WINDOW))
             return StreamReceiver(connection, session, terms, credit, require_filters=require_filters, own=own)
         return Receiver(connection, session, terms, credit, require_filters=require_filters)
+
+    def subscription(
+        self,
+        address: str,
+        name: str,
+        *,
+        durable: bool = True,
+        shared: bool = False,
+        global_: bool = False,
+        filters: Iterable[Filter] = (),
+        timeout: int | None = None,
+        credit: int = 100,
+        require_filters: bool = True,
+        priority: int | None = None,
+    ) -> Receiver:
+        """A receiver of a topic's subscription, to be attached by `async with` (§2.6.3, §3.5.6; JMS mapping).
+
+        A durable one stays when the block is left, and takes in what comes meanwhile; the next receiver of the same
+        name goes on with it. `close()` of the receiver ends it, and so does `unsubscribe`. It is found again by its
+        name and the connection's `container_id`, so give the connection one.
+
+        Args:
+            address: the topic.
+            name: the subscription's name.
+            durable: it outlives its links.
+            shared: several receivers take messages from it in turn, each message going to one.
+            global_: those of other containers, too.
+            filters: which messages come into it; with others the subscription is replaced.
+            timeout: a durable one ends that many seconds after its last receiver went; None for never.
+            credit: as for `receiver`, and so are `require_filters` and `priority`.
+
+        Raises:
+            ValueError: global and not shared, a name that is none, or a negative credit.
+        """
+        source = subscription_source(
+            address, durable=durable, shared=shared, global_=global_, filters=filters, timeout=timeout
+        )
+        return self.receiver(
+            source,
+            name=subscription_link(self._place()[0], name, durable=durable, shared=shared, global_=global_),
+            credit=credit,
+            require_filters=require_filters,
+            priority=priority,
+        )
+
+    async def unsubscribe(self, name: str, *, shared: bool = False, global_: bool = False) -> None:
+        """End a durable subscription that no receiver uses just now; what waits in it is dropped (§2.6.6).
+
+        Args:
+            name, shared, global_: as the `subscription` was made.
+
+        Raises:
+            LinkDetached: there is none (`amqp:not-found`), or the peer does not let go of it.
+            SessionEnded, ConnectionClosed, ConnectionLost: what it needs is gone.
+            ValueError: global and not shared, or a name that is none.
+
+        Cancelling: the subscription may be there still, or not.
+        """
+        terms = unsubscribing_terms(name, shared=shared, global_=global_)
+        connection = self._place()[0]
+        # A session of its own: a peer that does not know this may end it, and no other link shall suffer.
+        async with Session(connection, SessionTerms()) as session:
+            await end_subscription(connection, session, terms)
+
+    def browser(self, address: str, *, filters: Iterable[Filter] = (), credit: int = 100) -> Browser:
+        """A receiver that looks at what waits in a queue and leaves it there (§3.5.7 "copy"); opened by `async with`.
+
+        Iterating over it ends when all has been seen.
+
+        Args:
+            address: the queue.
+            filters: which messages to look at.
+            credit: deliveries that may be on their way or wait here.
+
+        Raises:
+            ValueError: `credit` is not positive.
+        """
+        if credit < 1:
+            raise ValueError("a browser needs credit")
+        connection, session = self._place()
+        source = Source(address, distribution_mode="copy", filters=filters, outcomes=OUTCOME_NAMES)
+        terms = LinkTerms(
+            name=link_name(connection, "browser"), source=source, target=Target(), settle_mode="unsettled"
+        )
+        return Browser(connection, session, terms, credit)
 
     def requester(
         self, address: str | Target | None, *, reply_to: str | Source | None = None, credit: int = 100

@@ -1,0 +1,219 @@
+"""Subscriptions that outlive a link, or are shared by several: found again by container and name (§2.6.1, §2.6.3).
+
+A subscription belongs to a container and has the name of its link. A shared one (capability "shared") has the part of
+the name before "|", so that each of its links has a name of its own; with the capability "global" it belongs to no
+container. It ends
+
+- with the closing detach of its only link;
+- when its expiry policy says so and `timeout` seconds have passed since (§3.5.6), unless a link came back;
+- when it is asked for again with another topic or filter: then it begins anew.
+
+Everything is in memory and ends with the broker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from ._address import AddressError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ..messaging import Source
+    from ._entry import Clock
+    from ._selection import Filtering
+    from ._topic import Subscription, Topic
+
+Kind = Literal["own", "shared", "volatile"]
+Leaving = Literal["closed", "detached"]
+Passing = Literal["detached", "session", "connection"]
+# For each expiry policy: what has to be over, with the last link, for the time to run.
+_EXPIRES: dict[str, tuple[Passing, ...]] = {
+    "link-detach": ("detached", "session", "connection"),
+    "session-end": ("session", "connection"),
+    "connection-close": ("connection",),
+    "never": (),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What names a subscription.
+
+    Attributes:
+        container: None for a global one.
+        name: its own name, without what a link of a shared one adds to it.
+        kind: "own": one link; "shared" and "volatile": durable and not durable, for several.
+    """
+
+    container: str | None
+    name: str
+    kind: Kind
+
+
+@dataclass(slots=True)
+class Lasting:
+    """A subscription, with what it depends on.
+
+    Attributes:
+        queue: where its messages wait.
+        source: as it was asked for last.
+        filters: what is applied of them.
+        links: the links that consume from it now.
+        session, connection: those of the link that went last.
+        deadline: when it ends, on the broker's clock; None while that is not settled.
+    """
+
+    key: Key
+    queue: Subscription
+    source: Source
+    filters: list[Any]
+    links: dict[object, Callable[[], None]]
+    session: object = None
+    connection: object = None
+    deadline: float | None = None
+
+    @property
+    def topic(self) -> Topic:
+        return self.queue.topic
+
+
+def lasts(source: Source) -> bool:
+    """Whether a source asks for a subscription that outlives its link, or is shared.
+
+    The default of expiry-policy is "session-end", so this word alone is no wish.
+    """
+    return (
+        source.durable != "none"
+        or source.expiry_policy in ("connection-close", "never")
+        or source.timeout > 0
+        or "shared" in source.capabilities
+    )
+
+
+def key_of(container: str, link_name: str, capabilities: Iterable[str], *, durable: bool) -> Key:
+    """What a link of that name and these capabilities means."""
+    wanted = set(capabilities)
+    if "shared" not in wanted:
+        return Key(container, link_name, "own")
+    kind: Kind = "shared" if durable else "volatile"
+    return Key(None if "global" in wanted else container, link_name.partition("|")[0], kind)
+
+
+class Subscriptions:
+    """All of one broker.
+
+    Args:
+        clock: the broker's.
+        alarm: told of each deadline, for whoever calls `expire` in time.
+    """
+
+    def __init__(self, clock: Clock, alarm: Callable[[float], None]) -> None:
+        self._clock = clock
+        self._alarm = alarm
+        self._all: dict[Key, Lasting] = {}
+
+    def join(
+        self, key: Key, topic: Topic, source: Source, filters: Mapping[Any, Any] | None, filtering: Filtering | None
+    ) -> Lasting:
+        """Find a subscription or make it; whoever holds one that is not shared loses it (§2.6.1 "stolen").
+
+        Raises:
+            AddressError: `amqp:not-allowed`: others share one of that name with another topic or filter.
+        """
+        applied = list((filters or {}).values())
+        found = self._all.get(key)
+        if found is not None and found.queue.deleted:
+            self._forget(found)
+            found = None
+        if found is not None:
+            same = found.topic is topic and found.filters == applied
+            if found.links and key.kind != "own" and not same:
+                raise AddressError("amqp:not-allowed", f"others share {key.name!r} with another topic or filter")
+            if key.kind == "own":
+                links, found.links = found.links, {}
+                for steal in links.values():
+                    steal()
+            if not same:
+                self._end(found)
+                found = None
+        if found is None:
+            queue = topic.subscribe(filtering, lasting=True)
+            found = self._all[key] = Lasting(key, queue, source, applied, {})
+        found.source = source
+        # The same, but for no-local: that is of the connection.
+        found.queue.filtering = filtering
+        found.deadline = None
+        return found
+
+    def find(self, container: str, link_name: str, capabilities: Iterable[str]) -> Lasting:
+        """The durable subscription that a link without a source means, to end it (§2.6.3; JMS mapping).
+
+        Raises:
+            AddressError: `amqp:not-found`: there is none; `amqp:resource-locked`: it is in use.
+        """
+        wanted = set(capabilities)
+        base = link_name.partition("|")[0]
+        keys = [Key(container, link_name, "own"), Key(container, base, "shared")]
+        if "shared" in wanted:
+            keys = [Key(None if "global" in wanted else container, base, "shared")]
+        for key in keys:
+            found = self._all.get(key)
+            if found is not None and not found.queue.deleted:
+                if found.links:
+                    raise AddressError("amqp:resource-locked", f"the subscription {base!r} is in use")
+                return found
+        raise AddressError("amqp:not-found", f"there is no subscription {base!r}")
+
+    def leave(self, lasting: Lasting, link: object, how: Leaving, session: object, connection: object) -> None:
+        """A link of it is over."""
+        if lasting.links.pop(link, None) is None or lasting.links or self._all.get(lasting.key) is not lasting:
+            return
+        lasting.session, lasting.connection = session, connection
+        # Links of a volatile one close, and it ends with the last of them.
+        if how == "closed":
+            self._end(lasting)
+        else:
+            self.left(lasting, how)
+
+    def session_ended(self, session: object) -> None:
+        """A session is over, the links on it before."""
+        for lasting in [each for each in self._all.values() if each.session is session and not each.links]:
+            self.left(lasting, "session")
+
+    def connection_ended(self, connection: object) -> None:
+        """A connection is over, its sessions before."""
+        for lasting in [each for each in self._all.values() if each.connection is connection and not each.links]:
+            self.left(lasting, "connection")
+            lasting.session = lasting.connection = None
+
+    def left(self, lasting: Lasting, how: Passing) -> None:
+        """It has no link any more: it ends now, in time, or not, as its expiry policy says (§3.5.6)."""
+        source = lasting.source
+        if lasting.queue.deleted:
+            self._forget(lasting)
+        if lasting.deadline is not None or how not in _EXPIRES[source.expiry_policy]:
+            return
+        if not source.timeout:
+            self._end(lasting)
+            return
+        lasting.deadline = self._clock() + source.timeout
+        self._alarm(lasting.deadline)
+
+    def expire(self, now: float) -> float | None:
+        """End those whose time has come; return when the next one's does."""
+        for lasting in list(self._all.values()):
+            if lasting.deadline is not None and lasting.deadline <= now:
+                self._end(lasting)
+        return min((each.deadline for each in self._all.values() if each.deadline is not None), default=None)
+
+    def _end(self, lasting: Lasting) -> None:
+        self._forget(lasting)
+        if not lasting.queue.deleted:
+            lasting.queue.end()
+
+    def _forget(self, lasting: Lasting) -> None:
+        if self._all.get(lasting.key) is lasting:
+            del self._all[lasting.key]

@@ -1,0 +1,269 @@
+"""Subscriptions that outlive their links, or are shared by several, as peers of the broker see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import anyio
+import pytest
+
+from amqp10 import Connection, LinkDetached, Message, NoLocal, Receiver, Selector, Source
+from amqp10.broker import Broker
+from amqp10.messaging import TerminusExpiryPolicy
+from amqp10.types import Symbol
+
+pytestmark = pytest.mark.anyio
+
+
+async def tell(broker: Broker, *bodies: object, topic: str = "topic.t") -> None:
+    """Send these to the topic, from a container of their own."""
+    async with broker.connect() as connection, connection.sender(topic) as sender:
+        await sender.send_many([Message(body) for body in bodies])
+
+
+async def take(receiver: Receiver) -> list[object]:
+    """What is there for this receiver now, accepted."""
+    await receiver.drain()
+    deliveries = await receiver.receive_batch(100, max_wait=0)
+    for delivery in deliveries:
+        delivery.accept()
+    return [delivery.message.body for delivery in deliveries]
+
+
+def kept(broker: Broker, topic: str = "topic.t") -> int:
+    """How many subscriptions the topic has."""
+    return len(broker.topic(topic).subscriptions)
+
+
+async def heard(broker: Broker, name: str, container: str = "c", **settings: object) -> list[object]:
+    """What waits for a subscription, taken by a receiver that comes and goes."""
+    async with broker.connect(container_id=container) as connection:
+        async with connection.subscription("topic.t", name, **settings) as receiver:  # type: ignore[arg-type]
+            return await take(receiver)
+
+
+@pytest.mark.spec("2.6.3", "a terminus outlives its link, and is found again by the link's name")
+async def test_goes_on() -> None:
+    """What comes while nobody is there waits, for that container and that name only."""
+    async with Broker() as broker:
+        assert await heard(broker, "s") == []
+        await tell(broker, 1, 2)
+        assert await heard(broker, "s", "other") == []
+        assert await heard(broker, "t") == []
+        assert await heard(broker, "s") == [1, 2]
+        assert await heard(broker, "s") == []
+        assert kept(broker) == 3
+
+
+async def test_unsettled_come_back() -> None:
+    """What a lost link held waits for the next one, and counts as a failed attempt."""
+    async with Broker() as broker:
+        async with broker.connect(container_id="c") as connection:
+            async with connection.subscription("topic.t", "s") as receiver:
+                await tell(broker, 1)
+                await receiver.receive()
+        async with broker.connect(container_id="c") as connection:
+            async with connection.subscription("topic.t", "s") as receiver:
+                delivery = await receiver.receive()
+                assert (delivery.message.body, delivery.message.delivery_count) == (1, 1)
+
+
+@pytest.mark.spec("2.6.6", "closing a link ends its terminus")
+async def test_closing_ends_it() -> None:
+    """A closing detach ends the subscription, and so does `unsubscribe`, once."""
+    async with Broker() as broker:
+        async with broker.connect(container_id="c") as connection:
+            async with connection.subscription("topic.t", "s") as receiver:
+                await receiver.close()
+            assert kept(broker) == 0
+            async with connection.subscription("topic.t", "s"):
+                async with broker.connect(container_id="c") as another:
+                    with pytest.raises(LinkDetached) as caught:
+                        await another.unsubscribe("s")
+                    assert caught.value.condition == "amqp:resource-locked"
+            await tell(broker, 1)
+            await connection.unsubscribe("s")
+            assert kept(broker) == 0
+            with pytest.raises(LinkDetached) as caught:
+                await connection.unsubscribe("s")
+            assert caught.value.condition == "amqp:not-found"
+        assert await heard(broker, "s") == []
+
+
+@pytest.mark.parametrize("change", ["filter", "topic"])
+async def test_replaced(change: str) -> None:
+    """With another filter or topic the subscription begins anew: what waited is gone (Jakarta Messaging 8.3.4)."""
+    async with Broker() as broker:
+        await heard(broker, "s")
+        await tell(broker, 1)
+        async with broker.connect(container_id="c") as connection:
+            topic = "topic.t" if change == "filter" else "topic.u"
+            filters = [Selector("n = 1")] if change == "filter" else []
+            async with connection.subscription(topic, "s", filters=filters) as receiver:
+                assert await take(receiver) == []
+        assert kept(broker) == (change == "filter")
+
+
+async def test_no_local_is_of_the_connection() -> None:
+    """A subscription without what its own connection sends is the same on the next connection."""
+    async with Broker() as broker:
+        assert await heard(broker, "s", filters=[NoLocal()]) == []
+        await tell(broker, 1)
+        async with broker.connect(container_id="c") as connection:
+            async with connection.subscription("topic.t", "s", filters=[NoLocal()]) as receiver:
+                assert await take(receiver) == [1]
+                async with connection.sender("topic.t") as sender:
+                    await sender.send("my own")
+                assert await take(receiver) == []
+
+
+@pytest.mark.spec("2.6.1", "a link of the same name steals: the first one is detached with amqp:link:stolen")
+@pytest.mark.parametrize("same", [False, True])
+async def test_stolen(same: bool) -> None:
+    """The second of one name has it, on another connection or session, with what the first one had not accepted."""
+    async with Broker() as broker, broker.connect(container_id="c") as one, broker.connect(container_id="c") as other:
+        two = one.session() if same else other.session()
+        async with two, one.subscription("topic.t", "s") as first:
+            await tell(broker, 1)
+            await first.receive()
+            async with two.subscription("topic.t", "s") as second:
+                assert await take(second) == [1]
+                with pytest.raises(LinkDetached) as caught:
+                    await first.receive()
+                assert caught.value.condition == "amqp:link:stolen"
+        assert kept(broker) == 1
+
+
+@pytest.mark.spec("3.5.6", "the expiry policy says what starts the time")
+@pytest.mark.parametrize(
+    ("policy", "after_link", "after_session", "after_connection"),
+    [("link-detach", 0, 0, 0), ("session-end", 1, 0, 0), ("connection-close", 1, 1, 0), ("never", 1, 1, 1)],
+)
+async def test_expiry(policy: TerminusExpiryPolicy, after_link: int, after_session: int, after_connection: int) -> None:
+    """It ends with the link, its session, its connection, or never; the answer says which."""
+    async with Broker() as broker:
+        async with broker.connect(container_id="c") as connection:
+            async with connection.session() as session:
+                source = Source("topic.t", durable="unsettled-state", expiry_policy=policy)
+                async with session.receiver(source, name="s") as receiver:
+                    assert receiver.source is not None
+                    assert (receiver.source.durable, receiver.source.expiry_policy) == ("none", policy)
+                    await receiver.detach()
+                assert kept(broker) == after_link
+            assert kept(broker) == after_session
+        assert kept(broker) == after_connection
+
+
+@pytest.mark.spec("3.5.3", "timeout: the terminus expires that many seconds later")
+async def test_timeout() -> None:
+    """It lives its seconds without a link; a link that comes back stops the time."""
+    async with Broker() as broker:
+        subscriptions, now = broker._router.subscriptions, anyio.current_time()
+        async with broker.connect(container_id="c") as connection:
+            async with connection.subscription("topic.t", "s", timeout=50) as receiver:
+                assert receiver.source is not None
+                assert (receiver.source.expiry_policy, receiver.source.timeout) == ("link-detach", 50)
+            deadline = subscriptions.expire(now + 49)
+            assert deadline is not None
+            assert deadline >= now + 50
+            async with connection.subscription("topic.t", "s", timeout=50):
+                assert subscriptions.expire(now + 1000) is None
+            assert kept(broker) == 1
+            assert subscriptions.expire(now + 1000) is None
+            assert kept(broker) == 0
+
+
+async def test_timeout_in_time() -> None:
+    """The broker ends it by itself."""
+    async with Broker() as broker:
+        await heard(broker, "s", timeout=1)
+        assert kept(broker) == 1
+        assert broker._router.next_expiry is not None
+
+
+def shares(connection: Connection, *names: str, durable: bool = True, global_: bool = False) -> Iterable[Receiver]:
+    """Receivers of shared subscriptions."""
+    return [connection.subscription("topic.t", name, shared=True, durable=durable, global_=global_) for name in names]
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_shared(durable: bool) -> None:
+    """Each message goes to one of those who share; with the last one the subscription stays, or ends."""
+    async with Broker() as broker, broker.connect(container_id="c") as connection:
+        assert "SHARED-SUBS" in connection.remote.offered_capabilities
+        one, two = shares(connection, "s", "s", durable=durable)
+        async with two:
+            async with one:
+                assert one.source is not None
+                assert Symbol("shared") in one.source.capabilities
+                await tell(broker, *range(6))
+                assert sorted([*await take(one), *await take(two)], key=str) == list(range(6))
+            await tell(broker, 6)
+            assert await take(two) == [6]
+            assert kept(broker) == 1
+        assert kept(broker) == durable
+        if durable:
+            await connection.unsubscribe("s", shared=True)
+            assert kept(broker) == 0
+
+
+async def test_shared_across_containers() -> None:
+    """A global one is shared by containers; one that is not is of its container."""
+    async with Broker() as broker, broker.connect() as here, broker.connect() as there:
+        for global_, count in ((True, 1), (False, 2)):
+            (one,), (two,) = (shares(each, "s", global_=global_, durable=False) for each in (here, there))
+            async with one, two:
+                assert kept(broker) == count
+                assert one.source is not None
+                assert (Symbol("global") in one.source.capabilities) is global_
+        async with here.subscription("topic.t", "d", shared=True, global_=True):
+            pass
+        await there.unsubscribe("d", shared=True, global_=True)
+        assert kept(broker) == 0
+
+
+async def test_shared_with_another_filter() -> None:
+    """While others share it, it is what it is."""
+    async with Broker() as broker, broker.connect() as connection:
+        async with connection.subscription("topic.t", "s", shared=True):
+            with pytest.raises(LinkDetached) as caught:
+                async with connection.subscription("topic.t", "s", shared=True, filters=[Selector("a = 1")]):
+                    pass
+            assert caught.value.condition == "amqp:not-allowed"
+        assert kept(broker) == 1
+
+
+async def test_exclusive() -> None:
+    """An exclusive consumer is the only one, but for browsers; who asks too late is refused."""
+    async with Broker() as broker, broker.connect() as connection:
+        async with connection.receiver("q", exclusive=True), connection.browser("q"):
+            with pytest.raises(LinkDetached) as caught:
+                async with connection.receiver("q"):
+                    pass
+            assert caught.value.condition == "amqp:resource-locked"
+        async with connection.receiver("q"):
+            with pytest.raises(LinkDetached, match="the only one"):
+                async with connection.receiver("q", exclusive=True):
+                    pass
+
+
+@pytest.mark.parametrize("name", ["priority", "rabbitmq:priority"])
+async def test_priority(name: str) -> None:
+    """Those of higher priority come first while they have credit; equal ones take turns."""
+    async with Broker() as broker, broker.connect() as connection:
+        high = {Symbol(name): 3}
+        async with (
+            connection.receiver("q", credit=0) as low,
+            connection.receiver("q", credit=0, properties=high) as one,
+            connection.receiver("q", credit=0, properties=high) as two,
+            connection.receiver("q", credit=0, priority=-1) as last,
+        ):
+            assert one.remote.properties == {Symbol("priority"): 3}
+            for receiver, credit in ((last, 10), (low, 2), (one, 2), (two, 2)):
+                receiver.add_credit(credit)
+            async with connection.sender("q") as sender:
+                await sender.send_many([Message(number) for number in range(8)])
+            taken = [await take(receiver) for receiver in (one, two, low, last)]
+            assert [len(bodies) for bodies in taken] == [2, 2, 2, 2]
+            assert sorted(taken[0] + taken[1], key=str) == [0, 1, 2, 3]
+            assert taken[2:] == [[4, 5], [6, 7]]
