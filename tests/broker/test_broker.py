@@ -567,3 +567,18 @@ def broker_consumers(broker: Broker, name: str) -> int:
         return broker.queue(name).consumers
     except KeyError:
         return 0
+
+
+async def test_a_consumer_that_leaves_in_the_middle_of_a_message() -> None:
+    """What was half sent is in the queue again, whether the consumer's window was open or not."""
+    async with Broker(anonymous=True) as broker, Connection(broker.url) as connection:
+        async with connection.sender("q") as sender:
+            await sender.send(bytes(20 << 20))
+        for _ in range(2):
+            async with connection.receiver("q", stream=True) as receiver:
+                delivery = await receiver.receive()
+                assert not delivery.stream.whole
+            assert broker.queue("q").unsettled == 0
+        async with connection.receiver("q") as receiver:
+            with await receiver.receive() as message:
+                assert message.delivery_count == 2

@@ -21,7 +21,7 @@ from amqp10.engine import (
 )
 from amqp10.errors import LocalProtocolError
 from amqp10.messaging import ACCEPTED, Error, Rejected, Source, Target
-from amqp10.testing import Detach, Disposition, EngineScript, Flow, Transfer
+from amqp10.testing import Detach, Disposition, End, EngineScript, Flow, Transfer
 
 Play = Callable[..., EngineScript]
 
@@ -334,3 +334,73 @@ def test_the_end_of_the_transport(stream: tuple[EngineScript, ReceiverLink]) -> 
     script.end_of_stream()
     assert all(read_all(link, delivery) == [b"x"] for delivery in link.incoming)
     script.expect_nothing()
+
+
+@pytest.mark.spec("2.5.6", "a transfer beyond the incoming window ends the session, unless the owner lets it pass")
+@pytest.mark.parametrize("strict", [True, False])
+def test_beyond_the_window(stream: tuple[EngineScript, ReceiverLink], strict: bool) -> None:
+    """Where it passes, no window is told until what is held is within it again."""
+    script, link = stream
+    link.session.strict_window = strict
+    script.transfer(0, b"0", more=True)
+    for number in range(1, 20):
+        script.send(Transfer(handle=0, more=number < 19), b"%d" % number)
+    if strict:
+        script.expect(End, error=lambda error: error.condition == "amqp:session:window-violation")
+        return
+    link.flow(5)
+    script.expect(Flow, next_incoming_id=20, incoming_window=0)
+    (delivery,) = link.incoming
+    for _ in range(13):
+        link.read(delivery)
+    script.expect_nothing()
+    assert len(read_all(link, delivery)) == 7
+    script.expect(Flow, next_incoming_id=20, incoming_window=1)
+    script.expect(Flow, next_incoming_id=20, incoming_window=5)
+
+
+# The sending end
+
+
+@pytest.mark.spec("2.7.7", "no transfer follows the detach of its link, though the window opens")
+def test_detach_with_the_window_closed(play_client: Play) -> None:
+    """Half a delivery is on the wire, another held back: the detach is the end of both, and both stay unsettled."""
+    script = play_client(peer={"max_frame_size": 512})
+    link = script.sender(script.session(incoming_window=2))
+    script.flow(incoming_window=2, handle=0, link_credit=5, delivery_count=0)
+    half, none = link.send(bytes(5000)), link.send(b"x")
+    script.expect(Transfer, more=True)
+    script.expect(Transfer, more=True)
+    link.detach()
+    script.expect(Detach)
+    script.flow(next_incoming_id=2, incoming_window=10)
+    script.expect_nothing()
+    assert list(link.unsettled.values()) == [half, none]
+    assert not half.on_wire
+    assert not half.local_settled
+
+
+@pytest.mark.spec("2.7.5", "the transfer that aborts a delivery says more, too: to who does not know it, it is no end")
+def test_abort_says_more(play_client: Play) -> None:
+    """RabbitMQ 4 publishes what came so far if it does not; whoever knows `aborted` ignores `more`."""
+    script = play_client()
+    link = script.sender(script.session(), credit=5)
+    delivery = link.send(b"one", more=True)
+    script.expect(Transfer, more=True)
+    link.abort(delivery)
+    script.expect(Transfer, aborted=True, more=True)
+
+
+@pytest.mark.spec("2.7.3", "a message in parts is held to the peer's max-message-size as a whole")
+def test_size_of_parts(play_client: Play) -> None:
+    """The part that would go beyond is refused, and has no effect; the delivery can be aborted or ended."""
+    script = play_client()
+    link = script.sender(script.session(), credit=5, max_message_size=100)
+    delivery = link.send(bytes(60), more=True)
+    script.expect(Transfer, more=True)
+    with pytest.raises(LocalProtocolError, match="the peer takes 100"):
+        link.send_more(delivery, bytes(41))
+    link.send_more(delivery, bytes(40))
+    script.expect(Transfer, more=False)
+    with pytest.raises(LocalProtocolError, match="begun last"):
+        link.send_more(delivery, b"x")

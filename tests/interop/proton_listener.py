@@ -4,6 +4,8 @@
 
 It decodes every message and encodes it anew, by proton's codec both times. Addresses are queues, made when first used.
 Released and modified messages come again, rejected ones go to `dead`. Senders to `slow` get one credit at a time.
+Receivers from `parts` get a message in parts, the end of it a while after the rest; from `aborted` one that is aborted
+in the middle, and one that is whole.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ from proton.reactor import Container
 DEAD = "dead"
 SLOW = "slow"
 FORBIDDEN = "forbidden"
+PARTS = "parts"
+ABORTED = "aborted"
+PART = bytes(range(256)) * 4096
 CREDIT = 100
 
 
@@ -32,6 +37,7 @@ class Listener(MessagingHandler):
         self.folder = folder
         self.queues: defaultdict[str, deque[Message]] = defaultdict(deque)
         self.consumers: defaultdict[str, list[Any]] = defaultdict(list)
+        self.streamed: set[str] = set()
         self.unsettled: dict[tuple[str, str], tuple[str, Message]] = {}
 
     def on_start(self, event: Any) -> None:
@@ -106,6 +112,8 @@ class Listener(MessagingHandler):
         link = event.link
         if link.is_sender and link.state == Endpoint.LOCAL_ACTIVE | Endpoint.REMOTE_ACTIVE:
             self._dispatch(link.source.address)
+            if link.source.address in (PARTS, ABORTED) and link.name not in self.streamed:
+                self._stream(event.container, link)
             if link.drain_mode:
                 link.drained()
 
@@ -118,8 +126,21 @@ class Listener(MessagingHandler):
                 if not delivery.settled:
                     self.unsettled[link.name, delivery.tag] = address, message
 
+    def _stream(self, container: Any, link: Any) -> None:
+        """A message of which proton does not have the whole when it begins to send it: a data section in two parts."""
+        self.streamed.add(link.name)
+        delivery = link.delivery(str(uuid.uuid4()))
+        head = Message(subject="in parts", inferred=True, body=b"").encode()[:-5]  # without the data section
+        link.stream(bytes(head) + b"\x00\x53\x75\xb0" + (2 * len(PART)).to_bytes(4, "big") + PART)
+        if link.source.address == ABORTED:
+            delivery.abort()
+            self.queues[ABORTED].append(Message(subject="whole", inferred=True, body=b"next"))
+            self._dispatch(ABORTED)
+        else:
+            container.schedule(0.1, LastPart(link))
+
     def on_accepted(self, event: Any) -> None:
-        self.unsettled.pop((event.link.name, event.delivery.tag))
+        self.unsettled.pop((event.link.name, event.delivery.tag), None)
         if not event.delivery.settled:  # receiver-settle-mode "second": the receiver waits for us
             event.delivery.settle()
 
@@ -142,6 +163,18 @@ class Listener(MessagingHandler):
         else:
             self.queues[address].appendleft(message)
         self._dispatch(elsewhere or address)
+
+
+class LastPart(MessagingHandler):
+    """The end of a message that was begun."""
+
+    def __init__(self, link: Any) -> None:
+        super().__init__()
+        self.link = link
+
+    def on_timer_task(self, event: Any) -> None:
+        self.link.stream(PART)
+        self.link.advance()
 
 
 if __name__ == "__main__":

@@ -218,6 +218,7 @@ class StreamReceiver(Receiver):
         link = super()._attach_to(session)
         link.delivery_type = StreamedDelivery
         link.streaming = True
+        session._in_engine.strict_window = self.connection.profile.keeps_window
         self._incoming = deque()
         return link
 

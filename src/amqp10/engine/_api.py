@@ -107,12 +107,15 @@ class Session(ABC):
         terms, remote: this side's word and the peer's, None while not said.
         begun: both begins are exchanged and neither side has ended.
         sendable: the peer's incoming window is open and no transfer of ours is held back.
+        strict_window: a transfer beyond our incoming window ends the session (default True). False for a peer that is
+            known to send a message to its end whatever the window: what links that stream hold is then not bounded.
     """
 
     engine: Engine
     terms: SessionTerms | None
     remote: SessionTerms | None
     begun: bool
+    strict_window: bool
     context: Any
 
     @property
@@ -185,7 +188,9 @@ class Link(ABC):
 
     @abstractmethod
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
-        """Detach; `closed` ends the terminus too. Deliveries half on the wire are aborted first (§2.6.4)."""
+        """Detach; `closed` ends the terminus too. A delivery half on the wire is aborted first (§2.6.4), and stays
+        in `unsettled`, as do those that were held back.
+        """
 
 
 class SenderLink(Link):

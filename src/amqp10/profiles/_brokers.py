@@ -113,11 +113,17 @@ BROKER_J: Final = Profile(
     "Apache Qpid Broker-J",
     products=("Apache Qpid Broker-J",),
     capabilities=True,
+    keeps_window=False,
     hints={
         "amqp:precondition-failed": "a memory-only virtual host takes no durable messages",
         "amqp:not-implemented": "links do not resume here, and an unsettled map in an attach is refused",
     },
     facts=(
+        Fact(
+            "It sends every message to its end, whatever the session's window: what waits of a stream is bounded by "
+            "the message's size only.",
+            _SEEN,
+        ),
         Fact("It is the broker that grants receiver-settle-mode second in full.", _SEEN),
         Fact("Rejected messages are dropped unless the queue has an alternate binding.", _SEEN),
         Fact(

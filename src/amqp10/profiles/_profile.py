@@ -48,6 +48,8 @@ class Profile:
         aborts: it knows aborted deliveries (§2.7.5); the link of a broker that does not cannot be used after one.
         early_outcomes: it takes an outcome for a delivery that it is still sending (§2.6.12). For a broker that gets
             lost with it, the client says the outcome when the delivery is whole, or at the end of the link.
+        keeps_window: it stops sending where the session's window ends (§2.5.6), in the middle of a message too. For one
+            that does not, the window bounds nothing, and is not held against it.
         reply_capabilities: what a dynamic source for replies must say, where one is only made on saying so; it is then
             attached with settle mode "settled".
         hints: what an outcome ("released") or an error condition means here; added to the exception as a note.
@@ -64,6 +66,7 @@ class Profile:
     capabilities: bool = False
     aborts: bool = True
     early_outcomes: bool = True
+    keeps_window: bool = True
     reply_capabilities: tuple[str, ...] = ()
     hints: Mapping[str, str] = field(default_factory=dict)
     facts: tuple[Fact, ...] = ()

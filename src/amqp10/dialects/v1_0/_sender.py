@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -246,12 +247,19 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
         session.transmit(part)
 
     def abandon(self) -> None:
-        held = {id(part.delivery): part.delivery for part in self.session.held if part.link is self}
+        session = self.session
+        cut_off = [part for part in session.held if part.link is self]
         if self._streaming is not None:
-            held[id(self._streaming)] = self._streaming
-        for delivery in held.values():
-            if delivery.delivery_id is not None and self.attached:
-                self.abort(delivery)
+            cut_off.append(OutgoingPart(self, self._streaming, b"", False, False, False))
+            self._streaming = None
+        session.held = deque(part for part in session.held if part.link is not self)
+        # Not settled by that: whoever owns them is to know that they never arrived. At most one is half on the wire;
+        # where the window has no room to say that it is aborted, the detach says it.
+        for part in cut_off:
+            if part.delivery.delivery_id is not None and self.attached and session.sendable:
+                part.abort = True
+                session.transmit(part)
+                break
 
     # Settling
 

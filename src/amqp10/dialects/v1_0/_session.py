@@ -74,6 +74,14 @@ class SessionEndpoint(Session):
         self._last_ids: list[int] = []
 
     @property
+    def strict_window(self) -> bool:
+        return self.window.strict
+
+    @strict_window.setter
+    def strict_window(self, strict: bool) -> None:
+        self.window.strict = strict
+
+    @property
     def sendable(self) -> bool:
         return not self.held and self.window.remote_incoming_window > 0 and not self.muted
 
@@ -237,7 +245,7 @@ class SessionEndpoint(Session):
         window.refresh()
         frame = Flow(
             next_incoming_id=window.next_incoming_id if self.remote is not None else None,
-            incoming_window=window.incoming_window,
+            incoming_window=max(0, window.incoming_window),
             next_outgoing_id=window.next_outgoing_id,
             outgoing_window=window.outgoing_window,
             echo=echo,

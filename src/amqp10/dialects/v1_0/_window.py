@@ -15,6 +15,7 @@ class SessionWindow:
         remote_incoming_window: how many frames the peer takes now.
         next_incoming_id: the transfer-id that the peer's next frame has.
         incoming_window: how many frames we still take, as the peer knows it; `capacity` again at `refresh`.
+        strict: a frame beyond our window is refused; else it is taken, and our window is less than none.
         capacity: how many frames there is room for: our incoming window, less those that are held unread.
         outgoing_window: what we tell of our own sending.
         remote_outgoing_window: what the peer told of its own.
@@ -30,12 +31,14 @@ class SessionWindow:
         "outgoing_window",
         "remote_incoming_window",
         "remote_outgoing_window",
+        "strict",
     )
 
     def __init__(self, incoming_window: int, outgoing_window: int, next_outgoing_id: int = 0) -> None:
         self.remote_incoming_window = 0
         self.next_incoming_id = 0
         self.remote_outgoing_window = 0
+        self.strict = True
         self.begin(incoming_window, outgoing_window, next_outgoing_id)
 
     def begin(self, incoming_window: int, outgoing_window: int, next_outgoing_id: int) -> None:
@@ -57,7 +60,7 @@ class SessionWindow:
 
     def received(self) -> bool:
         """One of the peer's transfer frames is here; False if there was no window for it."""
-        if self.incoming_window <= 0:
+        if self.incoming_window <= 0 and self.strict:
             return False
         self.next_incoming_id = (self.next_incoming_id + 1) & _MASK
         self.incoming_window -= 1
@@ -85,7 +88,7 @@ class SessionWindow:
         """
         self.capacity += count
         room = self.capacity - self.incoming_window
-        return room * 2 >= self._size or (starved and 0 < room >= self.incoming_window)
+        return self.capacity > 0 and (room * 2 >= self._size or (starved and 0 < room >= self.incoming_window))
 
     def flow_received(
         self, next_incoming_id: int | None, incoming_window: int, next_outgoing_id: int, outgoing_window: int

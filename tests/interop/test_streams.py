@@ -1,0 +1,289 @@
+"""Large messages in parts, with real brokers and with proton: sent, received, aborted, given up in the middle."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from amqp10 import Connection, Delivery, DeliveryAborted, LocalProtocolError, Message
+from amqp10.broker import Broker
+
+from ._cases import body_of
+from ._matrix import Peer
+from .test_proton_listener import listening
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+on_trio = pytest.mark.parametrize("anyio_backend", ["trio"])
+
+SMALL = 12 << 20  # RabbitMQ takes 16 MiB unless configured
+LARGE = 20 << 20
+HEAD: dict[str, Any] = {"subject": "large", "content_type": "application/octet-stream", "durable": True}
+
+
+def size_for(peer: Peer) -> int:
+    return SMALL if peer.name == "rabbitmq" else LARGE
+
+
+async def chunks(body: bytes, size: int = 200_000) -> AsyncIterator[bytes]:
+    for at in range(0, len(body), size):
+        yield body[at : at + size]
+
+
+async def digest(delivery: Delivery) -> tuple[str, int]:
+    """The hash of a body as it comes, and the most bytes of it that waited here."""
+    seen, most = hashlib.sha256(), 0
+    async for piece in delivery.body():
+        seen.update(piece)
+        most = max(most, len(piece) + sum(map(len, delivery.stream.parts)))
+    return seen.hexdigest(), most
+
+
+@pytest.mark.matrix("large message, streamed")
+@pytest.mark.parametrize("sections", ["one section", "a section a chunk"])
+async def test_stream(peer: Peer, sections: str) -> None:
+    """What is sent in parts is received in parts, byte for byte, with head and footer, in bounded memory."""
+    body = body_of(size_for(peer))
+    expected = hashlib.sha256(body).hexdigest()
+    async with Connection(peer.url()) as connection:
+        address = await peer.queue(connection)
+        async with connection.sender(address) as sender:
+            message = Message(footer={"x-opt-hash": expected}, **HEAD)
+            size = len(body) if sections == "one section" else None
+            assert await sender.send_stream(message, chunks(body), size=size) == len(body)
+        async with connection.receiver(address, stream=True) as receiver:
+            delivery = await receiver.receive()
+            assert delivery.message.subject == "large"
+            assert delivery.message.content_type == "application/octet-stream"
+            found, most = await digest(delivery)
+            assert found == expected
+            assert delivery.message.footer == {"x-opt-hash": expected}
+            assert most <= 64 * 131_072
+            delivery.accept()
+        async with connection.receiver(address, credit=1) as receiver:
+            with anyio.move_on_after(0.3):
+                pytest.fail(f"it came again: {await receiver.receive()!r}")
+
+
+@pytest.mark.matrix("large message, streamed")
+async def test_small_window(peer: Peer) -> None:
+    """Windows of a few frames are kept to by every broker; another link's messages come while one is not read."""
+    body = body_of(1 << 20)
+    async with Connection(peer.url(), max_frame_size=8192) as connection:
+        address, other = await peer.queue(connection), await peer.queue(connection)
+        async with connection.sender(address) as sender, connection.sender(other) as other_sender:
+            await sender.send(body)
+            await other_sender.send_many(range(50))
+        async with connection.session(incoming_window=4) as session:
+            async with session.receiver(address, stream=True) as receiver, connection.receiver(other) as other_receiver:
+                delivery = await receiver.receive()
+                for n in range(50):
+                    with await other_receiver.receive() as message:
+                        assert message.body == n
+                held = len(delivery.stream.parts)
+                found, most = await digest(delivery)
+                assert found == hashlib.sha256(body).hexdigest()
+                delivery.accept()
+        if connection.profile.keeps_window:
+            assert held <= 4
+            assert most <= 4 * 8192
+        else:
+            assert held > 4
+            peer.note("it sends messages to their end, whatever the window")
+
+
+@pytest.mark.matrix("aborted delivery")
+async def test_abort(peer: Peer) -> None:
+    """What was left by an exception is never received, whether the broker knows aborted deliveries or not."""
+    async with Connection(peer.url()) as connection:
+        address = await peer.queue(connection)
+        async with connection.sender(address) as sender:
+            await sender.send("before")
+            with pytest.raises(RuntimeError):
+                async with sender.stream(Message(subject="aborted")) as body:
+                    for _ in range(5):
+                        await body.send(bytes(200_000))
+                    raise RuntimeError
+            if connection.profile.aborts:
+                await sender.send("after")
+            else:
+                with pytest.raises(LocalProtocolError, match="does not know aborted deliveries"):
+                    await sender.send("after")
+                peer.lacks("nothing is received of it, but the sender has to be replaced")
+        async with connection.sender(address) as sender:
+            await sender.send("last")
+        async with connection.receiver(address, stream=True) as receiver:
+            bodies = []
+            while "last" not in bodies:
+                with await receiver.receive() as message:
+                    bodies.append(message.body)
+        assert bodies == (["before", "after", "last"] if connection.profile.aborts else ["before", "last"])
+
+
+@pytest.mark.matrix("outcome before the end of a message")
+@pytest.mark.parametrize("how", ["accept", "release"])
+async def test_settled_before_the_end(peer: Peer, how: str) -> None:
+    """The rest is given up, the next message comes on the same link, and the outcome counts."""
+    body = body_of(size_for(peer))
+    async with Connection(peer.url()) as connection:
+        address = await peer.queue(connection)
+        async with connection.sender(address) as sender:
+            for name in ("first", "second"):
+                await sender.send_stream(Message(subject=name), body)
+        async with connection.receiver(address, stream=True) as receiver:
+            delivery = await receiver.receive()
+            assert delivery.message.subject == "first"
+            async for _ in delivery.body():
+                break
+            getattr(delivery, how)()
+            left = {"second"} if how == "accept" else {"first", "second"}
+            while left:
+                delivery = await receiver.receive()
+                assert (await digest(delivery))[0] == hashlib.sha256(body).hexdigest()
+                left.remove(delivery.message.subject or "")
+                delivery.accept()
+        if not connection.profile.early_outcomes:
+            peer.note("told to the broker when the message is whole")
+
+
+@pytest.mark.matrix("leaving in the middle of a message")
+async def test_leaving_in_the_middle(peer: Peer) -> None:
+    """It takes no time, and the message comes again, whole."""
+    body = body_of(size_for(peer))
+    async with Connection(peer.url(), close_timeout=60) as connection:
+        address = await peer.queue(connection)
+        async with connection.sender(address) as sender:
+            await sender.send_stream(Message(**HEAD), body)
+        with anyio.fail_after(30):
+            async with connection.receiver(address, stream=True) as receiver:
+                delivery = await receiver.receive()
+                async for _ in delivery.body():
+                    break
+            async with connection.receiver(address, stream=True) as receiver:
+                delivery = await receiver.receive()
+                assert (await digest(delivery))[0] == hashlib.sha256(body).hexdigest()
+                delivery.accept()
+
+
+# Proton
+
+
+@pytest.fixture(scope="module")
+def proton_url(proton: None) -> Iterator[str]:
+    """Of a listener on proton."""
+    with listening() as port:
+        yield f"amqp://localhost:{port}"
+
+
+@on_trio
+async def test_to_and_from_proton(proton_url: str, address: str) -> None:
+    """A message that was sent in parts is read whole by proton's codec, and what that sends is received in parts."""
+    body = body_of(LARGE)
+    async with Connection(proton_url) as connection:
+        async with connection.sender(address) as sender:
+            await sender.send_stream(Message(**HEAD), body)
+        async with connection.receiver(address, stream=True) as receiver:
+            delivery = await receiver.receive()
+            assert delivery.message.subject == "large"
+            assert (await digest(delivery))[0] == hashlib.sha256(body).hexdigest()
+            delivery.accept()
+
+
+@on_trio
+async def test_proton_sends_in_parts(proton_url: str) -> None:
+    """A delivery that proton has begun, and not ended, is handed out already."""
+    async with Connection(proton_url) as connection, connection.receiver("parts", stream=True) as receiver:
+        delivery = await receiver.receive()
+        assert delivery.message.subject == "in parts"
+        assert not delivery.stream.whole
+        part = bytes(range(256)) * 4096
+        assert (await digest(delivery))[0] == hashlib.sha256(part * 2).hexdigest()
+        delivery.accept()
+
+
+@on_trio
+async def test_proton_aborts(proton_url: str) -> None:
+    """The reader hears of it, or it is as if it had never been; what follows is whole."""
+    async with Connection(proton_url) as connection, connection.receiver("aborted", stream=True) as receiver:
+        delivery = await receiver.receive()
+        if delivery.message.subject == "in parts":
+            with pytest.raises(DeliveryAborted):
+                await digest(delivery)
+            delivery = await receiver.receive()
+        assert delivery.message.subject == "whole"
+        assert [piece async for piece in delivery.body()] == [b"next"]
+        delivery.accept()
+
+
+class Streaming:
+    """A proton client that sends to the embedded broker in parts, and reads deliveries that are not whole yet."""
+
+    def __init__(self, url: str, body: bytes) -> None:
+        from proton import Message as ProtonMessage
+        from proton import handlers
+
+        head = ProtonMessage(subject="by proton", inferred=True, body=b"").encode()[:-5]
+
+        class Handler(handlers.MessagingHandler):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__(prefetch=0, auto_accept=False)
+                self.payload = b""
+                self.partial = 0
+
+            def on_start(self, event: Any) -> None:
+                connection = event.container.connect(url)
+                self.sender = event.container.create_sender(connection, "q")
+                self.receiver = event.container.create_receiver(connection, "q")
+                self.state = "abort"
+
+            def on_sendable(self, event: Any) -> None:
+                if self.state == "abort":
+                    delivery = self.sender.delivery("1")
+                    self.sender.stream(head + b"\x00\x53\x75\xb0\x00\x00\x10\x00" + b"half")
+                    delivery.abort()
+                    self.state = "send"
+                if self.state == "send" and self.sender.credit:
+                    self.sender.delivery("2")
+                    self.sender.stream(head + b"\x00\x53\x75\xb0" + len(body).to_bytes(4, "big"))
+                    for at in range(0, len(body), 1_000_000):
+                        self.sender.stream(body[at : at + 1_000_000])
+                    self.sender.advance()
+                    self.state = "sent"
+
+            def on_accepted(self, event: Any) -> None:
+                self.receiver.flow(1)
+
+            def on_delivery(self, event: Any) -> None:
+                delivery = event.delivery
+                if event.link.is_receiver and delivery.readable:
+                    self.partial += delivery.partial
+                    self.payload += event.link.recv(delivery.pending)
+                    if not delivery.partial:
+                        delivery.update(delivery.ACCEPTED)
+                        delivery.settle()
+                        event.connection.close()
+
+        self.handler = Handler()
+        self.head = head
+
+    def run(self) -> None:
+        from proton.reactor import Container
+
+        Container(self.handler).run()
+
+
+@on_trio
+async def test_proton_streams_through_the_embedded_broker(proton: None) -> None:
+    """Proton's own partial deliveries, in and out, and what it aborts."""
+    body = body_of(LARGE)
+    async with Broker(anonymous=True) as broker:
+        client = Streaming(broker.url, body)
+        await anyio.to_thread.run_sync(client.run, abandon_on_cancel=True)
+        assert client.handler.payload.endswith(body)
+        assert Message.decode(client.handler.payload).subject == "by proton"
+        assert client.handler.partial
+        assert broker.queue("q").dequeued == 1
