@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from amqp10.client import Delivery
-from amqp10.engine import OutcomesReceived, SessionTerms
+from amqp10.engine import OutcomesReceived
 from amqp10.errors import ConnectionLost, DecodeError, DeliveryAborted, LinkDetached, LocalProtocolError
 from amqp10.messaging import Accepted, AmqpSequence, Data, Error, Message, Modified, Rejected, Released, data_head
 from amqp10.profiles import Profile
@@ -17,6 +17,7 @@ from amqp10.profiles import Profile
 pytestmark = pytest.mark.anyio
 
 Serve = Callable[..., Any]
+QUICK = Profile("quick", "Takes outcomes at any time", early_outcomes=True)
 
 
 class Streams:
@@ -278,7 +279,11 @@ async def test_refused(serve: Serve) -> None:
 async def test_settled_before_the_end(serve: Serve, how: str) -> None:
     """The outcome goes out at once, the rest is discarded as it comes, and the next delivery is whole."""
     outcomes = {"accept": Accepted, "reject": Rejected, "release": Released, "modify": Modified}
-    async with serve() as (peer, connection), connection, connection.receiver("q", stream=True) as receiver:
+    async with (
+        serve(profile=QUICK) as (peer, connection),
+        connection,
+        connection.receiver("q", stream=True) as receiver,
+    ):
         await anyio.wait_all_tasks_blocked()
         streams = Streams(peer)
         sent = streams.begin(data_head(1_000_000), *[bytes(1000)] * 80)
@@ -296,13 +301,10 @@ async def test_settled_before_the_end(serve: Serve, how: str) -> None:
         assert await read(await receiver.receive()) == b"next"
 
 
-SLOW = Profile("slow", "Slow", early_outcomes=False)
-
-
 @pytest.mark.parametrize("end", ["whole", "aborted", "left"])
 async def test_a_peer_that_takes_no_early_outcome(serve: Serve, end: str) -> None:
     """It is told when the delivery is whole, or when the link ends; for the application all is the same."""
-    async with serve(profile=SLOW) as (peer, connection), connection:
+    async with serve() as (peer, connection), connection:
         async with connection.receiver("q", stream=True) as receiver:
             await anyio.wait_all_tasks_blocked()
             streams = Streams(peer)
@@ -366,7 +368,11 @@ async def test_settling_wakes_the_reader(serve: Serve) -> None:
 
 async def test_in_a_with_block(serve: Serve) -> None:
     """Accepted at the end, modified by an exception, as any delivery."""
-    async with serve() as (peer, connection), connection, connection.receiver("q", stream=True) as receiver:
+    async with (
+        serve(profile=QUICK) as (peer, connection),
+        connection,
+        connection.receiver("q", stream=True) as receiver,
+    ):
         await anyio.wait_all_tasks_blocked()
         streams = Streams(peer)
         one = streams.send(Message(b"one"))
@@ -534,7 +540,7 @@ async def test_leaving_gives_back_what_was_not_taken(serve: Serve, head: bytes) 
 )
 async def test_a_head_that_is_not_understood(serve: Serve, payload: bytes) -> None:
     """The delivery is handed out, to be settled; its message says what is wrong."""
-    async with serve(session=SessionTerms()) as (peer, connection), connection:
+    async with serve(profile=QUICK) as (peer, connection), connection:
         async with connection.receiver("q", stream=True) as receiver:
             await anyio.wait_all_tasks_blocked()
             streams = Streams(peer)

@@ -146,6 +146,9 @@ async def test_settled_before_the_end(peer: Peer, how: str) -> None:
                 assert (await digest(delivery))[0] == hashlib.sha256(body).hexdigest()
                 left.remove(delivery.message.subject or "")
                 delivery.accept()
+        async with connection.receiver(address, credit=1) as receiver:
+            with anyio.move_on_after(0.3):
+                pytest.fail(f"it came again: {await receiver.receive()!r}")
         if not connection.profile.early_outcomes:
             peer.note("told to the broker when the message is whole")
 

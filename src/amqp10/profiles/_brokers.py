@@ -16,6 +16,7 @@ EMBEDDED: Final = Profile(
     "embedded",
     "amqp10's embedded broker",
     products=("amqp10",),
+    early_outcomes=True,
     capabilities=True,
     hints={"released": "the message came back unprocessed: its queue was deleted, or the broker is shutting down"},
     facts=(
@@ -66,6 +67,11 @@ RABBITMQ: Final = Profile(
             "https://www.rabbitmq.com/docs/direct-reply-to",
         ),
         Fact("receiver-settle-mode second, other dynamic sources, transactions and browsing are not there.", _SEEN),
+        Fact(
+            "It ignores an outcome for a large message that it is still sending: the message comes again to the next "
+            "consumer.",
+            _SEEN,
+        ),
         Fact("It begins its transfer-ids at 2^32 - 4, so that they wrap at once.", _SEEN),
         Fact(
             "Filters are echoed by 4.0 even where it applies none; only stream queues filter.",
@@ -83,7 +89,6 @@ ARTEMIS: Final = Profile(
     "Apache Artemis",
     products=("apache-activemq-artemis",),
     capabilities=True,
-    early_outcomes=False,
     hints={
         "amqp:unauthorized-access": "the user may not create the address either: see security-settings in broker.xml",
         "amqp:resource-limit-exceeded": "the address is full (max-size-bytes with address-full-policy FAIL)",
@@ -112,6 +117,7 @@ BROKER_J: Final = Profile(
     "broker-j",
     "Apache Qpid Broker-J",
     products=("Apache Qpid Broker-J",),
+    early_outcomes=True,
     capabilities=True,
     keeps_window=False,
     hints={

@@ -46,8 +46,8 @@ class Profile:
         topic_source: how the address to receive from is made, where it is another; "" if nothing is received there.
         capabilities: whether the terminus says by its capability, "queue" or "topic", what kind of node it means.
         aborts: it knows aborted deliveries (§2.7.5); the link of a broker that does not cannot be used after one.
-        early_outcomes: it takes an outcome for a delivery that it is still sending (§2.6.12). For a broker that gets
-            lost with it, the client says the outcome when the delivery is whole, or at the end of the link.
+        early_outcomes: it takes an outcome for a delivery that it is still sending (§2.6.12). As most get lost with it,
+            the client says the outcome to others when the delivery is whole, or at the end of the link.
         keeps_window: it stops sending where the session's window ends (§2.5.6), in the middle of a message too. For one
             that does not, the window bounds nothing, and is not held against it.
         reply_capabilities: what a dynamic source for replies must say, where one is only made on saying so; it is then
@@ -65,7 +65,7 @@ class Profile:
     topic_source: str | None = None
     capabilities: bool = False
     aborts: bool = True
-    early_outcomes: bool = True
+    early_outcomes: bool = False
     keeps_window: bool = True
     reply_capabilities: tuple[str, ...] = ()
     hints: Mapping[str, str] = field(default_factory=dict)
