@@ -101,6 +101,16 @@ async def test_ended_here_under_a_waiter(serve: Serve) -> None:
             await anyio.wait_all_tasks_blocked()
 
 
+async def test_channels_take_turns(serve: Serve) -> None:
+    """A channel is not used again at once, if there are others: RabbitMQ 4.0 may lose the begin."""
+    for channel_max, channels in ((2, [0, 1, 2, 0]), (0, [0, 0, 0, 0])):
+        async with serve(terms=ConnectionTerms("peer", channel_max=channel_max)) as (peer, connection), connection:
+            for _ in channels:
+                async with connection.session():
+                    pass
+            assert [session.remote_channel for session in peer.sessions] == channels
+
+
 @pytest.mark.spec("2.7.1", "channel-max: no session beyond what the peer takes")
 async def test_too_many(serve: Serve) -> None:
     """The peer's limit raises before anything is written."""

@@ -16,10 +16,12 @@ from amqp10 import (
     TLS,
     Connection,
     External,
+    LinkDetached,
     ManagementError,
     Message,
     MessageRejected,
     MessageReleased,
+    SessionEnded,
 )
 from amqp10.rabbitmq import Binding, Management, QueueType, exchange_address, management, queue_address
 
@@ -163,6 +165,93 @@ async def test_purge_and_delete_count(connection: Connection, rabbit: Management
         assert await rabbit.purge_queue(queue) == 5
         await sender.send_many(range(3))
     assert await rabbit.delete_queue(queue) == 3
+
+
+async def test_counts(connection: Connection, rabbit: Management) -> None:
+    """Messages that are out and unsettled are not counted, and not purged."""
+    for queue_type in ("classic", "quorum"):
+        queue = fresh()
+        await rabbit.declare_queue(queue, queue_type)
+        async with connection.sender(queue_address(queue)) as sender:
+            await sender.send_many(range(5))
+        async with connection.receiver(queue_address(queue), credit=0) as receiver:
+            receiver.add_credit(2)
+            first, second = await receiver.receive(), await receiver.receive()
+            found = await rabbit.queue(queue)
+            assert (found.messages, found.consumers) == (3, 1)
+            assert await rabbit.purge_queue(queue) == 3
+            first.accept()
+            second.accept()
+        await rabbit.delete_queue(queue)
+
+
+async def test_requests_that_fail(rabbit: Management) -> None:
+    """What is not there, what is reserved, what a type does not do: the status, and management goes on."""
+    stream = fresh()
+    await rabbit.declare_queue(stream, "stream")
+    missing = fresh()
+    for call, statuses in (
+        (rabbit.queue(missing), {404}),
+        (rabbit.purge_queue(missing), {400, 404}),
+        (rabbit.purge_queue(stream), {400}),
+        (rabbit.declare_queue("amq.mine"), {403}),
+        (rabbit.declare_queue("two\nlines"), {400}),
+        (rabbit.declare_exchange(missing, "no-such-type"), {400}),
+        (rabbit.declare_exchange("amq.direct", "fanout"), {403, 409}),
+        (rabbit.delete_exchange("amq.direct"), {403}),
+        (rabbit.bind("amq.direct", queue=missing), {400, 404}),
+        (rabbit.bind(missing, queue=stream), {400, 404}),
+    ):
+        with pytest.raises(ManagementError) as caught:
+            await call
+        assert caught.value.status in statuses, caught.value
+    assert await rabbit.delete_queue(missing) == 0
+    assert await rabbit.delete_queue(stream) == 0
+
+
+async def test_forbidden(rabbitmq: Server, rabbit: Management) -> None:
+    """A user who may not: RabbitMQ ends the session, which is management's own, and the rest goes on."""
+    queue = fresh()
+    await rabbit.declare_queue(queue, "classic")
+    async with Connection(rabbitmq.url(user="reader")) as connection, connection.receiver(queue_address(queue)):
+        for number in range(2):
+            async with management(connection) as forbidden:
+                with pytest.raises(SessionEnded, match="amqp:unauthorized-access"):
+                    await forbidden.declare_queue(f"{queue}-{number}")
+        async with management(connection) as allowed:
+            assert (await allowed.queue(queue)).consumers == 1
+    await rabbit.delete_queue(queue)
+
+
+async def test_sessions_that_it_ends(connection: Connection, rabbit: Management) -> None:
+    """4.0 ends the session over an unknown queue, again and again: each time the next session begins."""
+    for _ in range(200):
+        with pytest.raises((SessionEnded, LinkDetached), match="amqp:not-found"):
+            async with connection.receiver(queue_address(fresh("missing"))):
+                pass
+    queue = fresh()
+    await rabbit.declare_queue(queue, "classic")
+    async with connection.sender(queue_address(queue)) as sender:
+        await sender.send("still here")
+    assert await rabbit.delete_queue(queue) == 1
+
+
+async def test_exclusive_queue(rabbitmq: Server, connection: Connection) -> None:
+    """It is this connection's alone, outlives the management that made it, and ends with the connection."""
+    queue = fresh()
+    async with Connection(rabbitmq.url()) as other, management(other) as theirs:
+        async with Connection(rabbitmq.url()) as owner:
+            async with management(owner) as rabbit:
+                await rabbit.declare_queue(queue, "classic", exclusive=True)
+            async with owner.sender(queue_address(queue)) as sender:
+                await sender.send("x")
+            with pytest.raises(ManagementError) as caught:
+                await theirs.declare_queue(queue, "classic", exclusive=True)
+            assert caught.value.status in (400, 409)
+        with anyio.fail_after(10), pytest.raises(ManagementError) as caught:
+            while await theirs.queue(queue):
+                pass
+        assert caught.value.status == 404
 
 
 async def test_many_at_once(rabbit: Management) -> None:

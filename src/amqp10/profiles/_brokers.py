@@ -74,6 +74,14 @@ RABBITMQ: Final = Profile(
         ),
         Fact("It begins its transfer-ids at 2^32 - 4, so that they wrap at once.", _SEEN),
         Fact(
+            "4.0 and 4.1 may lose what comes on a channel right after its session ended; so channels take turns here.",
+            "https://github.com/rabbitmq/rabbitmq-server/pull/14317",
+        ),
+        Fact(
+            "A management request that it does not know, or that the user may not make, ends the session.",
+            _SEEN,
+        ),
+        Fact(
             "Filters are echoed by 4.0 even where it applies none; only stream queues filter.",
             "https://www.rabbitmq.com/docs/stream-filtering",
         ),

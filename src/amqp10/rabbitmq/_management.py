@@ -36,7 +36,7 @@ class QueueInfo:
     """A queue, as RabbitMQ tells of it.
 
     Attributes:
-        messages: ready and unsettled ones together.
+        messages: those that are ready, without those that are out on links and unsettled.
         consumers: links that receive from it.
         leader, replicas: the nodes of the cluster that have it.
         arguments: those of its declaration.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ...engine import ConnectionOpened, ConnectionTerms, SessionBegun, SessionTerms
@@ -39,6 +40,7 @@ class ConnectionEndpoint:
         self.state = ConnectionState.START
         self._by_local_channel: dict[int, SessionEndpoint] = {}
         self._by_remote_channel: dict[int, SessionEndpoint] = {}
+        self._next_channel = 0
 
     @property
     def close_sent(self) -> bool:
@@ -120,8 +122,11 @@ class ConnectionEndpoint:
     def _free_channel(self) -> int:
         # Before the peer's open is here only channel 0 is surely allowed (§2.4.1).
         limit = self.engine.remote.channel_max if self.engine.remote is not None else 0
-        for channel in range(limit + 1):
+        # The numbers take turns: RabbitMQ 4.0 and 4.1 lose what comes on a channel right after the session there has
+        # ended (https://github.com/rabbitmq/rabbitmq-server/pull/14317).
+        for channel in chain(range(self._next_channel, limit + 1), range(min(self._next_channel, limit + 1))):
             if channel not in self._by_local_channel:
+                self._next_channel = channel + 1
                 return channel
         raise LocalProtocolError(f"the peer takes {limit + 1} sessions on a connection, and all are in use")
 
