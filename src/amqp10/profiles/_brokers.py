@@ -37,6 +37,7 @@ RABBITMQ: Final = Profile(
     topic_source="",
     aborts=False,
     reply_capabilities=("rabbitmq:volatile-queue",),
+    replies_since="4.2",
     hints={
         "released": "it routed the message to no queue: no binding of the exchange matches (released = unroutable)",
         "rejected": "a queue refused the message, by its length limit or because it is not available",
@@ -45,6 +46,7 @@ RABBITMQ: Final = Profile(
         "amqp:invalid-field": "addresses are /queues/NAME to receive, /queues/NAME or /exchanges/NAME/KEY to send, "
         "with names percent-encoded",
         "no topic": "messages are received from queues: bind one to the exchange",
+        "no replies": "give reply_to= the address of a queue; amqp10.rabbitmq declares one",
     },
     facts=(
         Fact(
