@@ -141,7 +141,8 @@ BROKER_J: Final = Profile(
             _SEEN,
         ),
         Fact("It is the broker that grants receiver-settle-mode second in full.", _SEEN),
-        Fact("Rejected messages are dropped unless the queue has an alternate binding.", _SEEN),
+        Fact("A rejected message comes again, and counts as a failed delivery.", _SEEN),
+        Fact("In settle mode mixed it hangs up on an unsettled message behind a settled one.", _SEEN),
         Fact(
             "A non-empty unsettled map is refused with amqp:not-implemented (QPID-7845).",
             "https://issues.apache.org/jira/browse/QPID-7845",
