@@ -157,7 +157,7 @@ async def test_competing(peer: Peer) -> None:
         async with connection.receiver(address, credit=5) as one, connection.receiver(address, credit=5) as two:
             async with connection.sender(address) as sender:
                 await sender.send_many(range(20))
-            bodies: list[object] = []
+            bodies: list[int] = []
             while len(bodies) < 20:
                 for receiver in (one, two):
                     for delivery in await receiver.receive_batch(5, max_wait=0.1):
