@@ -17,13 +17,14 @@ class SenderCredit:
         drain: the receiver wants its credit used now or given back.
     """
 
-    __slots__ = ("available", "credit", "delivery_count", "drain", "initial")
+    __slots__ = ("_overdrawn", "available", "credit", "delivery_count", "drain", "initial")
 
     def __init__(self, initial_delivery_count: int) -> None:
         self.initial = self.delivery_count = initial_delivery_count
         self.credit = 0
         self.available = 0
         self.drain = False
+        self._overdrawn = 0  # deliveries begun beyond a credit that was lowered meanwhile
 
     def sent(self) -> None:
         """A delivery was begun."""
@@ -31,9 +32,12 @@ class SenderCredit:
         self.credit -= 1
 
     def unsent(self) -> None:
-        """The delivery begun last never reached the wire."""
+        """A delivery begun never reached the wire."""
         self.delivery_count = (self.delivery_count - 1) & _MASK
-        self.credit += 1
+        if self._overdrawn:
+            self._overdrawn -= 1
+        else:
+            self.credit += 1
 
     def flow_received(self, delivery_count: int | None, link_credit: int, drain: bool) -> None:
         """The receiver's flow: its count plus its credit, less ours. A null count means that it has seen none yet.
@@ -41,7 +45,9 @@ class SenderCredit:
         A count ahead of ours names deliveries that were never begun: they are no reason to send more than it granted.
         """
         seen = self.initial if delivery_count is None else delivery_count
-        self.credit = max(0, link_credit - max(0, serial_diff(self.delivery_count, seen)))
+        left = link_credit - max(0, serial_diff(self.delivery_count, seen))
+        self.credit = max(0, left)
+        self._overdrawn = max(0, -left)
         self.drain = drain
 
     def drained(self) -> None:

@@ -96,18 +96,21 @@ class LinkEndpoint(Link):
             self.state = before
             self.session.release_handle(self)
             raise
-        self.attached = True
+        self.attached = not self.session.muted
 
     def refuse(self, error: Error) -> None:
-        if self.remote is None:
+        if self.remote is None or self.terms is not None:
             raise LocalProtocolError(f"the link {self._name!r} does not wait for an answer")
         # The terminus that would be ours is null: that is how the peer knows before the detach comes (§2.6.3).
         ours = "source" if self.is_sender else "target"
         try:
             self.attach(replace(self.remote, initial_delivery_count=0, unsettled=None, **{ours: None}))  # type: ignore[arg-type]
         except LocalProtocolError:
-            # What the peer said is larger than what it takes: leave it all out.
-            self.attach(LinkTerms(self._name))
+            try:  # what the peer said is larger than what it takes: leave it all out
+                self.attach(LinkTerms(self._name))
+            except LocalProtocolError as unspeakable:  # its name alone is, or it takes no handle more
+                self.session.end(Error("amqp:not-allowed", str(unspeakable)))
+                return
         self.detach(closed=True, error=error)
 
     def send_attach(self, terms: LinkTerms) -> None:
@@ -202,16 +205,23 @@ class LinkEndpoint(Link):
     def receive_detach(self, closed: bool, cause: AmqpError | None) -> None:
         self._advance("R:DETACH")
         if not self.detach_sent:
-            if self.terms is None and self.remote is not None:
-                self.attach(replace(self.remote, source=None, target=None, initial_delivery_count=0, unsettled=None))
+            if self.terms is None:
+                self._answer_to_end()
             self.detach(closed=closed)
         self.session.forget(self)
         self._end(closed, cause)
 
+    def _answer_to_end(self) -> None:
+        """Attach, so that we may detach: in few words, for the peer's own may be more than it takes."""
+        try:
+            self.attach(LinkTerms(self._name))
+        except LocalProtocolError as unspeakable:
+            raise SessionFault("amqp:not-allowed", str(unspeakable)) from unspeakable
+
     def fail(self, condition: str, description: str) -> None:
         """The peer broke a rule whose price is the link: detach it with the error, and end it here (§2.6.5)."""
-        if self.terms is None and self.remote is not None:
-            self.attach(replace(self.remote, source=None, target=None, initial_delivery_count=0, unsettled=None))
+        if self.terms is None:
+            self._answer_to_end()
         self.detach(closed=True, error=Error(condition, description))
         self.errant = True
         self._end(True, RemoteProtocolError(description, condition))

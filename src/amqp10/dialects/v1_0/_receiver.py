@@ -333,6 +333,8 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
         number = delivery.delivery_id
         if settled is None:
             settled = not self._second or number in self._settle_first
+        if delivery.state is not None:
+            self.session.flush()  # what was said of it before goes first
         self.session.dispose(True, number, settled, state)
         delivery.state = state
         if settled:

@@ -57,6 +57,8 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
         self._next_tag = 0
         self._streaming: OutgoingDelivery | None = None
         self._streamed = 0  # bytes of it
+        self.drain_owed = False
+        self._settled_half: tuple[OutgoingDelivery, DeliveryState | None] | None = None
         self._template = TransferTemplate(0, 0)
         self.frame_room = 0
         self._may_settle = self._must_settle = False
@@ -76,7 +78,7 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
     def begin_counting(self) -> None:
         if self.terms is None:
             return
-        if self.remote is None or self.state.name == "ATTACHED":
+        if self.session.channel >= 0 and (self.remote is None or self.state.name == "ATTACHED"):
             self._template = TransferTemplate(self.session.channel, self.handle)
         if self.flow_state.delivery_count == 0 and not self.unsettled:
             # Credit may have come before our attach: a receiver pipelines its flow.
@@ -111,12 +113,17 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
         unsettled = self.unsettled
         if tag is None:
             number = self._next_tag
-            self._next_tag = number + 1
             tag = number.to_bytes(4 if number < 0x1_0000_0000 else 8, "big")
+            while tag in unsettled:  # the owner made one like it
+                number += 1
+                tag = number.to_bytes(4 if number < 0x1_0000_0000 else 8, "big")
+            self._next_tag = number + 1
         elif len(tag) > 32:
             raise LocalProtocolError(f"a delivery-tag of {len(tag)} bytes; 32 at most")
-        if tag in unsettled:
+        elif tag in unsettled:
             raise LocalProtocolError(f"the delivery-tag {tag!r} is in use by an unsettled delivery")
+        else:
+            session.flush()  # of the delivery before with this tag, which the receiver is to have first
         if state is not None:
             session.engine.check_state(state, self._template.overhead + GENERIC + 1)
         delivery = self.delivery_type(self, tag, payload, settled, message_format)
@@ -223,6 +230,10 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
                     payload,
                 )
         delivery.on_wire = not more
+        if not more and self._settled_half is not None and self._settled_half[0] is delivery:
+            session.dispose(False, delivery.delivery_id, True, self._settled_half[1])  # type: ignore[arg-type]
+            self._settled_half = None
+            session.flush()  # before the next delivery, which may have its tag
 
     def _write(self, frame: Transfer, payload: bytes) -> None:
         self.session.engine.write(encode_frame(self.session.channel, frame, payload))
@@ -230,21 +241,29 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
     # Aborting (§2.6.14: "aborted deliveries are implicitly settled")
 
     def abort(self, delivery: OutgoingDelivery) -> None:
-        if delivery.on_wire or delivery.link is not self or not self.attached:
-            raise LocalProtocolError("only a delivery that is not whole on the wire can be aborted")
         session = self.session
+        held = [part for part in session.held if part.delivery is delivery]
+        if not self.attached or not (self._streaming is delivery or (held and not held[0].abort)):
+            raise LocalProtocolError("only a delivery that is not whole on the wire can be aborted, and only once")
         if self._streaming is delivery:
             self._streaming = None
-        held = [part for part in session.held if part.delivery is delivery]
-        for part in held:
-            session.held.remove(part)
-        self._forget(delivery)
+        if self._settled_half is not None and self._settled_half[0] is delivery:
+            self._settled_half = None
+        if not delivery.local_settled:  # else its tag may be another's by now
+            self._forget(delivery)
         if delivery.delivery_id is None:
+            session.held = deque(part for part in session.held if part.delivery is not delivery)
             self.flow_state.unsent()
+            if self.drain_owed:
+                self.drained(self.flow_state.available)
             return
-        part = OutgoingPart(self, delivery, b"", False, False, False)
-        part.abort = True
-        session.transmit(part)
+        last = OutgoingPart(self, delivery, b"", False, False, False)
+        last.abort = True
+        if held:  # in its own place: others of the link may wait behind it
+            session.held[session.held.index(held[0])] = last
+            session.held = deque(part for part in session.held if part is last or part.delivery is not delivery)
+        else:
+            session.transmit(last)
 
     def abandon(self) -> None:
         session = self.session
@@ -268,7 +287,10 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
             return
         number = delivery.delivery_id
         if not delivery.remote_settled and number is not None and not self.detach_sent and not self._ended:
-            self.session.dispose(False, number, True, state)
+            if delivery.on_wire:
+                self.session.dispose(False, number, True, state)
+            else:  # the receiver knows of it when it is whole
+                self._settled_half = delivery, state
         if state is not None:
             delivery.state = state
         self._forget(delivery)
@@ -315,15 +337,25 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
 
     def fill_flow(self, frame: Flow) -> None:
         flow = self.flow_state
+        # Those that are held back whole have used their credit here, but the receiver is to count them when they come.
+        unbegun = self._unbegun
         frame.handle = self.handle
-        frame.delivery_count = flow.delivery_count
-        frame.link_credit = flow.credit
+        frame.delivery_count = flow.delivery_count - unbegun & 0xFFFF_FFFF
+        frame.link_credit = flow.credit + unbegun
         frame.available = flow.available
         frame.drain = flow.drain
+
+    @property
+    def _unbegun(self) -> int:
+        """Deliveries that the session holds back, and of which no frame is out."""
+        return sum(part.link is self and part.delivery.delivery_id is None for part in self.session.held if part.first)
 
     def drained(self, available: int = 0) -> None:
         self.flow_state.available = available
         if self.flow_state.drain and self.attached:
+            self.drain_owed = self._unbegun > 0  # they go first; the session comes back to this
+            if self.drain_owed:
+                return
             self.flow_state.drained()
             self.session.send_flow(self)
             self.flow_state.drain = False

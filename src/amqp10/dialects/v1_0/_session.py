@@ -70,6 +70,7 @@ class SessionEndpoint(Session):
         self._dropped = False
         self.muted = False
         self._end_error: Error | None = None
+        self._unsaid: list[Composite] = []  # answers to what the peer pipelined after a begin that is not answered yet
         self._last_state: object = self  # the state and list of the disposition said last: mostly the next one too
         self._last_ids: list[int] = []
 
@@ -114,7 +115,10 @@ class SessionEndpoint(Session):
         self.terms = terms
         self.window.begin(terms.incoming_window, terms.outgoing_window, terms.next_outgoing_id)
         self.connection.map_local(self)
-        self.begun = self.state is SessionState.MAPPED
+        self.begun = self.state is SessionState.MAPPED and not self.muted
+        unsaid, self._unsaid = self._unsaid, []
+        for frame in unsaid:
+            self.write(frame)
 
     def receive_begin(self, frame: Begin) -> None:
         self._advance("R:BEGIN")
@@ -144,7 +148,9 @@ class SessionEndpoint(Session):
 
     def write(self, frame: Composite) -> None:
         """Queue a frame on our channel; once muted, nothing (§2.5.2, §2.4.3)."""
-        if not self.muted:
+        if self.state is SessionState.BEGIN_RCVD:
+            self._unsaid.append(frame)
+        elif not self.muted:
             self.engine.write_frame(self.channel, frame)
 
     # Frames in
@@ -203,7 +209,9 @@ class SessionEndpoint(Session):
     def send_held(self) -> None:
         held = self.held
         while held and self._send_frames(held[0]):
-            held.popleft()
+            link = held.popleft().link
+            if link.drain_owed:
+                link.drained(link.flow_state.available)
 
     def new_delivery_id(self, delivery: OutgoingDelivery) -> int:
         number = self.next_delivery_id
@@ -413,7 +421,7 @@ class SessionEndpoint(Session):
                     link.fail("amqp:link:stolen", f"the link {name!r} was attached again")
 
     def _receive_detach(self, frame: Detach) -> None:
-        link = self._by_remote_handle.pop(frame.handle, None)
+        link = self._by_remote_handle.get(frame.handle)
         if link is None:
             raise self._unattached(frame.handle, "detach")
         error = frame.error
