@@ -21,8 +21,10 @@ from amqp10 import (
     Responder,
     Symbol,
     ULong,
+    Unsupported,
 )
 from amqp10.broker import Broker
+from amqp10.engine import ConnectionTerms
 from amqp10.messaging import Error, Rejected
 from amqp10.testing import Attach, Disposition, Flow, ScriptedPeer, Transfer
 
@@ -246,6 +248,26 @@ async def test_management() -> None:
                 assert caught.value.status == 404
                 with pytest.raises(ManagementError, match="no status"):
                     await management.request("READ", "queue")
+
+
+@pytest.mark.parametrize(("version", "made"), [("4.0.5", False), ("4.1.10", False), ("4.2.0", True), ("5.0", True)])
+async def test_replies_of_rabbitmq(serve: Any, version: str, made: bool) -> None:
+    """RabbitMQ makes nodes for replies, in its own way, since 4.2; before that nothing is asked of it."""
+    terms = ConnectionTerms("peer", properties={"product": "RabbitMQ", "version": version})
+    async with serve(terms=terms) as (peer, connection), connection:
+        requester = connection.requester("/queues/service")
+        if made:
+            async with requester:
+                attach = peer.links["dynamic-1"].remote
+                assert attach.source.capabilities == (Symbol("rabbitmq:volatile-queue"),)
+                assert (attach.source.expiry_policy, attach.settle_mode) == ("link-detach", "settled")
+            return
+        with pytest.raises(Unsupported, match=f"RabbitMQ {version} makes no node for replies.*give reply_to="):
+            async with requester:
+                pass
+        assert peer.links == {}
+        async with connection.requester("/queues/service", reply_to="/queues/replies"):
+            assert list(peer.links) == ["/queues/replies", "/queues/service"]
 
 
 async def test_no_credit_is_a_mistake() -> None:

@@ -68,3 +68,16 @@ def test_explain() -> None:
     other = LinkDetached("amqp:internal-error")
     PROFILE.explain(other)
     assert not hasattr(other, "__notes__")
+
+
+@pytest.mark.parametrize(
+    ("version", "made"), [("3.13.7", False), ("4.10", True), ("4.2", True), ("", True), ("x", True)]
+)
+def test_require_replies(version: str, made: bool) -> None:
+    """By number, not by letter; what says no version is not refused."""
+    GENERIC.require_replies(version)
+    if made:
+        RABBITMQ.require_replies(version)
+    else:
+        with pytest.raises(Unsupported, match=r"since 4\.2: give reply_to="):
+            RABBITMQ.require_replies(version)

@@ -54,6 +54,13 @@ class ReplyReceiver(Receiver):
         self.waiting: dict[Hashable, Waiting] = {}
         self.unmatched = 0
 
+    def _require_capabilities(self) -> None:
+        super()._require_capabilities()
+        source = self._terms.source
+        if source is not None and source.dynamic and not source.capabilities:
+            # Asked first, for some brokers end the session over it, and all links with that.
+            self.connection.profile.require_replies(str(self.connection.remote_properties.get("version", "")))
+
     def _attach_to(self, session: Session) -> ReceiverLink:
         source, wanted = self._terms.source, self.connection.profile.reply_capabilities
         if wanted and source is not None and source.dynamic and not source.capabilities:
@@ -117,7 +124,7 @@ class Requester:
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the peer refused one, for instance because it
                 makes no dynamic nodes, or what they need is gone.
-            Unsupported: the dialect has no dynamic nodes.
+            Unsupported: the dialect has no dynamic nodes, or the peer makes none in its version: give `reply_to`.
 
         Cancelling: both links are detached.
         """

@@ -37,6 +37,7 @@ RABBITMQ: Final = Profile(
     topic_source="",
     aborts=False,
     reply_capabilities=("rabbitmq:volatile-queue",),
+    replies_since="4.2",
     hints={
         "released": "it routed the message to no queue: no binding of the exchange matches (released = unroutable)",
         "rejected": "a queue refused the message, by its length limit or because it is not available",
@@ -45,6 +46,7 @@ RABBITMQ: Final = Profile(
         "amqp:invalid-field": "addresses are /queues/NAME to receive, /queues/NAME or /exchanges/NAME/KEY to send, "
         "with names percent-encoded",
         "no topic": "messages are received from queues: bind one to the exchange",
+        "no replies": "give reply_to= the address of a queue; amqp10.rabbitmq declares one",
     },
     facts=(
         Fact(
@@ -139,7 +141,8 @@ BROKER_J: Final = Profile(
             _SEEN,
         ),
         Fact("It is the broker that grants receiver-settle-mode second in full.", _SEEN),
-        Fact("Rejected messages are dropped unless the queue has an alternate binding.", _SEEN),
+        Fact("A rejected message comes again, and counts as a failed delivery.", _SEEN),
+        Fact("In settle mode mixed it hangs up on an unsettled message behind a settled one.", _SEEN),
         Fact(
             "A non-empty unsettled map is refused with amqp:not-implemented (QPID-7845).",
             "https://issues.apache.org/jira/browse/QPID-7845",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -52,6 +53,7 @@ class Profile:
             that does not, the window bounds nothing, and is not held against it.
         reply_capabilities: what a dynamic source for replies must say, where one is only made on saying so; it is then
             attached with settle mode "settled".
+        replies_since: the version since which it makes such nodes; "" for always.
         hints: what an outcome ("released") or an error condition means here; added to the exception as a note.
         facts: what else there is to know.
     """
@@ -68,6 +70,7 @@ class Profile:
     early_outcomes: bool = False
     keeps_window: bool = True
     reply_capabilities: tuple[str, ...] = ()
+    replies_since: str = ""
     hints: Mapping[str, str] = field(default_factory=dict)
     facts: tuple[Fact, ...] = ()
 
@@ -96,13 +99,29 @@ class Profile:
         topic = self.topic_source if self.topic_source is not None else self.topic
         return Source(self._address(name, kind, self.queue, topic or None), **self._fields(kind, fields))
 
+    def require_replies(self, version: str) -> None:
+        """See that the broker makes nodes for replies.
+
+        Args:
+            version: what its open says of it; without one the broker is left to answer.
+
+        Raises:
+            Unsupported: it makes none in this version.
+        """
+        numbers = _numbers(version)
+        if self.replies_since and numbers and numbers < _numbers(self.replies_since):
+            raise Unsupported(
+                f"{self.title} {version} makes no node for replies, it does since {self.replies_since}"
+                f"{self._advice('replies')}"
+            )
+
     def _address(self, name: str, kind: NodeKind, queue: str | None, topic: str | None) -> str:
         template = queue if kind == "queue" else topic
         if template is None:
             raise Unsupported(f"{self.title} has no {kind} for that{self._advice(kind)}")
         return template.format(name, quoted=quote(name, safe=""))
 
-    def _advice(self, kind: NodeKind) -> str:
+    def _advice(self, kind: str) -> str:
         advice = self.hints.get(f"no {kind}")
         return f": {advice}" if advice else ""
 
@@ -117,6 +136,10 @@ class Profile:
         note = f"{self.title}: {hint}"
         if hint and note not in getattr(error, "__notes__", ()):
             error.add_note(note)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]
 
 
 def _key(error: AmqpError) -> str:
