@@ -224,7 +224,7 @@ async def test_shared_across_containers() -> None:
 
 async def test_shared_with_another_filter() -> None:
     """While others share it, it is what it is."""
-    async with Broker() as broker, broker.connect() as connection:
+    async with Broker() as broker, broker.connect(container_id="c") as connection:
         async with connection.subscription("topic.t", "s", shared=True):
             with pytest.raises(LinkDetached) as caught:
                 async with connection.subscription("topic.t", "s", shared=True, filters=[Selector("a = 1")]):

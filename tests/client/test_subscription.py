@@ -1,20 +1,54 @@
-"""Subscriptions and browsers: what the client asks for."""
+"""Subscriptions: what the client asks for, what it makes of the answer, and how they are ended."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
+import anyio
 import pytest
 
-from amqp10 import Connection, Message, Unsupported
+from amqp10 import Connection, LinkDetached, LocalProtocolError, NoLocal, Selector, Source, Unsupported
 from amqp10.broker import Broker
-from amqp10.engine import LinkAttached
+from amqp10.engine import CreditChanged, Event, LinkAttached, LinkEnded
+from amqp10.messaging import Error
+from amqp10.profiles import BROKER_J
+from amqp10.types import Symbol
+
+from .conftest import Peer, replace_terminus
 
 pytestmark = pytest.mark.anyio
 
 Serve = Callable[..., Any]
+SHARED_SUBS = Symbol("SHARED-SUBS")
+
+
+def answering(
+    peer: Peer, properties: dict[Any, Any] | None = None, offered: tuple[str, ...] = (), **source: Any
+) -> list[Event]:
+    """Let the peer answer attaches with these fields of the source; what happens there is in the list."""
+    happened: list[Event] = []
+
+    def on_event(event: Event) -> bool:
+        happened.append(event)
+        if not isinstance(event, LinkAttached):
+            return False
+        remote = event.link.remote
+        assert remote is not None
+        answer = replace(
+            remote,
+            source=replace_terminus(remote.source, **source),
+            initial_delivery_count=0,
+            offered_capabilities=offered,
+            properties=properties or {},
+        )
+        event.link.attach(answer)
+        return True
+
+    peer.on_event = on_event
+    return happened
 
 
 async def test_sources() -> None:
@@ -34,6 +68,18 @@ async def test_sources() -> None:
     assert volatile.capabilities == ("topic", "shared", "global")
 
 
+async def test_a_source_that_says_more() -> None:
+    """Filters and capabilities of both count; the source that was given stays as it was."""
+    given = Source("t", filters=[Selector("a = 1")], capabilities=(Symbol("mine"), Symbol("topic")))
+    terms = Connection("amqp://localhost", container_id="c").subscription(given, "s", filters=[NoLocal()])._terms
+    source = terms.source
+    assert source is not None
+    assert source.filter is not None
+    assert set(source.filter) == {"jms-selector", "no-local"}
+    assert source.capabilities == ("topic", "mine")
+    assert (given.durable, given.capabilities, len(given.filter or {})) == ("none", ("mine", "topic"), 1)
+
+
 @pytest.mark.parametrize(
     ("durable", "global_", "names"),
     [
@@ -44,68 +90,213 @@ async def test_sources() -> None:
     ],
 )
 async def test_names_of_shared_links(durable: bool, global_: bool, names: list[str]) -> None:
-    """Each link has a name of its own, in the JMS mapping's way, counted on each connection."""
-    for _ in range(2):
-        connection = Connection("amqp://localhost")
-        made = [connection.subscription("t", "s", durable=durable, shared=True, global_=global_) for _ in names]
-        assert [receiver.name for receiver in made] == names
+    """Each link has a name of its own, in the JMS mapping's way: the lowest that the connection does not use."""
+    async with Broker() as broker, broker.connect(container_id="c") as connection:
+        made = [connection.subscription("t", "s", durable=durable, shared=True, global_=global_) for _ in range(4)]
+        async with AsyncExitStack() as links:
+            for receiver in made[1:]:
+                await links.enter_async_context(receiver)
+            assert [receiver.name for receiver in made[1:]] == names
+            await made[2].detach()
+            await links.enter_async_context(made[0])
+            assert made[0].name == names[1]
+        assert connection._subscriptions == {}
 
 
 async def test_wrong_wishes() -> None:
     """What cannot be meant is said at once."""
-    connection = Connection("amqp://localhost")
+    connection = Connection("amqp://localhost", container_id="c")
     with pytest.raises(ValueError, match="shared=True"):
         connection.subscription("t", "s", global_=True)
     for name in ("", "a|b"):
         with pytest.raises(ValueError, match="name"):
             connection.subscription("t", name)
+        with pytest.raises(ValueError, match="name"):
+            await connection.unsubscribe(name)
+    for timeout, durable in ((0, True), (5, False)):
+        with pytest.raises(ValueError, match="timeout"):
+            connection.subscription("t", "s", timeout=timeout, durable=durable)
+    with pytest.raises(ValueError, match="credit"):
+        connection.subscription("t", "s", credit=-1)
     with pytest.raises(ValueError, match="shared=True"):
         await connection.unsubscribe("s", global_=True)
-    with pytest.raises(ValueError, match="name"):
-        await connection.unsubscribe("")
-    with pytest.raises(ValueError, match="credit"):
-        connection.browser("q", credit=0)
+
+
+async def test_a_made_up_container() -> None:
+    """A durable subscription of a name that nobody will have again would wait, and fill up, for ever."""
+    nameless = Connection("amqp://localhost")
+    for shared in (False, True):
+        with pytest.raises(ValueError, match="container_id"):
+            nameless.subscription("t", "s", shared=shared)
+    assert nameless.subscription("t", "s", durable=False).name == "s"
+    assert nameless.subscription("t", "s", shared=True, global_=True).name == "s|global"
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ({}, {"expiry_policy": "link-detach"}),
+        ({}, {"expiry_policy": "connection-close", "timeout": 1000}),
+        ({"timeout": 50}, {"timeout": 49}),
+        ({"timeout": 50}, {"expiry_policy": "session-end", "timeout": 0}),
+    ],
+)
+async def test_not_kept(serve: Serve, asked: dict[str, Any], answer: dict[str, Any]) -> None:
+    """A peer that says that it keeps the subscription for less is an error that says for how long."""
+    async with serve(container_id="c") as (peer, connection), connection:
+        happened = answering(peer, **answer)
+        with pytest.raises(Unsupported, match=r"does not keep .* timeout"):
+            async with connection.subscription("t", "s", **asked):
+                pytest.fail("it has entered")
+        assert not any(isinstance(event, CreditChanged) for event in happened)
+        (ended,) = (event for event in happened if isinstance(event, LinkEnded))
+        assert ended.closed is False  # it may be another's, with messages in it
+        assert connection._subscriptions == {}
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ({}, {"durable": "none"}),
+        ({"timeout": 50}, {"timeout": 60}),
+        ({"timeout": 50}, {"expiry_policy": "never", "timeout": 0}),
+        ({"durable": False}, {"expiry_policy": "link-detach"}),
+    ],
+)
+async def test_kept(serve: Serve, asked: dict[str, Any], answer: dict[str, Any]) -> None:
+    """Longer is well; what survives the peer itself is its own affair."""
+    async with serve(container_id="c") as (peer, connection), connection:
+        answering(peer, **answer)
+        async with connection.subscription("t", "s", **asked) as receiver:
+            assert receiver.credit == 100
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_not_shared(serve: Serve, durable: bool) -> None:
+    """Sharing that the peer offers nowhere would be each receiver's own subscription, or none."""
+    async with serve(container_id="c") as (peer, connection), connection:
+        happened = answering(peer)
+        with pytest.raises(Unsupported, match="SHARED-SUBS"):
+            async with connection.subscription("t", "s", shared=True, durable=durable):
+                pytest.fail("it has entered")
+        (ended,) = (event for event in happened if isinstance(event, LinkEnded))
+        assert ended.closed is not durable
+        answering(peer, offered=(SHARED_SUBS,))
+        async with connection.subscription("t", "s", shared=True, durable=durable) as receiver:
+            assert receiver.open
 
 
 async def test_exclusive_not_confirmed(serve: Serve) -> None:
-    """A peer that does not say that the receiver is the only one is an error, and the link is gone."""
+    """A peer that does not say that the receiver is the only one is an error before any credit."""
+    async with serve(profile=BROKER_J) as (peer, connection), connection:
+        happened = answering(peer)
+        with pytest.raises(Unsupported, match="attribute"):
+            async with connection.receiver("q", exclusive=True):
+                pytest.fail("it has entered")
+        assert not any(isinstance(event, CreditChanged) for event in happened)
+        async with connection.receiver("q", priority=4) as receiver:
+            assert receiver._terms.properties == {"priority": 4, "rabbitmq:priority": 4}
+        answering(peer, {Symbol("exclusive"): True})
+        async with connection.receiver("q", exclusive=True) as receiver:
+            assert receiver.open
+
+
+# Unsubscribing
+
+
+async def test_unsubscribing(serve: Serve) -> None:
+    """The link has the subscription's name, no source, and for a global one the words to find it by; it is closed."""
+    async with serve() as (peer, connection), connection:
+        attached: list[Any] = []
+        ended: list[bool] = []
+
+        def on_event(event: Event) -> bool:
+            if isinstance(event, LinkAttached):
+                attached.append(event.link.remote)
+                event.link.attach(replace(attached[-1], source=Source("t"), initial_delivery_count=0))
+                return True
+            if isinstance(event, LinkEnded):
+                ended.append(event.closed)
+            return False
+
+        peer.on_event = on_event
+        await connection.unsubscribe("s")
+        await connection.unsubscribe("s", shared=True)
+        await connection.unsubscribe("s", shared=True, global_=True)
+        assert [(each.name, each.source, each.desired_capabilities) for each in attached] == [
+            ("s", None, ()),
+            ("s", None, ("shared",)),
+            ("s|global", None, ("shared", "global")),
+        ]
+        assert ended == [True] * 3
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("error", [None, Error("amqp:not-found", "never heard of it")])
+async def test_nothing_to_unsubscribe(serve: Serve, at_once: bool, error: Error | None) -> None:
+    """The null source of the answer says it already; the detach says why, in the same read or a later one."""
     async with serve() as (peer, connection), connection:
 
-        def on_event(event: Any) -> bool:
+        def on_event(event: Event) -> bool:
             if isinstance(event, LinkAttached):
-                assert event.link.remote is not None
-                event.link.attach(replace(event.link.remote, properties={}, initial_delivery_count=0))
+                link: Any = event.link
+                link.attach(replace(link.remote, initial_delivery_count=0))
+                if at_once:
+                    link.detach(closed=True, error=error)
                 return True
             return False
 
         peer.on_event = on_event
-        with pytest.raises(Unsupported, match="exclusive"):
-            async with connection.receiver("q", exclusive=True):
-                pytest.fail("it has entered")
-        async with connection.receiver("q", priority=4) as receiver:
-            assert receiver._terms.properties == {"priority": 4, "rabbitmq:priority": 4}
+        with pytest.raises(LinkDetached) as caught:
+            await connection.unsubscribe("s")
+        if at_once and error is not None:
+            assert caught.value.description == "never heard of it"
+        elif not at_once:
+            assert caught.value.condition == "amqp:not-found"
 
 
-@pytest.mark.parametrize("count", [0, 1, 4, 5, 23])
-async def test_browser(count: int) -> None:
-    """It ends when all was seen, whether the credit was used up or not, and leaves all as it was."""
-    async with Broker() as broker, broker.connect() as connection:
-        async with connection.sender("q") as sender:
-            await sender.send_many([Message(number) for number in range(count)])
-        for _ in range(2):
-            async with connection.browser("q", credit=4) as browser:
-                assert [delivery.message.body async for delivery in browser] == list(range(count))
-                async with connection.sender("q") as sender:
-                    await sender.send("later")
-                count += 1
-                assert [delivery.message.body async for delivery in browser] == ["later"]
-                async with connection.receiver("q") as receiver:
-                    for _ in range(count):
-                        (await receiver.receive()).release()
-            async with connection.receiver("q", credit=0) as receiver:
-                receiver.add_credit(100)
-                await receiver.drain()
-                batch = await receiver.receive_batch(100, max_wait=0)
-                assert [each.message.body for each in batch][-1] == "later"
-                batch[-1].accept()
-                count -= 1
+async def test_a_peer_that_does_not_let_go(serve: Serve) -> None:
+    """Broker-J says in its last word that others share the subscription: it is still there."""
+    async with serve() as (peer, connection), connection:
+
+        def on_event(event: Event) -> bool:
+            if isinstance(event, LinkAttached):
+                link: Any = event.link
+                link.attach(replace(link.remote, source=Source("t"), initial_delivery_count=0))
+                # Its detach and ours cross: it has an error, and comes when ours is out.
+                link.detach(closed=True, error=Error("amqp:resource-locked", "there are active consumers"))
+                return True
+            return False
+
+        peer.on_event = on_event
+        with pytest.raises(LinkDetached) as caught:
+            await connection.unsubscribe("s", shared=True)
+        assert caught.value.condition == "amqp:resource-locked"
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_not_while_it_is_used_here(shared: bool) -> None:
+    """A link of that name would steal the subscription from its receiver: said before a byte is written."""
+    async with Broker() as broker, broker.connect(container_id="c") as connection:
+        async with connection.subscription("topic.t", "s", shared=shared) as receiver:
+            with pytest.raises(LocalProtocolError, match="in use here"):
+                await connection.unsubscribe("s", shared=shared)
+            assert receiver.open
+        await connection.unsubscribe("s", shared=shared)
+        assert broker.topic("topic.t").subscriptions == ()
+
+
+async def test_on_a_session_of_its_own(serve: Serve) -> None:
+    """A peer that ends the session over it ends no other link."""
+    async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
+
+        def on_event(event: Event) -> bool:
+            if isinstance(event, LinkAttached):
+                event.link.session.end(Error("amqp:not-implemented", "no null sources"))
+                return True
+            return False
+
+        peer.on_event = on_event
+        with anyio.fail_after(5), pytest.raises(Exception, match="no null sources"):
+            await connection.unsubscribe("s")
+        assert receiver.open

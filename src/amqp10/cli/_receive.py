@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import anyio
 import click
@@ -205,23 +204,21 @@ def receive(
 def browse(peer: Peer, address: str, count: int, form: str, wait: float, filters: list[Filter]) -> None:
     """Show the messages at ADDRESS on the broker at URL, and leave them there (distribution-mode "copy").
 
-    Some brokers take messages although they were asked to copy them: RabbitMQ's queues do. Where their answer to the
-    link tells, nothing is read; where it does not, the messages go back when the link ends, for none is accepted.
+    A broker that answers that it would take them is an error. RabbitMQ's queues only claim to copy: they have the
+    messages back when all is shown.
     """
 
     async def run() -> None:
         printer = Printer(form, None)
-        source: Any = Source(address, distribution_mode="copy", filters=filters)
-        async with peer.connect() as connection, connection.receiver(source, credit=0) as receiver:
-            granted = getattr(receiver.source, "distribution_mode", None)
-            if granted != "copy":
-                raise click.ClickException(
-                    f"the broker does not browse {address!r}: it answered {granted or 'nothing'}"
-                )
+        most = min(count, 500)
+        async with peer.connect() as connection, connection.browser(address, filters=filters, credit=most) as browser:
             with printer.running(), anyio.move_on_after(wait):
-                receiver.add_credit(count)
-                await receiver.drain()
-                while batch := await receiver.receive_batch(500, max_wait=0):
+                async for delivery in browser:
+                    batch = [delivery]
+                    if browser.buffered and printer.count + 1 < count:
+                        batch += await browser.receive_batch(min(500, count - printer.count - 1), max_wait=0)
                     take(printer, batch, settle=False)
+                    if printer.count >= count:
+                        break
 
     start(run)

@@ -1,5 +1,6 @@
 """What users hold: connections, sessions, links, deliveries; and the helpers for one-off use."""
 
+from ._browser import Browser as Browser
 from ._connection import Connection as Connection
 from ._delivery import Delivery as Delivery
 from ._delivery import SentDelivery as SentDelivery
@@ -15,7 +16,6 @@ from ._sender import Sender as Sender
 from ._session import Session as Session
 from ._settings import ConnectionSettings as ConnectionSettings
 from ._stream import BodyWriter as BodyWriter
-from ._subscription import Browser as Browser
 from ._transaction import Transaction as Transaction
 
 __all__ = (

@@ -57,6 +57,7 @@ from ..sasl import Mechanism, from_credentials
 from ._endpoint import Endpoint
 from ._session import Links, Session
 from ._settings import ConnectionSettings, SASLSettings
+from ._subscription import Subscribing, SubscriptionReceiver
 
 
 class Connection(Endpoint, Links):
@@ -144,7 +145,9 @@ class Connection(Endpoint, Links):
             properties=dict(properties or {}),
         ).checked()
         self._session_terms = SessionTerms(incoming_window=incoming_window).checked()
+        self._named = container_id is not None
         self._default: Session | None = None
+        self._subscriptions: dict[SubscriptionReceiver, Subscribing] = {}  # whose links are there
         self._mechanism: str | None = None
         self._given: ByteStream | None = None
         self._given_secure = False

@@ -14,7 +14,7 @@ import anyio
 import anyio.lowlevel
 
 from ..engine import LinkTerms, ReceiverLink
-from ..errors import FilterNotApplied, LocalProtocolError, Unsupported
+from ..errors import AmqpError, FilterNotApplied, LocalProtocolError, Unsupported
 from ..messaging import RELEASED, unapplied_filters
 from ..types import Symbol
 from ._delivery import Delivery
@@ -57,7 +57,7 @@ class Receiver(Link):
     ) -> None:
         super().__init__(connection, session, terms)
         self._require_filters = require_filters
-        self._unapplied: dict[Any, Any] = {}
+        self._unfit: AmqpError | None = None  # what the peer's answer lacks
         self._link: ReceiverLink | None = None
         self._incoming: deque[Any] = deque()
         self._automatic = credit
@@ -79,20 +79,17 @@ class Receiver(Link):
             FilterNotApplied: the peer does not apply a filter of the source; no credit was given, and the link is
                 detached again.
             SessionEnded, ConnectionClosed, ConnectionLost: what the link needs is gone.
-            Unsupported: the dialect cannot do what the link asks for, or the peer has no exclusive consumers.
+            Unsupported: the dialect cannot do what the link asks for; or the peer, as its answer shows: keep the
+                subscription, share it, let this receiver be the only one, browse.
             LocalProtocolError: the peer takes no further link, or the name is in use.
 
         Cancelling: the link is detached as soon as the peer's answer to the attach comes; no credit was given, so no
             message is concerned.
         """
         await self._attach()
-        if self._unapplied:
+        if self._unfit is not None:
             await self._leave(closed=not self._lasting())
-            names = ", ".join(str(name) for name in self._unapplied)
-            raise FilterNotApplied(f"the peer does not apply the filters asked for: {names}", self._unapplied)
-        if self._terms.properties.get(EXCLUSIVE) and not self.remote.properties.get(EXCLUSIVE):
-            await self._leave(closed=not self._lasting())
-            raise Unsupported("the peer has no exclusive consumers: it did not confirm the link property 'exclusive'")
+            raise self._unfit
         return self
 
     def _require_capabilities(self) -> None:
@@ -112,12 +109,24 @@ class Receiver(Link):
 
     def _on_attached(self) -> None:
         super()._on_attached()
-        asked, answered = self._terms.source, self.remote.source
+        if self.open:
+            self._unfit = self._examine()
+            if self._automatic and self._unfit is None:
+                self._taken = self._automatic
+                self._refill()
+
+    def _examine(self) -> AmqpError | None:
+        """What the peer's answer lacks, for which the link is given up before any credit."""
+        asked, answered = self._terms.source, self.source
         if self._require_filters and asked is not None and asked.filter:
-            self._unapplied = unapplied_filters(asked.filter, answered.filter if answered is not None else None)
-        if self.open and self._automatic and not self._unapplied:
-            self._taken = self._automatic
-            self._refill()
+            unapplied = unapplied_filters(asked.filter, answered.filter if answered is not None else None)
+            if unapplied:
+                names = ", ".join(str(name) for name in unapplied)
+                return FilterNotApplied(f"the peer does not apply the filters asked for: {names}", unapplied)
+        if self._terms.properties.get(EXCLUSIVE) and not self.remote.properties.get(EXCLUSIVE):
+            advice = self.connection.profile.hints.get("no exclusive", "it did not confirm the property 'exclusive'")
+            return Unsupported(f"the peer has no consumers that are exclusive by their own wish: {advice}")
+        return None
 
     @property
     def _engine_link(self) -> ReceiverLink | None:

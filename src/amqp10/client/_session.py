@@ -14,21 +14,16 @@ import anyio
 from ..engine import LinkTerms, ReceiverSettleMode, SenderSettleMode, SessionTerms
 from ..errors import AmqpError, LocalProtocolError
 from ..messaging import Source, Target
+from ..types import Int, Symbol
+from ._browser import Browser
 from ._endpoint import Endpoint
 from ._management import Management
-from ._receiver import Receiver
+from ._receiver import EXCLUSIVE, Receiver
 from ._request import ReplyReceiver, Requester
 from ._respond import Responder
 from ._sender import Sender
 from ._streamed import STREAM_WINDOW, StreamReceiver
-from ._subscription import (
-    Browser,
-    consumer_properties,
-    end_subscription,
-    subscription_link,
-    subscription_source,
-    unsubscribing_terms,
-)
+from ._subscription import Subscribing, SubscriptionReceiver, end_subscription, subscription_terms
 from ._transaction import CoordinatorSender, Transaction
 
 if TYPE_CHECKING:
@@ -39,6 +34,9 @@ if TYPE_CHECKING:
 # What both ends of our links can take, said where the user does not say it: some brokers otherwise send none but
 # accepted, or end a link over a message they would have rejected (§3.5.3 "outcomes").
 OUTCOME_NAMES = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list")
+
+# What Artemis, Broker-J and the embedded broker read, and what RabbitMQ does.
+PRIORITY = (Symbol("priority"), Symbol("rabbitmq:priority"))
 
 
 class Links:
@@ -167,7 +165,7 @@ class Links:
 
     def subscription(
         self,
-        address: str,
+        address: str | Source,
         name: str,
         *,
         durable: bool = True,
@@ -182,12 +180,15 @@ class Links:
         """A receiver of a topic's subscription, to be attached by `async with` (§2.6.3, §3.5.6; JMS mapping).
 
         A durable one stays when the block is left, and takes in what comes meanwhile; the next receiver of the same
-        name goes on with it. `close()` of the receiver ends it, and so does `unsubscribe`. It is found again by its
-        name and the connection's `container_id`, so give the connection one.
+        name goes on with it. `close()` of its last receiver ends it, and so does `unsubscribe`. It is found again by
+        its name and the connection's `container_id`, but for a global one: by its name.
+
+        A peer that shares no subscriptions, or does not keep them as long as asked for, raises `Unsupported` on
+        entering.
 
         Args:
-            address: the topic.
-            name: the subscription's name.
+            address: the topic; a `Source` for more capabilities or filters.
+            name: the subscription's name, without "|".
             durable: it outlives its links.
             shared: several receivers take messages from it in turn, each message going to one.
             global_: those of other containers, too.
@@ -196,17 +197,25 @@ class Links:
             credit: as for `receiver`, and so are `require_filters` and `priority`.
 
         Raises:
-            ValueError: global and not shared, a name that is none, or a negative credit.
+            ValueError: a durable one that is not global, where the connection's `container_id` is made up; global and
+                not shared; a name or timeout that is none; a negative credit.
         """
-        source = subscription_source(
-            address, durable=durable, shared=shared, global_=global_, filters=filters, timeout=timeout
+        connection, session = self._place()
+        if credit < 0:
+            raise ValueError("credit cannot be negative")
+        if durable and not global_ and not connection._named:
+            raise ValueError("a durable subscription is found again by the container_id: give the connection one")
+        subscribing = Subscribing(name, durable, shared, global_)
+        terms = subscription_terms(
+            subscribing,
+            address,
+            filters=filters,
+            timeout=timeout,
+            outcomes=OUTCOME_NAMES,
+            properties=consumer_properties(priority, False, None),
         )
-        return self.receiver(
-            source,
-            name=subscription_link(self._place()[0], name, durable=durable, shared=shared, global_=global_),
-            credit=credit,
-            require_filters=require_filters,
-            priority=priority,
+        return SubscriptionReceiver(
+            connection, session, terms, credit, require_filters=require_filters, subscribing=subscribing
         )
 
     async def unsubscribe(self, name: str, *, shared: bool = False, global_: bool = False) -> None:
@@ -216,27 +225,36 @@ class Links:
             name, shared, global_: as the `subscription` was made.
 
         Raises:
-            LinkDetached: there is none (`amqp:not-found`), or the peer does not let go of it.
+            LinkDetached: there is none (`amqp:not-found`), or the peer does not end it, for it is in use elsewhere.
+            LocalProtocolError: it is in use on this connection.
             SessionEnded, ConnectionClosed, ConnectionLost: what it needs is gone.
             ValueError: global and not shared, or a name that is none.
 
         Cancelling: the subscription may be there still, or not.
         """
-        terms = unsubscribing_terms(name, shared=shared, global_=global_)
+        subscribing = Subscribing(name, shared=shared, global_=global_)
         connection = self._place()[0]
         # A session of its own: a peer that does not know this may end it, and no other link shall suffer.
         async with Session(connection, SessionTerms()) as session:
-            await end_subscription(connection, session, terms)
+            await end_subscription(connection, session, subscribing)
 
-    def browser(self, address: str, *, filters: Iterable[Filter] = (), credit: int = 100) -> Browser:
+    def browser(
+        self,
+        address: str | Source,
+        *,
+        filters: Iterable[Filter] = (),
+        credit: int = 100,
+        require_filters: bool = True,
+    ) -> Browser:
         """A receiver that looks at what waits in a queue and leaves it there (§3.5.7 "copy"); opened by `async with`.
 
-        Iterating over it ends when all has been seen.
+        Iterating over it ends when all has been seen. A peer that does not browse raises `Unsupported` on entering.
 
         Args:
-            address: the queue.
+            address: the queue; a `Source` to say more.
             filters: which messages to look at.
             credit: deliveries that may be on their way or wait here.
+            require_filters: as for `receiver`.
 
         Raises:
             ValueError: `credit` is not positive.
@@ -244,11 +262,14 @@ class Links:
         if credit < 1:
             raise ValueError("a browser needs credit")
         connection, session = self._place()
-        source = Source(address, distribution_mode="copy", filters=filters, outcomes=OUTCOME_NAMES)
+        source = copy.copy(address) if isinstance(address, Source) else Source(address)
+        source.distribution_mode = "copy"
+        source.filter = Source(filters=filters, filter=source.filter).filter
+        source.outcomes = source.outcomes or OUTCOME_NAMES
         terms = LinkTerms(
             name=link_name(connection, "browser"), source=source, target=Target(), settle_mode="unsettled"
         )
-        return Browser(connection, session, terms, credit)
+        return Browser(connection, session, terms, credit, require_filters=require_filters)
 
     def requester(
         self, address: str | Target | None, *, reply_to: str | Source | None = None, credit: int = 100
@@ -294,6 +315,16 @@ class Links:
             node: its address. RabbitMQ has another kind: see `amqp10.rabbitmq`.
         """
         return Management(self.requester(node))
+
+
+def consumer_properties(priority: int | None, exclusive: bool, others: Mapping[Any, Any] | None) -> dict[Any, Any]:
+    """The link properties of a receiver."""
+    properties: dict[Any, Any] = {}
+    if priority is not None:
+        properties.update(dict.fromkeys(PRIORITY, Int(priority)))
+    if exclusive:
+        properties[EXCLUSIVE] = True
+    return properties | dict(others or {})
 
 
 def link_name(connection: Connection, kind: str) -> str:

@@ -1,4 +1,4 @@
-"""Subscriptions, and looking at queues: what a link says so that a broker keeps messages for its name (§2.6.3, §3.5.6).
+"""Subscriptions: what a link says so that a broker keeps messages for its name (§2.6.3, §3.5.6).
 
 AMQP 1.0 has no word for "subscription": it is a link whose source outlives it, found again by the container's id and
 the link's name. What is shared between links, and how such links are named, is the JMS mapping's convention, which
@@ -7,160 +7,175 @@ Artemis, Broker-J and the embedded broker follow.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakKeyDictionary
 
-from ..engine import LinkTerms
-from ..errors import LocalProtocolError
+from ..engine import LinkTerms, ReceiverLink
+from ..errors import AmqpError, LinkDetached, LocalProtocolError, Unsupported
 from ..messaging import Source, Target
-from ..types import Int, Symbol
-from ._receiver import EXCLUSIVE, Receiver
+from ..types import Symbol
+from ._receiver import Receiver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..messaging import Filter
     from ._connection import Connection
-    from ._delivery import Delivery
     from ._session import Session
 
 TOPIC: Final = Symbol("topic")
 SHARED: Final = Symbol("shared")
 GLOBAL: Final = Symbol("global")
-# What Artemis, Broker-J and the embedded broker read, and what RabbitMQ does.
-PRIORITY: Final = (Symbol("priority"), Symbol("rabbitmq:priority"))
-
-# How many links of each shared subscription a connection has made so far.
-_numbers: WeakKeyDictionary[Connection, Counter[str]] = WeakKeyDictionary()
+SHARED_SUBS: Final = Symbol("SHARED-SUBS")
 
 
-def subscription_source(
-    address: str, *, durable: bool, shared: bool, global_: bool, filters: Iterable[Filter], timeout: int | None
-) -> Source:
-    """The source that asks for a subscription.
+@dataclass(frozen=True, slots=True)
+class Subscribing:
+    """What names a subscription, and how its links are named.
 
     Raises:
-        ValueError: global and not shared, or filters of one name.
+        ValueError: the name is empty or has a "|", or the subscription is global and not shared.
     """
-    capabilities = sharing(shared, global_)
-    never = durable and timeout is None
-    return Source(
-        address,
-        durable="unsettled-state" if durable else "none",
-        expiry_policy="never" if never else "link-detach",
+
+    name: str
+    durable: bool = True
+    shared: bool = False
+    global_: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.name or "|" in self.name:
+            raise ValueError(f"a subscription's name is not empty and has no '|': {self.name!r}")
+        if self.global_ and not self.shared:
+            raise ValueError("a subscription is global if containers share it: shared=True, global_=True")
+
+    @property
+    def capabilities(self) -> tuple[Symbol, ...]:
+        """What says who shares it."""
+        return (SHARED,) * self.shared + (GLOBAL,) * self.global_
+
+    @property
+    def link_name(self) -> str:
+        """The name of its first link; by that of a durable one it is unsubscribed."""
+        return next(self.link_names())
+
+    def link_names(self) -> Iterator[str]:
+        """A name for each link of it: the first one of a durable subscription has no number."""
+        if not self.shared:
+            yield self.name
+            return
+        words = "-".join(["global"] * self.global_ + ["volatile"] * (not self.durable))
+        stem = f"{self.name}|{words}"
+        if self.durable:
+            yield stem.removesuffix("|")
+        for number in itertools.count(2 if self.durable else 1):
+            yield f"{stem}{number}"
+
+
+class SubscriptionReceiver(Receiver):
+    """A receiver of a subscription: it holds the peer to what was asked for."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        session: Session | None,
+        terms: LinkTerms,
+        credit: int,
+        *,
+        require_filters: bool,
+        subscribing: Subscribing,
+    ) -> None:
+        super().__init__(connection, session, terms, credit, require_filters=require_filters)
+        self._subscribing = subscribing
+
+    def _attach_to(self, session: Session) -> ReceiverLink:
+        here = self.connection._subscriptions
+        if self._subscribing.shared:
+            # The lowest that is free: brokers keep what they know of a durable one for each name.
+            taken = {receiver.name for receiver in here}
+            name = next(name for name in self._subscribing.link_names() if name not in taken)
+            self._terms = replace(self._terms, name=name)
+        link = super()._attach_to(session)
+        here[self] = self._subscribing
+        return link
+
+    def _examine(self) -> AmqpError | None:
+        asked, answered = self._terms.source, self.source
+        offered = (*self.connection.remote.offered_capabilities, *self.remote.offered_capabilities)
+        if self._subscribing.shared and SHARED_SUBS not in offered:
+            return Unsupported("the peer has no shared subscriptions: it does not offer SHARED-SUBS")
+        if self._subscribing.durable and asked is not None and answered is not None and not keeps(answered, asked):
+            lifetime = f"expiry policy {answered.expiry_policy!r}, timeout {answered.timeout} s"
+            return Unsupported(f"the peer does not keep the subscription as long as asked for: {lifetime}")
+        return super()._examine()
+
+    def _on_ended(self, error: AmqpError | None) -> None:
+        self.connection._subscriptions.pop(self, None)
+        super()._on_ended(error)
+
+
+def keeps(answered: Source, asked: Source) -> bool:
+    """Whether a source lives on without its link for as long as it was asked to."""
+    if answered.expiry_policy == "never":
+        return True
+    return asked.expiry_policy != "never" and answered.timeout >= asked.timeout
+
+
+def subscription_terms(
+    subscribing: Subscribing,
+    address: str | Source,
+    *,
+    filters: Iterable[Filter],
+    timeout: int | None,
+    outcomes: tuple[str, ...],
+    properties: dict[Any, Any],
+) -> LinkTerms:
+    """The link that asks for a subscription.
+
+    Raises:
+        ValueError: two filters of one name, or a timeout that is none, or that is for nothing.
+    """
+    if timeout is not None and (timeout < 1 or not subscribing.durable):
+        raise ValueError("a timeout is of a durable subscription, and one second at least")
+    base = address if isinstance(address, Source) else Source(address)
+    words = (TOPIC, *subscribing.capabilities)
+    source = Source(
+        base.address,
+        durable="unsettled-state" if subscribing.durable else "none",
+        expiry_policy="never" if subscribing.durable and timeout is None else "link-detach",
         timeout=timeout or 0,
         # Every subscriber gets a copy; brokers tell a topic from a queue by this, too.
         distribution_mode="copy",
+        filter=base.filter,
         filters=filters,
-        capabilities=(TOPIC, *capabilities),
+        default_outcome=base.default_outcome,
+        outcomes=base.outcomes or outcomes,
+        capabilities=(*words, *(word for word in base.capabilities if word not in words)),
     )
-
-
-def sharing(shared: bool, global_: bool) -> tuple[Symbol, ...]:
-    """The capabilities that say who shares a subscription.
-
-    Raises:
-        ValueError: global and not shared.
-    """
-    if global_ and not shared:
-        raise ValueError("a subscription is global if containers share it: shared=True, global_=True")
-    return (SHARED,) * shared + (GLOBAL,) * global_
-
-
-def subscription_link(connection: Connection, name: str, *, durable: bool, shared: bool, global_: bool) -> str:
-    """The name of a link of the subscription.
-
-    That of a shared one goes on after a "|". The first link of a durable one has no number: by its name the JMS mapping
-    unsubscribes.
-
-    Raises:
-        ValueError: the name is empty or has a "|".
-    """
-    if not name or "|" in name:
-        raise ValueError(f"a subscription's name is not empty and has no '|': {name!r}")
-    if not shared:
-        return name
-    words = "-".join(["global"] * global_ + ["volatile"] * (not durable))
-    made = _numbers.setdefault(connection, Counter())
-    key = f"{name}|{words}"
-    made[key] += 1
-    if durable and made[key] == 1:
-        return key.removesuffix("|")
-    return f"{key}{made[key]}"
-
-
-def consumer_properties(priority: int | None, exclusive: bool, others: Mapping[Any, Any] | None) -> dict[Any, Any]:
-    """The link properties of a receiver."""
-    properties: dict[Any, Any] = {}
-    if priority is not None:
-        properties.update(dict.fromkeys(PRIORITY, Int(priority)))
-    if exclusive:
-        properties[EXCLUSIVE] = True
-    return properties | dict(others or {})
-
-
-class Browser(Receiver):
-    """A receiver that looks at a queue and leaves it as it is; made by `connection.browser()`.
-
-    `async for delivery in browser` ends when all that waits has been seen. Deliveries need no outcome, and should have
-    none: some brokers take a look for a delivery like any other, and have the messages back when the block is left.
-    """
-
-    def __init__(self, connection: Connection, session: Session | None, terms: LinkTerms, credit: int) -> None:
-        super().__init__(connection, session, terms, credit, require_filters=True)
-
-    async def _next(self) -> Delivery:
-        """The next message, while there is one (§2.6.7 "drain").
-
-        Raises:
-            StopAsyncIteration: all was seen.
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, Unsupported: as `receive` and `drain`.
-
-        Cancelling: no delivery is lost: one that came stays for the next call.
-        """
-        if not self._incoming:
-            if self.credit <= 0:
-                self._refill()
-            await self.drain()
-            if not self._incoming:
-                raise StopAsyncIteration
-        return await self.receive()
-
-    # `Receiver` has it as another name of `receive`.
-    __anext__: Callable[[], Any] = _next  # type: ignore[assignment]
-
-
-async def end_subscription(connection: Connection, session: Session, terms: LinkTerms) -> None:
-    """Attach to what the peer keeps under this link name, by a null source, and close it (§2.6.3, §2.6.6).
-
-    Raises:
-        LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: as `Receiver`.
-
-    Cancelling: the subscription may be there still, or not.
-    """
-    link = Receiver(connection, session, terms, 0, require_filters=False)
-    async with link:
-        source = link.remote.source
-        if source is None:
-            raise LocalProtocolError(f"the peer has no subscription {terms.name!r}")
-        await link.close()
-
-
-def unsubscribing_terms(name: str, *, shared: bool, global_: bool) -> LinkTerms:
-    """The link that finds a durable subscription again; it takes nothing from it.
-
-    Raises:
-        ValueError: global and not shared, or a name that is none.
-    """
-    desired = sharing(shared, global_)
-    if not name:
-        raise ValueError("a subscription's name is not empty")
     return LinkTerms(
-        name=f"{name}|global" if global_ else name,
-        source=None,
+        name=subscribing.link_name,
+        source=source,
         target=Target(),
         settle_mode="unsettled",
-        desired_capabilities=desired,
+        desired_capabilities=(SHARED_SUBS,) * subscribing.shared,
+        properties=properties,
     )
+
+
+async def end_subscription(connection: Connection, session: Session, subscribing: Subscribing) -> None:
+    """Attach to what the peer keeps under this name, by a null source, and close it (§2.6.3, §2.6.6; JMS mapping)."""
+    if any(each.link_name == subscribing.link_name for each in connection._subscriptions.values()):
+        raise LocalProtocolError(f"the subscription {subscribing.name!r} is in use here: leave its receivers first")
+    terms = LinkTerms(
+        name=subscribing.link_name,
+        target=Target(),
+        settle_mode="unsettled",
+        desired_capabilities=subscribing.capabilities,
+    )
+    async with Receiver(connection, session, terms, 0, require_filters=False) as link:
+        found = link.source is not None
+        link._detach(closed=True)
+        await link._until(lambda: link._over)
+        if link._cause is not None:
+            raise link._lost()
+    if not found:
+        raise LinkDetached("amqp:not-found", f"the peer has no subscription {subscribing.name!r}")

@@ -36,9 +36,11 @@ RABBITMQ: Final = Profile(
     topic="/exchanges/{quoted}",
     topic_source="",
     aborts=False,
+    copies=False,
     reply_capabilities=("rabbitmq:volatile-queue",),
     replies_since="4.2",
     hints={
+        "no exclusive": "declare the queue exclusive, for its connection, or with a single active consumer",
         "released": "it routed the message to no queue: no binding of the exchange matches (released = unroutable)",
         "rejected": "a queue refused the message, by its length limit or because it is not available",
         "amqp:not-found": "it makes no node on first use, and may end the session for an unknown one: declare it "
@@ -100,6 +102,7 @@ ARTEMIS: Final = Profile(
     products=("apache-activemq-artemis",),
     capabilities=True,
     hints={
+        "no exclusive": "its queue is exclusive by configuration, and then gives all messages to one of its consumers",
         "amqp:unauthorized-access": "the user may not create the address either: see security-settings in broker.xml",
         "amqp:resource-limit-exceeded": "the address is full (max-size-bytes with address-full-policy FAIL)",
     },
@@ -131,6 +134,7 @@ BROKER_J: Final = Profile(
     capabilities=True,
     keeps_window=False,
     hints={
+        "no exclusive": "its queue is exclusive by its attribute of that name",
         "amqp:precondition-failed": "a memory-only virtual host takes no durable messages",
         "amqp:not-implemented": "links do not resume here, and an unsettled map in an attach is refused",
     },

@@ -51,6 +51,8 @@ class Profile:
             the client says the outcome to others when the delivery is whole, or at the end of the link.
         keeps_window: it stops sending where the session's window ends (§2.5.6), in the middle of a message too. For one
             that does not, the window bounds nothing, and is not held against it.
+        copies: where it answers that it copies, for browsing, messages stay in the queue; one that takes them all the
+            same has them back when the browser is left.
         reply_capabilities: what a dynamic source for replies must say, where one is only made on saying so; it is then
             attached with settle mode "settled".
         replies_since: the version since which it makes such nodes; "" for always.
@@ -69,6 +71,7 @@ class Profile:
     aborts: bool = True
     early_outcomes: bool = False
     keeps_window: bool = True
+    copies: bool = True
     reply_capabilities: tuple[str, ...] = ()
     replies_since: str = ""
     hints: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,116 @@
+"""Looking at what waits in a queue, and leaving it there (§3.5.7 "copy")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..engine import LinkTerms, ReceiverLink
+from ..errors import AmqpError, Unsupported
+from ..messaging import RELEASED, DeliveryState
+from ._delivery import Delivery
+from ._receiver import Receiver
+
+if TYPE_CHECKING:
+    from ._connection import Connection
+    from ._session import Session
+
+
+class BrowsedDelivery(Delivery):
+    """A message that was only looked at: outcomes have no effect on it."""
+
+    __slots__ = ()
+
+    def _settle(self, state: DeliveryState) -> None:
+        """Say nothing: a broker that lends what it was asked to copy would obey, and the message be gone."""
+
+
+class Browser(Receiver):
+    """A receiver that looks at a queue and leaves it as it is; made by `connection.browser()`.
+
+    `async for delivery in browser` ends when all that waits has been seen, and may be started again for what came
+    meanwhile; `receive` waits for it. Outcomes have no effect on these deliveries, `with delivery as message:` neither.
+
+    A broker that takes messages although it said to copy them (`profile.copies`: RabbitMQ) has them back when the block
+    is left; until then they are here, and nobody else gets them.
+    """
+
+    def __init__(
+        self, connection: Connection, session: Session | None, terms: LinkTerms, credit: int, *, require_filters: bool
+    ) -> None:
+        super().__init__(connection, session, terms, credit, require_filters=require_filters)
+
+    def _attach_to(self, session: Session) -> ReceiverLink:
+        link = super()._attach_to(session)
+        link.delivery_type = BrowsedDelivery
+        return link
+
+    def _examine(self) -> AmqpError | None:
+        granted = self.source.distribution_mode if self.source is not None else None
+        if granted != "copy":
+            return Unsupported(f"the peer does not browse {self.address!r}: it answered {granted or 'nothing'}")
+        return super()._examine()
+
+    async def receive(self) -> Delivery:
+        """The next message, waiting for it to come if need be; see `Receiver.receive`.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over, and why.
+            anyio.BusyResourceError: another task is receiving from this receiver.
+            anyio.ClosedResourceError: the receiver was closed here.
+
+        Cancelling: no delivery is lost: one that came stays for the next call.
+        """
+        delivery = await super().receive()
+        self._seen(delivery)
+        return delivery
+
+    async def receive_batch(self, size: int, *, max_wait: float | None = None) -> list[Delivery]:
+        """Several messages at once; see `Receiver.receive_batch`.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over and nothing is left here.
+            anyio.BusyResourceError: another task is receiving from this receiver.
+            anyio.ClosedResourceError: the receiver was closed here.
+            ValueError: `size` is not positive.
+
+        Cancelling: no delivery is lost: those that came stay for the next call.
+        """
+        batch = await super().receive_batch(size, max_wait=max_wait)
+        for delivery in batch:
+            self._seen(delivery)
+        return batch
+
+    async def __anext__(self) -> Delivery:
+        """The next message, while one waits.
+
+        Raises:
+            StopAsyncIteration: all was seen.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, Unsupported: as `receive` and `drain`.
+
+        Cancelling: no delivery is lost: one that came stays for the next call.
+        """
+        if not self._incoming:
+            if self.credit <= 0:
+                self._refill()
+            await self.drain()
+            if not self._incoming:
+                raise StopAsyncIteration
+        return await self.receive()
+
+    def _seen(self, delivery: Delivery) -> None:
+        """Nothing needs to be kept of a copy. What is lent goes back at the end, else it would come again at once."""
+        if self.connection.profile.copies:
+            self._give_back(delivery)
+
+    def _give_back(self, delivery: Delivery) -> None:
+        link = self._link
+        if link is not None and not self._over and not delivery.local_settled:
+            link.settle(delivery, RELEASED, settled=True)
+            self._wake()
+
+    def _wrap_up(self) -> None:
+        """Released, not just left to the detach: that might count as a failed attempt."""
+        super()._wrap_up()
+        if self._link is not None:
+            for delivery in list(self._link.unsettled.values()):
+                self._give_back(delivery)  # type: ignore[arg-type]
