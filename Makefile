@@ -5,10 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help demo test check format unit coverage fuzz interop docs bench clean
+.PHONY: help demo test check format unit coverage fuzz interop docs bench bench-large clean
 
 help:  ## this list
-	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -58,6 +58,9 @@ docs: $(VENV)/.dev  ## build the site into site/, warnings are errors
 
 bench: $(VENV)/.bench  ## CPU per message of this client beside others, in one run
 	$(BIN)/python benchmarks/run.py
+
+bench-large: $(VENV)/.dev  ## pass a message of 2 GiB through the client, and measure its memory
+	$(BIN)/python benchmarks/large_message.py
 
 clean:  ## remove what the commands above made
 	rm -rf $(VENV) site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

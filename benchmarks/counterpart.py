@@ -4,8 +4,8 @@
 
 It takes what any sender link sends and accepts it, and sends to any receiver link as many messages as credit and window
 allow. A source's address says what to send: `q.SIZE.COUNT`. There is no queue and no routing; message frames are made
-once and only their ids patched in. When a connection ends it prints what crossed the wire, as counted here: the runner
-holds the clients to it.
+once and only their ids patched in; of messages that are larger than a frame no more than a frame is ever held. When a
+connection ends it prints what crossed the wire, as counted here: the runner holds the clients to it.
 """
 
 from __future__ import annotations
@@ -116,14 +116,12 @@ def accepted(channel: int, receiver: bool, first: int, last: int) -> bytes:
 class Template:
     """The one-frame transfer of a message, in the three pieces between which the delivery-id and the tag go."""
 
-    def __init__(self, channel: int, handle: int, settled: bool, size: int, max_frame: int) -> None:
+    def __init__(self, channel: int, handle: int, settled: bool, size: int) -> None:
         content = bytes(index & 255 for index in range(size))
         data = b"\x00\x53\x75" + (bytes((0xA0, size)) if size < 256 else b"\xb0" + size.to_bytes(4, "big")) + content
         # handle, delivery-id, delivery-tag of four octets, message-format 0, settled
         head = b"\x00\x53\x14\xc0" + bytes((19, 5)) + uint(handle) + b"\x70"
         total = 8 + len(head) + 4 + 2 + 4 + 2 + len(data)
-        if total > max_frame:
-            raise Broken(f"a message of {size} B is more than a frame of {max_frame} B")
         self.head = struct.pack(">IBBH", total, 2, 0, channel) + head
         self.tail = b"\x43" + truth(settled) + data
 
@@ -135,6 +133,36 @@ class Template:
             octets = (identity & 0xFFFF_FFFF).to_bytes(4, "big")
             pieces += (head, octets, b"\xa0\x04", octets, tail)
         return b"".join(pieces)
+
+
+class Large:
+    """The transfers of a message of one data section that takes many of them, each made when it is sent."""
+
+    ROOM = 80  # of a frame, for all that is not content
+
+    def __init__(self, channel: int, handle: int, settled: bool, size: int, max_frame: int) -> None:
+        self.size = size
+        self.sent = 0  # bytes of content of the message that is under way
+        self.channel = channel
+        self.handle = uint(handle)
+        self.settled = truth(settled)
+        self.content = (bytes(range(256)) * (max_frame // 256 + 1))[: max_frame - self.ROOM]
+
+    def transfer(self, identity: int) -> bytes:
+        """The next frame of the message with this delivery-id."""
+        size = min(len(self.content), self.size - self.sent)
+        more = truth(self.sent + size < self.size)
+        if self.sent:
+            fields_ = (self.handle, b"\x40", b"\x40", b"\x40", b"\x40", more)
+            head = b""
+        else:
+            octets = (identity & 0xFFFF_FFFF).to_bytes(4, "big")
+            fields_ = (self.handle, b"\x70" + octets, b"\xa0\x04" + octets, b"\x43", self.settled, more)
+            head = b"\x00\x53\x75\xb0" + self.size.to_bytes(4, "big")
+        performative = frame(self.channel, TRANSFER, *fields_)
+        self.sent = 0 if self.sent + size == self.size else self.sent + size
+        total = len(performative) + len(head) + size
+        return total.to_bytes(4, "big") + performative[4:] + head + self.content[:size]
 
 
 # The endpoints
@@ -152,7 +180,7 @@ class Sink:
 class Spring:
     """Our end of a link on which we send."""
 
-    template: Template
+    template: Template | Large
     left: int
     delivery_count: int = 0
     credit: int = 0
@@ -307,7 +335,11 @@ class Counterpart(asyncio.Protocol):
             address = fields(source, 0)[0]
             text = address[2 if address[0] == 0xA1 else 5 :].decode()
             _, size, count = text.rsplit(".", 2)
-            template = Template(channel, handle, settled, int(size), self.remote_max_frame)
+            template: Template | Large
+            if int(size) + Large.ROOM > min(self.remote_max_frame, MAX_FRAME):
+                template = Large(channel, handle, settled, int(size), min(self.remote_max_frame, MAX_FRAME))
+            else:
+                template = Template(channel, handle, settled, int(size))
             session.springs[handle] = Spring(template, int(count))
         else:
             session.sinks[handle] = Sink(number(encoded, 9), self.grant)
@@ -396,8 +428,12 @@ class Counterpart(asyncio.Protocol):
         """Send what credit, window and the socket allow."""
         for channel, session in self.sessions.items():
             for handle, spring in session.springs.items():
+                template = spring.template
+                if isinstance(template, Large):
+                    self.fill_large(session, spring, template)
+                    continue
                 while not self.paused and (count := min(spring.credit, spring.left, session.remote_window, BLOCK)) > 0:
-                    self.out.append(spring.template.block(session.delivery_id, count))
+                    self.out.append(template.block(session.delivery_id, count))
                     session.delivery_id += count
                     session.next_outgoing_id = (session.next_outgoing_id + count) & 0xFFFF_FFFF
                     session.remote_window -= count
@@ -411,6 +447,20 @@ class Counterpart(asyncio.Protocol):
                     spring.credit = 0
                     spring.drain = False
                     self.send_flow(channel, session, handle, drain=True)
+
+    def fill_large(self, session: Session, spring: Spring, large: Large) -> None:
+        while not self.paused and session.remote_window > 0 and (large.sent or min(spring.credit, spring.left) > 0):
+            if not large.sent:
+                spring.delivery_count = (spring.delivery_count + 1) & 0xFFFF_FFFF
+                spring.credit -= 1
+                spring.left -= 1
+            self.out.append(large.transfer(session.delivery_id))
+            session.next_outgoing_id = (session.next_outgoing_id + 1) & 0xFFFF_FFFF
+            session.remote_window -= 1
+            if not large.sent:
+                session.delivery_id += 1
+                self.counts["sent"] += 1
+            self.flush()
 
     def disposition(self, channel: int, encoded: list[bytes]) -> None:
         if not flag(encoded, 0):

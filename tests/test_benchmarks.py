@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 RUN = Path(__file__).parents[1] / "benchmarks" / "run.py"
+LARGE = RUN.with_name("large_message.py")
 
 
 @pytest.mark.parametrize("options", [[], ["--single"]], ids=["ranges", "single"])
@@ -28,3 +29,14 @@ def test_variants() -> None:
     done = subprocess.run([*command, *cut], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "| recv 100 B | amqp10+batch+asyncio |" in done.stdout
+
+
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_large_message(backend: str) -> None:
+    """A message of 24 MiB is sent, received and passed on, in less memory than it has, as counted at both ends."""
+    command = [sys.executable, str(LARGE), "--size", "24", "--backend", backend]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for case in ("send", "receive", "pass-on"):
+        (line,) = [line for line in done.stdout.splitlines() if line.startswith(f"| {case} |")]
+        assert float(line.split("|")[3]) < 24

@@ -146,6 +146,41 @@ async def test_mechanisms_can_be_named(url: str) -> None:
             pytest.fail("the server offers no EXTERNAL")
 
 
+async def test_large_messages(url: str) -> None:
+    """Memory bounded by the window, both ways; in a transaction, too."""
+    async with Connection(url) as connection, connection.session() as session:
+        async with session.sender("videos") as sender, session.transaction() as transaction:
+            async with sender.stream(Message(content_type="video/mp4")) as body:
+                await body.send(b"chunk")
+            async with sender.stream(Message(content_type="video/mp4"), transaction=transaction) as body:
+                await body.send(b"another")
+        async with connection.receiver("videos", stream=True) as receiver:
+            for expected in (b"chunk", b"another"):
+                delivery = await receiver.receive()
+                assert delivery.message.content_type == "video/mp4"
+                async for chunk in delivery.body():
+                    assert chunk == expected
+                delivery.accept()
+
+
+async def test_passing_a_large_message_on(url: str) -> None:
+    """Head, body and footer go on while they come in, as docs/howto/large-messages.md says."""
+    size = 5_000_000
+    async with Connection(url) as connection, connection.sender("from") as first, connection.sender("to") as sender:
+        await first.send_stream(Message(subject="s", footer={"x-opt-sum": 1}), bytes(size))
+        async with connection.receiver("from", stream=True) as receiver:
+            delivery = await receiver.receive()
+            async with sender.stream(delivery.message.replace()) as body:
+                async for chunk in delivery.body():
+                    await body.send(chunk)
+                body.message.footer.update(delivery.message.footer)
+            delivery.accept()
+        async with connection.receiver("to") as receiver:
+            with await receiver.receive() as message:
+                assert bytes(message.body) == bytes(size)
+                assert (message.subject, message.footer) == ("s", {"x-opt-sum": 1})
+
+
 async def test_errors_leave_unwrapped(url: str) -> None:
     """One cause leaves as itself, whether of the block or of the connection."""
     with pytest.raises(KeyError):

@@ -19,6 +19,7 @@ EXPECTED = {
     "filters.py": "two for eu: [1, 3]\nby fields: [2]\nnot applied: rabbitmq:stream-offset-spec\n",
     "subscriptions.py": "kept: while nobody listens\none has 0\ntwo has 1\none has 2\ntwo has 3\n"
     "waiting: ['first', 'second']\n",
+    "large_messages.py": "chunk by chunk whole\na file 3000000 bytes\nthe copy is equal\n",
     "nodes.py": "first 144\n",
     "transactions.py": "1\n4\ninvalid literal for int() with base 10: 'three'\n",
     "websocket.py": "over a WebSocket\na page from anywhere: 403\n",

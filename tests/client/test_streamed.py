@@ -11,7 +11,18 @@ import pytest
 from amqp10.client import Delivery
 from amqp10.engine import OutcomesReceived
 from amqp10.errors import ConnectionLost, DecodeError, DeliveryAborted, LinkDetached, LocalProtocolError
-from amqp10.messaging import Accepted, AmqpSequence, Data, Error, Message, Modified, Rejected, Released, data_head
+from amqp10.messaging import (
+    Accepted,
+    AmqpSequence,
+    Data,
+    Error,
+    Message,
+    Modified,
+    Rejected,
+    Released,
+    TransactionalState,
+    data_head,
+)
 from amqp10.profiles import Profile
 
 pytestmark = pytest.mark.anyio
@@ -593,3 +604,20 @@ async def test_others_get_to_run(serve: Serve) -> None:
             assert len([piece async for piece in delivery.body()]) == 1000
             assert ran >= 1000 // 64 - 1
             tasks.cancel_scope.cancel()
+
+
+async def test_an_outcome_in_a_transaction(serve: Serve) -> None:
+    """It cannot wait for the end of the delivery, for the transaction may be over by then: it is refused before."""
+    async with serve() as (peer, connection), connection, connection.receiver("q", stream=True) as receiver:
+        await anyio.wait_all_tasks_blocked()
+        streams = Streams(peer)
+        sent = streams.begin(data_head(3))
+        delivery = await receiver.receive()
+        state = TransactionalState(b"t", Accepted())
+        with pytest.raises(LocalProtocolError, match="read it first"):
+            delivery._settle(state)
+        streams.more(sent, last=b"abc")
+        assert await read(delivery) == b"abc"
+        delivery._settle(state)
+        await anyio.wait_all_tasks_blocked()
+        assert sent.remote_state == state

@@ -284,7 +284,14 @@ class Sender(Link):
 
     # Streaming
 
-    def stream(self, message: Message | None = None, *, size: int | None = None, settled: bool = False) -> BodyWriter:
+    def stream(
+        self,
+        message: Message | None = None,
+        *,
+        size: int | None = None,
+        settled: bool = False,
+        transaction: Transaction | None = None,
+    ) -> BodyWriter:
         """Send a message while its body is made, in memory bounded by what is under way.
 
             async with sender.stream(Message(content_type="video/mp4")) as body:
@@ -296,7 +303,7 @@ class Sender(Link):
             message: the header, annotations, properties and footer; its body must be None.
             size: how many bytes the body will have, if that is known: it is sent as one data section then, which every
                 receiver can read. Otherwise each chunk is a data section.
-            settled: as for `send`.
+            settled, transaction: as for `send`.
 
         Raises:
             ValueError: the message has a body, or `size` is negative.
@@ -308,10 +315,16 @@ class Sender(Link):
         if size is not None and size < 0:
             raise ValueError("a body cannot have less than no bytes")
         self._require("streaming", "streaming")
-        return BodyWriter(self, message, size, settled or self._presettled)
+        return BodyWriter(self, message, size, settled or self._presettled, transaction)
 
     async def send_stream(
-        self, message: Message | None, source: BodySource, *, size: int | None = None, settled: bool = False
+        self,
+        message: Message | None,
+        source: BodySource,
+        *,
+        size: int | None = None,
+        settled: bool = False,
+        transaction: Transaction | None = None,
     ) -> int:
         """Send a message whose body comes from a file or an iterator; return the bytes of the body.
 
@@ -320,7 +333,7 @@ class Sender(Link):
             source: a path; a binary file, of which the rest is read, or anything with such a `read`, a coroutine or
                 not; an iterable or async iterable of bytes; or the bytes themselves.
             size: as for `stream`; of a path and of bytes it is known.
-            settled: as for `send`.
+            settled, transaction: as for `send`.
 
         Raises:
             MessageRejected, MessageReleased, MessageModified, LinkDetached, SessionEnded, ConnectionClosed,
@@ -334,7 +347,7 @@ class Sender(Link):
         """
         if size is None:
             size = await size_of(source)
-        async with self.stream(message, size=size, settled=settled) as body:
+        async with self.stream(message, size=size, settled=settled, transaction=transaction) as body:
             # As many bytes as fill whole frames.
             room = max(1, body.frame_room)
             async with aclosing(chunks(source, room * max(1, CHUNK // room))) as pieces:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..engine import OutgoingDelivery, SenderLink
     from ..messaging import Outcome
     from ._sender import Sender
+    from ._transaction import Transaction
 
 # A header that says nothing (§3.2.1), for a message without any head: some bytes have to go first.
 EMPTY_HEADER: Final = b"\x00\x53\x70\x45"
@@ -42,13 +43,16 @@ class BodyWriter:
         sent: bytes of the body that were sent.
     """
 
-    def __init__(self, sender: Sender, message: Message, size: int | None, settled: bool) -> None:
+    def __init__(
+        self, sender: Sender, message: Message, size: int | None, settled: bool, transaction: Transaction | None
+    ) -> None:
         self.message = message
         self.sent = 0
         self._sender = sender
         self._size = size
         self._one_section = size is not None and size <= LARGEST_SECTION
         self._settled = settled
+        self._transaction = transaction
         self._delivery: OutgoingDelivery | None = None
         self._over = "the stream is not open yet: it is opened by `async with`"
         self._link: SenderLink
@@ -75,7 +79,8 @@ class BodyWriter:
         if self._one_section:
             head += data_head(self._size or 0)
         self._link = link = await self._sender._room()
-        self._delivery = link.send(head, settled=self._settled, more=True)
+        state = None if self._transaction is None else self._transaction._state(self._sender)
+        self._delivery = link.send(head, settled=self._settled, state=state, more=True)
         self._over = ""
         self._sender._begin_stream(self._delivery)
         return self
@@ -202,6 +207,8 @@ class BodyWriter:
             last = data_head(0) + last  # a message has a body, be it empty
         await self._room(len(last))
         self._put(last, more=False)
+        if self._transaction is not None:
+            self._transaction._add(self._delivery)  # type: ignore[arg-type]
         self._over = "the stream has ended"
         self._sender._end_stream()
 

@@ -19,7 +19,7 @@ import anyio.lowlevel
 
 from ..engine import LinkTerms, ReceiverLink
 from ..errors import DecodeError, DeliveryAborted, LocalProtocolError
-from ..messaging import DeliveryState, Message, StreamDecoder
+from ..messaging import DeliveryState, Message, StreamDecoder, TransactionalState
 from ._delivery import Delivery, not_data
 from ._receiver import BURST, Receiver
 
@@ -131,6 +131,8 @@ class StreamedDelivery(Delivery):
         receiver: StreamReceiver = self.link.context
         if self.stream.whole or self.local_settled or receiver.connection.profile.early_outcomes:
             super()._settle(state)
+        elif isinstance(state, TransactionalState):
+            raise LocalProtocolError("in a transaction a delivery is settled when all of it is here: read it first")
         elif receiver.open:
             receiver._deferred.setdefault(self, state)
             self.state = receiver._deferred[self]
