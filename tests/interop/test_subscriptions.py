@@ -50,7 +50,7 @@ async def take(receiver: Receiver, count: int) -> list[object]:
 
 async def lacking(peer: Peer, topic: str) -> None:
     """RabbitMQ has no subscriptions over AMQP 1.0."""
-    async with Connection(peer.url()) as connection:
+    async with Connection(peer.url(), container_id=secrets.token_hex(4)) as connection:
         with pytest.raises(SessionEnded):
             async with connection.subscription(topic, "s"):
                 pass
@@ -102,7 +102,8 @@ async def test_shared(peer: Peer, durable: bool, global_: bool) -> None:
         await lacking(peer, topic)
         return
     settings: dict[str, Any] = {"shared": True, "durable": durable, "global_": global_}
-    async with Connection(peer.url()) as one, Connection(peer.url()) as two:
+    container = secrets.token_hex(4)
+    async with Connection(peer.url(), container_id=container) as one, Connection(peer.url()) as two:
         second = two if global_ else one
         async with one.subscription(topic, name, **settings) as here:
             async with second.subscription(topic, name, **settings) as there:
