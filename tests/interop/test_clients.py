@@ -8,7 +8,7 @@ import pytest
 from amqp10 import Connection, Message, ScramSha256
 
 from ._matrix import Embedded
-from .clients import Program, ProgramFailed
+from .clients import PROGRAMS, Program, ProgramFailed
 
 pytestmark = [
     pytest.mark.anyio,
@@ -90,3 +90,26 @@ async def test_they_are_refused(embedded: Embedded, client: Program, address: st
     async with Connection(embedded.url(), sasl=ScramSha256("user", "secret")) as connection:
         async with connection.sender(address) as sender:
             await sender.send("still here")
+
+
+async def test_protonj2_streams_to_us(embedded: Embedded, address: str) -> None:
+    """What an independent client writes in pieces is read in pieces, whole."""
+    size = 5 << 20
+    assert (
+        await PROGRAMS["protonj2"].run("stream-send", embedded.url(), address, 2, size) == [{"outcome": "accepted"}] * 2
+    )
+    async with Connection(embedded.url()) as connection, connection.receiver(address, stream=True) as receiver:
+        for number in range(2):
+            delivery = await receiver.receive()
+            assert b"".join([chunk async for chunk in delivery.body()]) == body(number, size)
+            delivery.accept()
+
+
+async def test_protonj2_reads_our_stream(embedded: Embedded, address: str) -> None:
+    """What we send in pieces is read in pieces by an independent client, whole, as one data section and as many."""
+    pieces = [bytes([65 + number % 26]) * 50_000 for number in range(100)]
+    async with Connection(embedded.url()) as connection, connection.sender(address) as sender:
+        assert await sender.send_stream(None, pieces) == 5_000_000
+        assert await sender.send_stream(None, b"x" * 5_000_000) == 5_000_000
+    taken = await PROGRAMS["protonj2"].run("stream-receive", embedded.url(), address, 2, "accept")
+    assert [each["size"] for each in taken] == [5_000_000] * 2

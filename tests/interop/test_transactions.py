@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import anyio
+import anyio.to_thread
 import pytest
 
 from amqp10 import Connection, SessionEnded, TransactionRolledBack
@@ -119,3 +123,59 @@ async def test_protonj2(embedded: Embedded, address: str) -> None:
             with await receiver.receive() as message:
                 assert message.body == b"message %d" % number
         assert await receiver.receive_batch(1, max_wait=0.2) == []
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+@pytest.mark.parametrize("commits", [True, False])
+async def test_proton(proton: None, embedded: Embedded, address: str, commits: bool) -> None:
+    """python-qpid-proton sends in a transaction of our coordinator; what it says decides what is there."""
+    from proton import Message as ProtonMessage
+    from proton.handlers import MessagingHandler, TransactionHandler
+    from proton.reactor import Container
+
+    class Sender(MessagingHandler, TransactionHandler):  # type: ignore[misc]
+        """Two messages in one transaction."""
+
+        def __init__(self) -> None:
+            super().__init__(auto_settle=False)
+            self.ended = ""
+            self.sent = 0
+
+        def on_start(self, event: Any) -> None:
+            self.container = event.container
+            self.connection = event.container.connect(embedded.url(), allowed_mechs="PLAIN")
+            self.sender = event.container.create_sender(self.connection, address)
+            self.container.declare_transaction(self.connection, handler=self)
+
+        def on_transaction_declared(self, event: Any) -> None:
+            self.transaction = event.transaction
+            self.send()
+
+        def on_sendable(self, event: Any) -> None:
+            self.send()
+
+        def send(self) -> None:
+            if getattr(self, "transaction", None) is None or not self.sender.credit or self.sent:
+                return
+            for number in range(2):
+                self.transaction.send(self.sender, ProtonMessage(body=f"message {number}"))
+            self.sent = 2
+            (self.transaction.commit if commits else self.transaction.abort)()
+
+        def on_transaction_committed(self, event: Any) -> None:
+            self.ended = "committed"
+            self.connection.close()
+
+        def on_transaction_aborted(self, event: Any) -> None:
+            self.ended = "aborted"
+            self.connection.close()
+
+        def on_transport_error(self, event: Any) -> None:
+            self.ended = str(event.transport.condition)
+
+    sender = Sender()
+    await anyio.to_thread.run_sync(Container(sender).run)
+    assert sender.ended == ("committed" if commits else "aborted")
+    async with Connection(embedded.url()) as connection, connection.receiver(address) as receiver:
+        got = [delivery.message.body for delivery in await receiver.receive_batch(3, max_wait=0.3)]
+        assert got == (["message 0", "message 1"] if commits else [])
