@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from amqp10 import Connection, LinkDetached, Message, NoLocal, Receiver, Selector, Source
+from amqp10 import (
+    Connection,
+    LinkDetached,
+    Message,
+    NoLocal,
+    Receiver,
+    Selector,
+    Source,
+    Unsupported,
+)
 from amqp10.broker import Broker
 from amqp10.messaging import TerminusExpiryPolicy
 from amqp10.types import Symbol
@@ -231,6 +241,162 @@ async def test_shared_with_another_filter() -> None:
                     pass
             assert caught.value.condition == "amqp:not-allowed"
         assert kept(broker) == 1
+
+
+async def test_of_a_user() -> None:
+    """The name of a container is no secret: who is not the same user neither takes nor ends what is kept for it."""
+    async with Broker(users={"a": "a", "b": "b"}) as broker:
+
+        def by(user: str) -> Connection:
+            return broker.connect(f"amqp://{user}:{user}@localhost", container_id="c")
+
+        async with by("a") as one, by("b") as other:
+            async with one.subscription("topic.t", "s") as receiver, other.subscription("topic.t", "s"):
+                assert receiver.open
+                assert kept(broker) == 2
+            with pytest.raises(LinkDetached, match="not-found"):
+                await other.unsubscribe("nothing")
+            await other.unsubscribe("s")
+            assert kept(broker) == 1
+            async with by("a") as one_again:
+                await one_again.unsubscribe("s")
+        assert kept(broker) == 0
+
+
+async def test_kept_for_less() -> None:
+    """A broker may keep subscriptions for less than they ask, and says so: whoever wants more is told."""
+    async with Broker(max_subscription_timeout=60) as broker, broker.connect(container_id="c") as connection:
+        with pytest.raises(Unsupported, match="timeout 60 s"):
+            async with connection.subscription("topic.t", "for ever"):
+                pass
+        async with connection.subscription("topic.t", "s", timeout=60) as receiver:
+            assert receiver.source is not None
+            assert (receiver.source.expiry_policy, receiver.source.timeout) == ("link-detach", 60)
+        assert kept(broker) == 2
+        assert broker._router.subscriptions.expire(anyio.current_time() + 61) is None
+        assert kept(broker) == 0
+        source = Source("topic.t", expiry_policy="connection-close", timeout=1000)
+        async with connection.receiver(source, name="r") as receiver:
+            assert receiver.source is not None
+            assert (receiver.source.expiry_policy, receiver.source.timeout) == ("connection-close", 60)
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_no_time_at_all(limit: int) -> None:
+    """A limit that lets nothing through is a mistake."""
+    with pytest.raises(ValueError, match="1 at least"):
+        Broker(max_subscription_timeout=limit)
+
+
+@pytest.mark.parametrize("end", ["taken", "unsubscribed", "expired"])
+async def test_full(end: str) -> None:
+    """A full subscription that nobody takes from holds the senders of its topic back, until it has room or is gone."""
+    async with Broker(max_queue_messages=5) as broker, broker.connect(container_id="c") as connection:
+        async with connection.subscription("topic.t", "s", timeout=1000):
+            pass
+        async with connection.sender("topic.t") as sender, anyio.create_task_group() as tasks:
+            await sender.send_many(range(5))
+            with anyio.move_on_after(0.05) as waiting:
+                await sender.send(5)
+            assert waiting.cancelled_caught
+            tasks.start_soon(sender.send, 5)
+            if end == "taken":
+                async with connection.subscription("topic.t", "s", timeout=1000) as receiver:
+                    assert (await receiver.receive()).message.body == 0
+                    assert (await receiver.receive()).message.body == 1
+                    await receiver.close()
+            elif end == "unsubscribed":
+                await connection.unsubscribe("s")
+            else:
+                broker._router.subscriptions.expire(anyio.current_time() + 1001)
+                broker._router.flush()
+        assert broker.topic("topic.t").enqueued == 6
+
+
+@pytest.mark.spec("3.5.6", "a connection that is lost was closed, and its sessions ended")
+@pytest.mark.parametrize("policy", ["link-detach", "session-end", "connection-close", "never"])
+@pytest.mark.parametrize("detached", [False, True])
+async def test_lost(policy: TerminusExpiryPolicy, detached: bool) -> None:
+    """With a connection that just breaks all goes that was to go with it; what the links held comes again."""
+    async with Broker() as broker:
+        source = Source("topic.t", expiry_policy=policy, timeout=0 if policy == "never" else 100)
+        stream = broker.open_stream()
+        async with Connection.over(stream, container_id="c") as connection:
+            async with connection.receiver(source, name="s") as receiver:
+                await tell(broker, 1)
+                await receiver.receive()
+                if detached:
+                    await receiver.detach()
+                await stream.aclose()
+                while connection.open:
+                    await anyio.lowlevel.checkpoint()
+        while broker.connections:
+            await anyio.lowlevel.checkpoint()
+        assert kept(broker) == 1
+        deadline = broker._router.subscriptions.expire(anyio.current_time())
+        assert (deadline is None) is (policy == "never")
+        async with broker.connect(container_id="c") as connection, connection.receiver(source, name="s") as receiver:
+            delivery = await receiver.receive()
+            assert (delivery.message.body, delivery.message.delivery_count) == (1, 1)
+            assert broker._router.subscriptions.expire(anyio.current_time() + 1000) is None
+            assert kept(broker) == 1
+
+
+async def test_a_session_that_ends_later_is_another() -> None:
+    """Once a link on another session has taken it over, the end of the first session is nothing to it."""
+    async with Broker() as broker, broker.connect(container_id="c") as connection:
+        source = Source("topic.t", durable="configuration", expiry_policy="session-end")
+        async with connection.session() as second:
+            async with connection.session() as first, first.receiver(source, name="s") as receiver:
+                await receiver.detach()
+                async with second.receiver(source, name="s") as another:
+                    await another.detach()
+            assert kept(broker) == 1
+        assert kept(broker) == 0
+
+
+async def test_refused_too_late() -> None:
+    """A link that cannot be answered, here for the peer's small frames, leaves no subscription behind."""
+    async with Broker() as broker, broker.connect(container_id="c", max_frame_size=512) as connection:
+        long = Selector(" OR ".join(f"a = {number}" for number in range(100)))
+        with pytest.raises(LinkDetached, match="not-allowed"):
+            async with connection.subscription("topic.t", "s", filters=[long]):
+                pass
+        assert kept(broker) == 0
+
+
+async def test_facts() -> None:
+    """Each subscription of a topic says for whom it is kept, if it is."""
+    async with Broker() as broker, broker.connect(container_id="c") as connection:
+        async with (
+            connection.receiver("topic.t"),
+            connection.subscription("topic.t", "own"),
+            connection.subscription("topic.t", "all", shared=True, global_=True),
+            connection.subscription("topic.t", "ours", shared=True, durable=False),
+        ):
+            facts = broker.topic("topic.t").subscriptions
+        assert [(each.subscription, each.container, each.shared, each.temporary, each.consumers) for each in facts] == [
+            (None, None, False, True, 1),
+            ("own", "c", False, False, 1),
+            ("all", None, True, False, 1),
+            ("ours", "c", True, False, 1),
+        ]
+
+
+async def test_the_answer_grants_no_more_than_there_is() -> None:
+    """Sharing is for subscriptions, global is shared, and who only looks is never the only one."""
+    async with Broker() as broker, broker.connect(container_id="c") as connection:
+        words = (Symbol("shared"), Symbol("global"))
+        async with connection.receiver(Source("q", capabilities=words)) as receiver:
+            assert receiver.source is not None
+            assert not {*words} & {*receiver.source.capabilities}
+        own = Source("topic.t", expiry_policy="never", capabilities=words[1:])
+        async with connection.receiver(own, name="s") as receiver:
+            assert receiver.source is not None
+            assert words[1] not in receiver.source.capabilities
+        with pytest.raises(Unsupported, match="exclusive"):
+            async with connection.receiver(Source("q", distribution_mode="copy"), exclusive=True):
+                pass
 
 
 async def test_exclusive() -> None:

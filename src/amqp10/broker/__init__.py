@@ -2,6 +2,7 @@
 
 from ._broker import Broker as Broker
 from ._facts import QueueFacts as QueueFacts
+from ._facts import SubscriptionFacts as SubscriptionFacts
 from ._facts import TopicFacts as TopicFacts
 
-__all__ = ("Broker", "QueueFacts", "TopicFacts")
+__all__ = ("Broker", "QueueFacts", "SubscriptionFacts", "TopicFacts")

@@ -77,7 +77,8 @@ class Broker:
     link of that name and container, as long as its expiry policy says. Several links can share one.
 
     **Limits.** A full queue stops granting credit; what is on its way is still taken, nothing is dropped. A topic
-    is full when one of its subscriptions is.
+    is full when one of its subscriptions is, one that nobody takes from just now among them: see
+    `max_subscription_timeout`.
 
     Args:
         host, port: where to listen; port 0 for any that is free, host None for no TCP at all.
@@ -99,6 +100,8 @@ class Broker:
         dead_letter_expired: expired messages go there too, instead of being dropped.
         max_delivery_count: failed attempts after which a message goes there too; None for no limit.
         max_queue_messages, max_queue_bytes: when a queue is full.
+        max_subscription_timeout: seconds that a subscription is kept without a link at most, whatever it asked for, as
+            the answer to its attach says; None for as long as it asks.
         max_message_size: the largest message that is taken, bytes.
         max_connections: how many peers at once; None for any number.
         credit: messages that one sender may send ahead.
@@ -138,6 +141,7 @@ class Broker:
         max_delivery_count: int | None = None,
         max_queue_messages: int | None = None,
         max_queue_bytes: int | None = 268_435_456,
+        max_subscription_timeout: int | None = None,
         max_message_size: int = 67_108_864,
         max_connections: int | None = None,
         credit: int = 1000,
@@ -167,9 +171,18 @@ class Broker:
             dead_letter=dead_letter,
             dead_letter_expired=dead_letter_expired,
             max_delivery_count=max_delivery_count,
+            max_subscription_timeout=max_subscription_timeout,
             on_alarm=self._on_alarm,
         )
-        limits = (credit, max_message_size, max_queue_messages, max_queue_bytes, max_delivery_count, max_connections)
+        limits = (
+            credit,
+            max_message_size,
+            max_queue_messages,
+            max_queue_bytes,
+            max_subscription_timeout,
+            max_delivery_count,
+            max_connections,
+        )
         if any(limit is not None and limit < 1 for limit in limits):
             raise ValueError("limits and credit are 1 at least; None, where it is allowed, for no limit")
         self._declare(queues, topics)

@@ -38,7 +38,7 @@ from ._node import Node
 from ._producer import AnonymousProducerLink, ProducerLink
 from ._queue import Queue
 from ._router import AddressError, Router
-from ._subscriptions import Lasting, Leaving, key_of, lasts
+from ._subscriptions import Lasting, Leaving, Owner, key_of, lasts
 from ._terminus import (
     address_of,
     answer_source,
@@ -111,9 +111,9 @@ class Peer:
         engine.context = self
 
     @property
-    def _container(self) -> str:
-        """The name of the peer's container."""
-        return self.engine.remote.container_id if self.engine.remote is not None else ""
+    def _owner(self) -> Owner:
+        """Whose the peer's subscriptions are."""
+        return self.engine.identity, self.engine.remote.container_id if self.engine.remote is not None else ""
 
     @property
     def full(self) -> bool:
@@ -188,28 +188,28 @@ class Peer:
             link.refuse(_error("amqp:not-allowed", str(error)))
 
     def _attach_consumer(self, link: SenderLink, remote: LinkTerms) -> None:
-        source, key = remote.source, None
+        source, key, subscriptions = remote.source, None, self._router.subscriptions
         if source is None:
             # The peer knows the name only: it is to have what is kept under it, mostly to end it (§2.6.3).
-            kept = self._router.subscriptions.find(self._container, link.name, remote.desired_capabilities)
+            kept = subscriptions.find(self._owner, link.name, remote.desired_capabilities)
             source, key = kept.source, kept.key
         if not isinstance(source, Source):
             raise AddressError("amqp:invalid-field", "to receive, a link needs a source")
         node = self._node_of(link, source)
         if node is None:
             raise AddressError("amqp:invalid-field", "to receive, a source needs an address")
-        lasting = None
         try:
             copying = copies(source, node)
             filters, filtering = read_filters(source.filter, self.number)
             outcome = default_outcome(source)
             settles = remote.settle_mode == "settled"
-            if isinstance(node, Topic) and not source.dynamic and (key is not None or lasts(source)):
-                key = key or key_of(self._container, link.name, source.capabilities, durable=source.durable != "none")
-                lasting = self._router.subscriptions.join(key, node, source, filters, filtering)
-            wishes = Wishes.of(remote)
-            queue = lasting.queue if lasting is not None else node
-            if isinstance(queue, Queue) and not copying and queue.locked(wishes.exclusive):
+            wishes = Wishes.of(remote, copying=copying)
+            if key is None and isinstance(node, Topic) and not source.dynamic and lasts(source):
+                key = key_of(self._owner, link.name, source)
+            in_use: Node | None = node
+            if isinstance(node, Topic):
+                in_use = subscriptions.check(key, node, filters) if key is not None else None
+            if isinstance(in_use, Queue) and not copying and in_use.locked(wishes.exclusive):
                 raise AddressError("amqp:resource-locked", f"a consumer of {node.name!r} is to be the only one")
             link.attach(
                 LinkTerms(
@@ -221,7 +221,7 @@ class Peer:
                         outcome=outcome,
                         dynamic=link in self._owned,
                         filters=filters,
-                        lasting=lasting is not None,
+                        lifetime=subscriptions.lifetime(source) if key is not None else None,
                     ),
                     target=remote.target,
                     settle_mode="settled" if settles else "unsettled",
@@ -231,11 +231,13 @@ class Peer:
             )
         except (AddressError, LocalProtocolError, EncodeError):
             self._delete_owned(link)
-            if lasting is not None and not lasting.links:
-                self._router.subscriptions.left(lasting, "detached")
             raise
-        if isinstance(node, Topic):
-            queue = lasting.queue if lasting is not None else node.subscribe(filtering)
+        lasting, queue = None, node
+        if isinstance(node, Topic) and key is not None:
+            lasting = subscriptions.join(key, node, source, filters, filtering)
+            queue = lasting.queue
+        elif isinstance(node, Topic):
+            queue = node.subscribe(filtering)
         assert isinstance(queue, Queue)
         consumer = ConsumerLink(self, link, queue, copies=copying, settles=settles, default_outcome=outcome)
         consumer.priority, consumer.exclusive = wishes.priority, wishes.exclusive

@@ -39,15 +39,15 @@ class Wishes:
     said: bool
 
     @classmethod
-    def of(cls, remote: LinkTerms) -> Wishes:
-        """What that attach asks for; what is no integer is no priority."""
+    def of(cls, remote: LinkTerms, *, copying: bool) -> Wishes:
+        """What that attach asks for; what is no integer is no priority, and who only looks is never alone."""
         for name in ("priority", "rabbitmq:priority"):
             asked = remote.properties.get(name)
             if isinstance(asked, int) and not isinstance(asked, bool):
                 break
         else:
             asked = None
-        return cls(asked or 0, remote.properties.get("exclusive") is True, asked is not None)
+        return cls(asked or 0, remote.properties.get("exclusive") is True and not copying, asked is not None)
 
     def properties(self) -> dict[Symbol, Any]:
         """The same for the answer, so that the peer knows that it is so."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ._queue import Queue
-    from ._topic import Topic
+    from ._topic import Subscription, Topic
 
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """A queue (or one subscription of a topic) at one moment.
+    """A queue at one moment.
 
     Attributes:
         name: its address.
@@ -47,6 +47,21 @@ class QueueFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class SubscriptionFacts(QueueFacts):
+    """The queue of one subscription of a topic.
+
+    Attributes:
+        subscription: the name that it is kept under; None for one that just ends with its link.
+        container: the container that it is kept for; None for all, or if it is not kept.
+        shared: several links may take from it.
+    """
+
+    subscription: str | None
+    container: str | None
+    shared: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TopicFacts:
     """A topic at one moment.
 
@@ -55,7 +70,7 @@ class TopicFacts:
         enqueued: messages that came so far.
         unheard: how many of them came when nobody subscribed.
         producers: links that are attached.
-        subscriptions: the queues of those who subscribe now.
+        subscriptions: the queues of those who subscribe now, and of subscriptions that are kept.
         temporary: it ends with the link that it was made for.
     """
 
@@ -63,28 +78,23 @@ class TopicFacts:
     enqueued: int
     unheard: int
     producers: int
-    subscriptions: tuple[QueueFacts, ...]
+    subscriptions: tuple[SubscriptionFacts, ...]
     temporary: bool
 
 
 def queue_facts(queue: Queue) -> QueueFacts:
     """The facts of a queue now."""
-    return QueueFacts(
-        name=queue.name,
-        depth=queue.depth,
-        bytes=queue.bytes,
-        unsettled=queue.unsettled,
-        consumers=len(queue.consumers),
-        producers=len(queue.producers),
-        enqueued=queue.enqueued,
-        dequeued=queue.dequeued,
-        redelivered=queue.redelivered,
-        copied=queue.copied,
-        rejected=queue.rejected,
-        expired=queue.expired,
-        exhausted=queue.exhausted,
-        dead_lettered=queue.dead_lettered,
-        temporary=queue.temporary,
+    return QueueFacts(**_of_queue(queue))
+
+
+def subscription_facts(subscription: Subscription) -> SubscriptionFacts:
+    """The facts of a subscription now."""
+    key = subscription.key
+    return SubscriptionFacts(
+        **_of_queue(subscription),
+        subscription=key.name if key is not None else None,
+        container=key.owner[1] if key is not None and key.owner is not None else None,
+        shared=key is not None and key.kind != "own",
     )
 
 
@@ -95,6 +105,26 @@ def topic_facts(topic: Topic) -> TopicFacts:
         enqueued=topic.enqueued,
         unheard=topic.unheard,
         producers=len(topic.producers),
-        subscriptions=tuple(queue_facts(subscription) for subscription in topic.subscriptions.values()),
+        subscriptions=tuple(subscription_facts(subscription) for subscription in topic.subscriptions.values()),
         temporary=topic.temporary,
     )
+
+
+def _of_queue(queue: Queue) -> dict[str, Any]:
+    return {
+        "name": queue.name,
+        "depth": queue.depth,
+        "bytes": queue.bytes,
+        "unsettled": queue.unsettled,
+        "consumers": len(queue.consumers),
+        "producers": len(queue.producers),
+        "enqueued": queue.enqueued,
+        "dequeued": queue.dequeued,
+        "redelivered": queue.redelivered,
+        "copied": queue.copied,
+        "rejected": queue.rejected,
+        "expired": queue.expired,
+        "exhausted": queue.exhausted,
+        "dead_lettered": queue.dead_lettered,
+        "temporary": queue.temporary,
+    }

@@ -46,6 +46,7 @@ class Router:
         dead_letter: str | None = "dead-letter",
         dead_letter_expired: bool = False,
         max_delivery_count: int | None = None,
+        max_subscription_timeout: int | None = None,
         on_alarm: Callable[[], None] = lambda: None,
     ) -> None:
         self.nodes: dict[str, Node] = {}
@@ -60,7 +61,7 @@ class Router:
         self._max_delivery_count = max_delivery_count
         self._touched: dict[Node, None] = {}
         self._numbers = itertools.count(1)
-        self.subscriptions = Subscriptions(clock, self._alarm)
+        self.subscriptions = Subscriptions(clock, self._alarm, max_subscription_timeout)
         self._queues: dict[Queue, None] = {}  # with the subscriptions: all that time passes for
 
     # Addresses

@@ -1,8 +1,8 @@
 """Subscriptions that outlive a link, or are shared by several: found again by container and name (§2.6.1, §2.6.3).
 
-A subscription belongs to a container and has the name of its link. A shared one (capability "shared") has the part of
-the name before "|", so that each of its links has a name of its own; with the capability "global" it belongs to no
-container. It ends
+A subscription belongs to a user's container and has the name of its link. A shared one (capability "shared") has the
+part of the name before "|", so that each of its links has a name of its own; with the capability "global" it belongs to
+nobody. It ends
 
 - with the closing detach of its only link;
 - when its expiry policy says so and `timeout` seconds have passed since (§3.5.6), unless a link came back;
@@ -21,11 +21,13 @@ from ._address import AddressError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ..messaging import Source
+    from ..messaging import Source, TerminusExpiryPolicy
     from ._entry import Clock
     from ._selection import Filtering
     from ._topic import Subscription, Topic
 
+Owner = tuple[str | None, str]
+"""Who authenticated, None for nobody, and the container's id."""
 Kind = Literal["own", "shared", "volatile"]
 Leaving = Literal["closed", "detached"]
 Passing = Literal["detached", "session", "connection"]
@@ -43,14 +45,22 @@ class Key:
     """What names a subscription.
 
     Attributes:
-        container: None for a global one.
+        owner: None for a global one.
         name: its own name, without what a link of a shared one adds to it.
         kind: "own": one link; "shared" and "volatile": durable and not durable, for several.
     """
 
-    container: str | None
+    owner: Owner | None
     name: str
     kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """When a terminus begins to expire, and how many seconds that takes (§3.5.3, §3.5.6)."""
+
+    expiry_policy: TerminusExpiryPolicy = "link-detach"
+    timeout: int = 0
 
 
 @dataclass(slots=True)
@@ -60,6 +70,7 @@ class Lasting:
     Attributes:
         queue: where its messages wait.
         source: as it was asked for last.
+        lifetime: as it was answered last.
         filters: what is applied of them.
         links: the links that consume from it now.
         session, connection: those of the link that went last.
@@ -69,15 +80,21 @@ class Lasting:
     key: Key
     queue: Subscription
     source: Source
+    lifetime: Lifetime
     filters: list[Any]
     links: dict[object, Callable[[], None]]
     session: object = None
     connection: object = None
     deadline: float | None = None
 
-    @property
-    def topic(self) -> Topic:
-        return self.queue.topic
+    def is_of(self, topic: Topic, filters: Mapping[Any, Any] | None) -> bool:
+        """Whether it is what is asked for by that topic and these filters."""
+        return self.queue.topic is topic and self.filters == applied(filters)
+
+
+def applied(filters: Mapping[Any, Any] | None) -> list[Any]:
+    """Filters without their names, which mean nothing."""
+    return list((filters or {}).values())
 
 
 def lasts(source: Source) -> bool:
@@ -93,13 +110,12 @@ def lasts(source: Source) -> bool:
     )
 
 
-def key_of(container: str, link_name: str, capabilities: Iterable[str], *, durable: bool) -> Key:
-    """What a link of that name and these capabilities means."""
-    wanted = set(capabilities)
-    if "shared" not in wanted:
-        return Key(container, link_name, "own")
-    kind: Kind = "shared" if durable else "volatile"
-    return Key(None if "global" in wanted else container, link_name.partition("|")[0], kind)
+def key_of(owner: Owner, link_name: str, source: Source) -> Key:
+    """What a link of that name and source means."""
+    if "shared" not in source.capabilities:
+        return Key(owner, link_name, "own")
+    kind: Kind = "volatile" if source.durable == "none" else "shared"
+    return Key(None if "global" in source.capabilities else owner, link_name.partition("|")[0], kind)
 
 
 class Subscriptions:
@@ -108,47 +124,61 @@ class Subscriptions:
     Args:
         clock: the broker's.
         alarm: told of each deadline, for whoever calls `expire` in time.
+        longest: seconds that any is kept without links at most; None for as long as it asks.
     """
 
-    def __init__(self, clock: Clock, alarm: Callable[[float], None]) -> None:
+    def __init__(self, clock: Clock, alarm: Callable[[float], None], longest: int | None = None) -> None:
         self._clock = clock
         self._alarm = alarm
+        self._longest = longest
         self._all: dict[Key, Lasting] = {}
 
-    def join(
-        self, key: Key, topic: Topic, source: Source, filters: Mapping[Any, Any] | None, filtering: Filtering | None
-    ) -> Lasting:
-        """Find a subscription or make it; whoever holds one that is not shared loses it (§2.6.1 "stolen").
+    def lifetime(self, source: Source) -> Lifetime:
+        """How long a source's subscription is kept."""
+        policy, longest = source.expiry_policy, self._longest
+        if longest is None:
+            return Lifetime(policy, source.timeout)
+        if policy == "never":
+            return Lifetime("link-detach", longest)
+        return Lifetime(policy, min(source.timeout, longest))
+
+    def check(self, key: Key, topic: Topic, filters: Mapping[Any, Any] | None) -> Subscription | None:
+        """The queue of a subscription that the next `join` finds in use by others; None if it finds none so.
 
         Raises:
             AddressError: `amqp:not-allowed`: others share one of that name with another topic or filter.
         """
-        applied = list((filters or {}).values())
         found = self._all.get(key)
-        if found is not None and found.queue.deleted:
-            self._forget(found)
+        if found is None or found.queue.deleted or not found.links or key.kind == "own":
+            return None
+        if not found.is_of(topic, filters):
+            raise AddressError("amqp:not-allowed", f"others share {key.name!r} with another topic or filter")
+        return found.queue
+
+    def join(
+        self, key: Key, topic: Topic, source: Source, filters: Mapping[Any, Any] | None, filtering: Filtering | None
+    ) -> Lasting:
+        """Find a subscription or make it, after `check`; who has one that is not shared loses it (§2.6.1)."""
+        found = self._all.get(key)
+        if found is not None and key.kind == "own":
+            links, found.links = found.links, {}
+            for steal in links.values():
+                steal()
+        if found is not None and (found.queue.deleted or not found.is_of(topic, filters)):
+            self._end(found)
             found = None
-        if found is not None:
-            same = found.topic is topic and found.filters == applied
-            if found.links and key.kind != "own" and not same:
-                raise AddressError("amqp:not-allowed", f"others share {key.name!r} with another topic or filter")
-            if key.kind == "own":
-                links, found.links = found.links, {}
-                for steal in links.values():
-                    steal()
-            if not same:
-                self._end(found)
-                found = None
         if found is None:
             queue = topic.subscribe(filtering, lasting=True)
-            found = self._all[key] = Lasting(key, queue, source, applied, {})
+            queue.key = key
+            found = self._all[key] = Lasting(key, queue, source, Lifetime(), applied(filters), {})
         found.source = source
+        found.lifetime = self.lifetime(source)
         # The same, but for no-local: that is of the connection.
         found.queue.filtering = filtering
-        found.deadline = None
+        found.session = found.connection = found.deadline = None
         return found
 
-    def find(self, container: str, link_name: str, capabilities: Iterable[str]) -> Lasting:
+    def find(self, owner: Owner, link_name: str, capabilities: Iterable[str]) -> Lasting:
         """The durable subscription that a link without a source means, to end it (§2.6.3; JMS mapping).
 
         Raises:
@@ -156,9 +186,9 @@ class Subscriptions:
         """
         wanted = set(capabilities)
         base = link_name.partition("|")[0]
-        keys = [Key(container, link_name, "own"), Key(container, base, "shared")]
+        keys = [Key(owner, link_name, "own"), Key(owner, base, "shared")]
         if "shared" in wanted:
-            keys = [Key(None if "global" in wanted else container, base, "shared")]
+            keys = [Key(None if "global" in wanted else owner, base, "shared")]
         for key in keys:
             found = self._all.get(key)
             if found is not None and not found.queue.deleted:
@@ -191,15 +221,15 @@ class Subscriptions:
 
     def left(self, lasting: Lasting, how: Passing) -> None:
         """It has no link any more: it ends now, in time, or not, as its expiry policy says (§3.5.6)."""
-        source = lasting.source
+        lifetime = lasting.lifetime
         if lasting.queue.deleted:
             self._forget(lasting)
-        if lasting.deadline is not None or how not in _EXPIRES[source.expiry_policy]:
+        if lasting.deadline is not None or how not in _EXPIRES[lifetime.expiry_policy]:
             return
-        if not source.timeout:
+        if not lifetime.timeout:
             self._end(lasting)
             return
-        lasting.deadline = self._clock() + source.timeout
+        lasting.deadline = self._clock() + lifetime.timeout
         self._alarm(lasting.deadline)
 
     def expire(self, now: float) -> float | None:

@@ -19,6 +19,7 @@ from ._topic import Topic
 if TYPE_CHECKING:
     from ..messaging import Outcome
     from ._node import Node
+    from ._subscriptions import Lifetime
 
 _OUTCOME_TYPES = (Accepted, Rejected, Released, Modified)
 OUTCOMES = tuple(kind.descriptor_name for kind in _OUTCOME_TYPES)
@@ -70,19 +71,20 @@ def answer_source(
     outcome: Outcome,
     dynamic: bool,
     filters: dict[Any, Any] | None,
-    lasting: bool = False,
+    lifetime: Lifetime | None,
 ) -> Source:
     """The source of a link on which the broker sends; `filters` are those that are applied.
 
-    `lasting`: it is a subscription that ends as its expiry policy says, or is shared.
+    `lifetime`: how long a subscription is kept that may outlive its link, or is shared; None for any other source.
     """
-    sharing = tuple(Symbol(word) for word in ("shared", "global") if lasting and word in asked.capabilities)
+    shared = lifetime is not None and "shared" in asked.capabilities
+    sharing = tuple(Symbol(word) for word in ("shared", "global") if shared and word in asked.capabilities)
     wanted = [name for name in OUTCOMES if name in asked.outcomes]
     return Source(
         address=node.name if dynamic else asked.address,
         durable="none",
-        expiry_policy=asked.expiry_policy if lasting else "link-detach",
-        timeout=asked.timeout if lasting else 0,
+        expiry_policy=lifetime.expiry_policy if lifetime is not None else "link-detach",
+        timeout=lifetime.timeout if lifetime is not None else 0,
         dynamic=dynamic,
         dynamic_node_properties=_lifetime(dynamic),
         # Every subscriber of a topic gets its copy; on a queue a message goes to one (§3.5.3 "distribution-mode").

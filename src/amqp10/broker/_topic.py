@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ._entry import Entry
     from ._node import Consumer, Limits
     from ._selection import Filtering
+    from ._subscriptions import Key
 
 MakeSubscription = Callable[["Topic"], "Subscription"]
 EndSubscription = Callable[["Subscription"], None]
@@ -28,10 +29,12 @@ class Subscription(Queue):
     Attributes:
         filtering: which messages come into it; None for all.
         lasting: it outlives its links.
+        key: by what it is found again; None for one that is not.
     """
 
     filtering: Filtering | None = None
     lasting = False
+    key: Key | None = None
 
     def __init__(self, name: str, topic: Topic, ended: EndSubscription, **settings: Any) -> None:
         super().__init__(name, temporary=True, **settings)
@@ -93,7 +96,7 @@ class Topic(Node):
     def subscribe(self, filtering: Filtering | None = None, *, lasting: bool = False) -> Subscription:
         """Make the queue of a new subscriber."""
         subscription = self._make_subscription(self)
-        subscription.lasting = lasting
+        subscription.lasting, subscription.temporary = lasting, not lasting
         subscription.filtering = filtering
         self._selective |= filtering is not None
         self.subscriptions[subscription.name] = subscription
