@@ -81,6 +81,9 @@ class Double(Engine):
         events, self._events = self._events, []
         return events
 
+    def flush(self) -> None:
+        pass
+
     def data_to_send(self) -> bytes:
         data = bytes(self.output)
         self.output.clear()

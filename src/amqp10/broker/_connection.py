@@ -29,7 +29,7 @@ from ..engine import (
     WindowOpened,
 )
 from ..errors import EncodeError, LocalProtocolError, RemoteProtocolError
-from ..messaging import Coordinator, Error, Source, Target
+from ..messaging import Coordinator, Error, Source, Target, TransactionalState
 from ..types import Symbol
 from ._consumer import ConsumerLink, Wishes
 from ._coordinator import CAPABILITIES, CoordinatorLink, LocalTransaction
@@ -141,11 +141,17 @@ class Peer:
 
     def lost(self) -> None:
         """The connection is over, told or not: links end, what they held goes back. Does nothing the second time."""
-        for link in [*self._consumers, *self._producers]:
+        # Producers first, and so coordinators: what their transactions held is the consumers' to give back.
+        for link in [*self._producers, *self._consumers]:
             self._end_link(link)
         self._router.subscriptions.connection_ended(self)
         self._router.flush()
         self._carrier.ended()
+
+    def posts_in_part(self, txn_id: bytes) -> bool:
+        """Whether a message of that transaction is still coming in."""
+        states = (link.partial_state for link in self._producers)
+        return any(isinstance(state, TransactionalState) and state.txn_id == txn_id for state in states)
 
     # Connection and sessions
 
@@ -299,7 +305,7 @@ class Peer:
                 receiver_settle_mode="first",
             )
         )
-        coordinator = self._producers[link] = CoordinatorLink(self, link)
+        coordinator = self._producers[link] = CoordinatorLink(self, link, may_reject=may_reject(remote.source))
         coordinator.begin()
 
     def _node_of(self, link: Link, terminus: Source | Target) -> Node | None:
@@ -313,6 +319,8 @@ class Peer:
     def _on_credit(self, event: CreditChanged) -> None:
         consumer = self._consumers.get(event.link)
         if consumer is not None:
+            if event.link.properties:
+                consumer.flow_properties()
             consumer.credit_changed()
 
     def _on_deliveries(self, event: DeliveriesReceived) -> None:

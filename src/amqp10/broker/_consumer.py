@@ -1,4 +1,4 @@
-"""A link on which the broker sends: messages out of a queue, outcomes back into it."""
+"""A link on which the broker sends: messages out of a queue, outcomes back into it, at once or by a transaction."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..messaging import RELEASED, Accepted, Error, Modified, Rejected, Released, TransactionalState
+from ..messaging import ACCEPTED, RELEASED, TXN_ID, Accepted, Error, Modified, Rejected, Released, TransactionalState
 from ..types import Symbol
 from ._node import Consumer
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ._queue import Queue
 
 _OUTCOMES = (Accepted, Rejected, Released, Modified)
-_TXN_ID = Symbol("txn-id")
 _keys = itertools.count(1)
 
 
@@ -75,23 +74,27 @@ class ConsumerLink(Consumer):
         self.key = next(_keys)
         self.copies = copies
         self.settles = settles
+        self._sends_settled = settles
         self._peer = peer
         self._link = link
         self._session = link.session
-        self.queue = queue
+        self._queue = queue
         self._default_outcome = default_outcome
         self._largest = (link.remote.max_message_size if link.remote is not None else None) or None
+        self._acquirer: LocalTransaction | None = None  # in which messages are taken
+        self._in_transaction: dict[OutgoingDelivery, LocalTransaction] = {}
+        self._over = False
 
     def begin(self) -> None:
         """The link is attached: stand in line."""
-        self.queue.add_consumer(self)
+        self._queue.add_consumer(self)
         self.credit_changed()
 
     def credit_changed(self) -> None:
         """Credit came, or the window or the output has room again."""
         link = self._link
         if link.credit > 0 or link.drain:
-            self.queue.in_line(self, drain=link.drain)
+            self._queue.in_line(self, drain=link.drain)
 
     # What the queue asks for
 
@@ -102,21 +105,17 @@ class ConsumerLink(Consumer):
     def deliver(self, entry: Entry, payload: bytes) -> bool:
         if self._largest is not None and len(payload) > self._largest:
             return False
-        link = self._link
-        transaction = self._acquiring() if link.properties else None
-        if transaction is not None:
-            state = TransactionalState(transaction.id)
-            delivery = link.send(payload, settled=self.settles, message_format=entry.message_format, state=state)
-            transaction.acquire(self, delivery)
+        acquirer = self._acquirer
+        if acquirer is None:
+            delivery = self._link.send(payload, settled=self.settles, message_format=entry.message_format)
         else:
-            delivery = link.send(payload, settled=self.settles, message_format=entry.message_format)
+            delivery = self._link.send(
+                payload, settled=self._sends_settled, message_format=entry.message_format, state=acquirer.state
+            )
+            acquirer.acquire(self, delivery)
+            self._in_transaction[delivery] = acquirer
         delivery.waiter = entry
         return True
-
-    def _acquiring(self) -> LocalTransaction | None:
-        """The transaction that the credit of just now is part of (§4.4.3)."""
-        txn_id = self._link.properties.get(_TXN_ID)
-        return self._peer.transactions.get(txn_id) if isinstance(txn_id, bytes) else None
 
     def fed(self) -> None:
         link = self._link
@@ -131,6 +130,9 @@ class ConsumerLink(Consumer):
             self._peer.wake()
 
     def node_deleted(self, error: Error) -> None:
+        self._detach(error)
+
+    def _detach(self, error: Error) -> None:
         if self._link.attached:
             self._link.detach(closed=True, error=error)
             self._peer.wake()
@@ -139,7 +141,9 @@ class ConsumerLink(Consumer):
 
     def outcomes(self, deliveries: Iterable[OutgoingDelivery]) -> None:
         """The receiver named outcomes, or settled."""
-        settle = self.queue.settle
+        if self._in_transaction:
+            deliveries = [delivery for delivery in deliveries if not self._named_again(delivery)]
+        settle = self._queue.settle
         for delivery in deliveries:
             state = delivery.remote_state
             if isinstance(state, _OUTCOMES):
@@ -154,25 +158,102 @@ class ConsumerLink(Consumer):
         transaction = self._peer.transactions.get(state.txn_id)
         if transaction is None:
             if delivery.local_settled:
-                self.queue.settle(delivery.waiter, self, self._default_outcome)
-            if self._link.attached:
-                error = Error(Symbol("amqp:transaction:unknown-id"), "the delivery is part of no open transaction")
-                self._link.detach(closed=True, error=error)
-        elif isinstance(state.outcome, _OUTCOMES):
-            transaction.retire(self, delivery.waiter, state.outcome)
+                self._queue.settle(delivery.waiter, self, self._default_outcome)
+            self._detach(Error(Symbol("amqp:transaction:unknown-id"), "an outcome for a transaction that is not open"))
+            return
+        outcome = state.outcome if isinstance(state.outcome, _OUTCOMES) else None
+        if outcome is None and delivery.local_settled:
+            outcome = self._default_outcome
+        if outcome is not None:
+            transaction.retire(self, delivery, outcome)
+            self._in_transaction[delivery] = transaction
+
+    def _named_again(self, delivery: OutgoingDelivery) -> bool:
+        """Something is said of a delivery that is part of an open transaction: it has to be said in that (§4.4.2)."""
+        transaction = self._in_transaction.get(delivery)
+        if transaction is None:
+            return False
+        state = delivery.remote_state
+        if isinstance(state, TransactionalState) and state.txn_id == transaction.id:
+            self._retire(delivery, state)
+        elif delivery.remote_settled or isinstance(state, (*_OUTCOMES, TransactionalState)):
+            reason = "a delivery that is part of the transaction was given an outcome outside of it"
+            transaction.coordinator.terminate("amqp:transaction:rollback", reason)
+        return True
+
+    def acquire_in(self, transaction: LocalTransaction | None) -> None:
+        """What is sent from now on is acquired in this transaction (§4.4.3), or in none."""
+        if self._acquirer is not None:
+            self._acquirer.acquirers.discard(self)
+        self._acquirer = transaction
+        # What is sent settled in a transaction leaves the queue with the commit only.
+        self.settles = self._sends_settled and transaction is None
+        if transaction is not None:
+            transaction.acquirers.add(self)
+
+    def flow_properties(self) -> None:
+        """A flow came that has properties."""
+        properties = self._link.properties
+        if TXN_ID not in properties:
+            return
+        txn_id = properties[TXN_ID]
+        transaction = self._peer.transactions.get(txn_id) if isinstance(txn_id, bytes) else None
+        if txn_id is None or transaction is not None:
+            if transaction is not None and self.copies:
+                self._detach(Error(Symbol("amqp:not-implemented"), "what is only looked at cannot be acquired"))
+            else:
+                self.acquire_in(transaction)
+        else:
+            self._detach(Error(Symbol("amqp:transaction:unknown-id"), "a flow for a transaction that is not open"))
+
+    # What a transaction asks for at its end
+
+    def apply(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
+        """It is committed: the outcome counts, and the delivery is settled with that."""
+        self._in_transaction.pop(delivery, None)
+        self._queue.settle(delivery.waiter, self, outcome)
+        if not delivery.local_settled and self._link.attached:
+            self._link.settle(delivery, outcome)
+            self._peer.wake()
+
+    def keep(self, delivery: OutgoingDelivery) -> None:
+        """It is committed, and an outcome of what was acquired in it is still to come, in whatever way."""
+        self._in_transaction.pop(delivery, None)
+        delivery.state = None
+        if delivery.local_settled:
+            self._queue.settle(delivery.waiter, self, ACCEPTED)
+
+    def revert(self, delivery: OutgoingDelivery) -> None:
+        """It is rolled back: the outcome is forgotten, and if nothing more can be said, is the default (§4.4.4.2)."""
+        self._in_transaction.pop(delivery, None)
+        delivery.remote_state = None
+        if delivery.local_settled or self._over:
+            self._queue.settle(delivery.waiter, self, self._default_outcome)
 
     def take_back(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
-        """The transaction that the message was given in is rolled back (§4.4.3)."""
-        if not delivery.local_settled:
-            self.queue.settle(delivery.waiter, self, outcome)
-            if self._link.attached:
-                self._link.settle(delivery, outcome)
-                self._peer.wake()
+        """It is rolled back, and the acquiring with it (§4.4.4.3)."""
+        self._in_transaction.pop(delivery, None)
+        self._queue.settle(delivery.waiter, self, outcome)
+        if self._link.attached:
+            if not delivery.on_wire:
+                self._link.abort(delivery)
+            elif not delivery.local_settled:
+                self._link.settle(delivery)
+            self._peer.wake()
+
+    # The end
 
     def end(self) -> None:
         """The link is over: what it held goes back, the youngest first, so that each finds its place at the front."""
+        self._over = True
+        self.acquire_in(None)
         for delivery in reversed(list(self._link.unsettled.values())):
+            transaction = self._in_transaction.get(delivery)
+            if transaction is not None:
+                if transaction.retired(delivery):
+                    continue  # its outcome was named before the end
+                transaction.forget(delivery)
             # What never left was never attempted.
             outcome = self._default_outcome if delivery.delivery_id is not None else RELEASED
-            self.queue.settle(delivery.waiter, self, outcome)
-        self.queue.remove_consumer(self)
+            self._queue.settle(delivery.waiter, self, outcome)
+        self._queue.remove_consumer(self)

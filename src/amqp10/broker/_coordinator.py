@@ -1,7 +1,10 @@
 """Transactions of one peer: work that is kept aside until it is discharged, and the link that says so (§4).
 
-Nothing of a transaction is seen by others before it is committed. Messages posted in it wait here, with their places in
-the queues reserved; deliveries that were settled in it stay with their consumer until then.
+    transfer      state=transactional-state   -> post      held here, its room in the queue reserved
+    disposition   state=transactional-state   -> retire    the outcome waits, the message stays with its consumer
+    flow          properties={txn-id: ...}    -> acquire   what is sent on that credit
+
+Nothing of it is seen by others before the commit. Which delivery is part of which transaction the consumers know.
 """
 
 from __future__ import annotations
@@ -10,9 +13,18 @@ import itertools
 from typing import TYPE_CHECKING
 
 from ..errors import DecodeError
-from ..messaging import ACCEPTED, RELEASED, Declare, Declared, Discharge, Error, Message, Rejected
+from ..messaging import (
+    ACCEPTED,
+    RELEASED,
+    Declare,
+    Declared,
+    Discharge,
+    Error,
+    Message,
+    Rejected,
+    TransactionalState,
+)
 from ..types import Symbol, as_composite
-from ._terminus import FAILED
 
 if TYPE_CHECKING:
     from ..engine import IncomingDelivery, OutgoingDelivery, ReceiverLink
@@ -31,56 +43,99 @@ _ids = itertools.count(1)
 
 
 class LocalTransaction:
-    """What was done in one transaction."""
+    """What was done in one transaction.
 
-    def __init__(self) -> None:
+    Attributes:
+        id: no other transaction of the broker has, or had, it.
+        state: what is said of a message that is acquired in it.
+        coordinator: the link that declared it.
+        failed: why it cannot be committed; None as long as it can.
+        acquirers: consumers whose credit is part of it.
+    """
+
+    def __init__(self, coordinator: CoordinatorLink) -> None:
         self.id = next(_ids).to_bytes(8, "big")
+        self.state = TransactionalState(self.id)
+        self.coordinator = coordinator
+        self.failed: Error | None = None
+        self.acquirers: set[ConsumerLink] = set()
         self._posted: list[tuple[Node, Entry]] = []
-        self._retired: list[tuple[ConsumerLink, Entry, Outcome]] = []
-        self._acquired: list[tuple[ConsumerLink, OutgoingDelivery]] = []
+        self._retired: dict[OutgoingDelivery, tuple[ConsumerLink, Outcome]] = {}
+        self._acquired: dict[OutgoingDelivery, ConsumerLink] = {}
+
+    # Work
 
     def post(self, node: Node, entry: Entry) -> None:
         """A message came for a node (§4.4.1)."""
         node.reserve(entry)
         self._posted.append((node, entry))
 
-    def retire(self, consumer: ConsumerLink, entry: Entry, outcome: Outcome) -> None:
-        """A consumer named the outcome of a delivery (§4.4.2)."""
-        self._retired.append((consumer, entry, outcome))
+    def retire(self, consumer: ConsumerLink, delivery: OutgoingDelivery, outcome: Outcome) -> None:
+        """A consumer named the outcome of a delivery; the last one that it names counts (§4.4.2)."""
+        self._retired[delivery] = consumer, outcome
+
+    def retired(self, delivery: OutgoingDelivery) -> bool:
+        return delivery in self._retired
 
     def acquire(self, consumer: ConsumerLink, delivery: OutgoingDelivery) -> None:
         """A consumer was given a message (§4.4.3)."""
-        self._acquired.append((consumer, delivery))
+        self._acquired[delivery] = consumer
+
+    def forget(self, delivery: OutgoingDelivery) -> None:
+        """What was acquired has ended otherwise."""
+        self._acquired.pop(delivery, None)
+
+    # The end
 
     def commit(self) -> Error | None:
         """Do it all; the error if it was rolled back instead."""
-        gone = next((node for node, _ in self._posted if node.deleted), None)
-        if gone is not None:
+        error = self.failed
+        for node, _ in self._posted:
+            if node.deleted:
+                error = Error(Symbol("amqp:transaction:rollback"), f"there is no {node.name!r} any more")
+        if error is not None:
             self.roll_back()
-            return Error(Symbol("amqp:transaction:rollback"), f"there is no {gone.name!r} any more")
+            return error
         for node, entry in self._posted:
             node.unreserve(entry)
             node.put(entry)
-        for consumer, entry, outcome in self._retired:
-            consumer.queue.settle(entry, consumer, outcome)
+        for delivery, (consumer, outcome) in self._retired.items():
+            consumer.apply(delivery, outcome)
+        for delivery, consumer in self._acquired.items():
+            if delivery not in self._retired:
+                consumer.keep(delivery)
+        self._release_acquirers()
         return None
 
     def roll_back(self) -> None:
-        """Undo it all: what was consumed comes again, and counts as a failed attempt."""
+        """Undo it all: what was retired is the consumer's again, or comes again; so does what was acquired."""
         for node, entry in self._posted:
             node.unreserve(entry)
-        for consumer, entry, _ in reversed(self._retired):
-            consumer.queue.settle(entry, consumer, FAILED)
-        for consumer, delivery in reversed(self._acquired):
+        for delivery, consumer in self._acquired.items():
             consumer.take_back(delivery, RELEASED)
+        for delivery, (consumer, _) in self._retired.items():
+            if delivery not in self._acquired:
+                consumer.revert(delivery)
+        self._release_acquirers()
+
+    def _release_acquirers(self) -> None:
+        """§4.4.3: "When a transaction is discharged, the txn-id of any link endpoints will be cleared"."""
+        for consumer in list(self.acquirers):
+            consumer.acquire_in(None)
 
 
 class CoordinatorLink:
-    """The link on which a peer declares and discharges (§4.2, §4.3); what is open when it ends is rolled back."""
+    """The link on which a peer declares and discharges (§4.2, §4.3); what is open when it ends is rolled back.
 
-    def __init__(self, peer: Peer, link: ReceiverLink) -> None:
+    Args:
+        may_reject: the peer takes the outcome rejected; else the link is what ends.
+    """
+
+    def __init__(self, peer: Peer, link: ReceiverLink, *, may_reject: bool) -> None:
         self._peer = peer
         self._link = link
+        self._may_reject = may_reject
+        self._terminated = False
         self._open: dict[bytes, LocalTransaction] = {}
 
     def begin(self) -> None:
@@ -90,9 +145,12 @@ class CoordinatorLink:
     def take(self) -> None:
         """Do what was asked for. The peer calls this when it has seen all other work of the pass."""
         link = self._link
-        while link.incoming:
+        while link.incoming and not self._terminated:
             delivery = link.incoming.popleft()
-            self._answer(delivery, self._do(delivery))
+            if delivery.local_settled:
+                self.terminate("amqp:not-allowed", "a declare or discharge was sent settled: who asks has to listen")
+            else:
+                self._answer(delivery, self._do(delivery))
         if link.attached and link.credit <= CREDIT // 2:
             link.flow(CREDIT)
         self._peer.wake()
@@ -113,15 +171,20 @@ class CoordinatorLink:
             return _rejected("amqp:not-implemented", "there are no distributed transactions here")
         if len(self._peer.transactions) >= MOST:
             return _rejected("amqp:resource-limit-exceeded", f"{MOST} transactions are open")
-        transaction = LocalTransaction()
+        transaction = LocalTransaction(self)
         self._open[transaction.id] = self._peer.transactions[transaction.id] = transaction
         return Declared(transaction.id)
 
     def _discharge(self, asked: Discharge) -> DeliveryState:
         transaction = self._open.pop(asked.txn_id, None)
         if transaction is None:
-            return _rejected("amqp:transaction:unknown-id", "no such transaction was declared on this link")
+            return _rejected("amqp:transaction:unknown-id", "no such transaction is open on this link")
         del self._peer.transactions[asked.txn_id]
+        if self._peer.posts_in_part(asked.txn_id):
+            # "It is an error for the controller to attempt to discharge" it then (§4.4.1).
+            transaction.roll_back()
+            self.terminate("amqp:transaction:rollback", "a message of the transaction is not whole")
+            return _rejected("amqp:transaction:rollback", "a message of the transaction is not whole")
         if asked.fail:
             transaction.roll_back()
             return ACCEPTED
@@ -129,16 +192,36 @@ class CoordinatorLink:
         return ACCEPTED if error is None else Rejected(error)
 
     def _answer(self, delivery: IncomingDelivery, state: DeliveryState) -> None:
-        if not delivery.local_settled and self._link.attached:
-            self._link.settle(delivery, state)
+        if not self._link.attached:
+            return
+        if isinstance(state, Rejected) and not self._may_reject:
+            assert state.error is not None
+            self.terminate(state.error.condition, state.error.description or "")
+            return
+        # The outcomes of what was sent in a transaction are to be known before that of its discharge (§4.4.1).
+        self._peer.engine.flush()
+        self._link.settle(delivery, state)
+
+    # The end of the link
+
+    def terminate(self, condition: str, description: str) -> None:
+        """The peer broke a rule whose price is the control link, and all that is open on it (§4.4.1, §4.4.2)."""
+        self._terminated = True
+        self._roll_back()
+        if self._link.attached:
+            self._link.detach(closed=True, error=Error(Symbol(condition), description))
+            self._peer.wake()
 
     def end(self) -> None:
-        """The link is over; what it said before still counts."""
+        """The link is over; what was said on it before still counts."""
         self.take()
-        for transaction in self._open.values():
-            self._peer.transactions.pop(transaction.id, None)
+        self._roll_back()
+
+    def _roll_back(self) -> None:
+        while self._open:
+            txn_id, transaction = self._open.popitem()
+            del self._peer.transactions[txn_id]
             transaction.roll_back()
-        self._open.clear()
 
 
 def _rejected(condition: str, description: str) -> Rejected:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..engine import IncomingDelivery, ReceiverLink
     from ..messaging import DeliveryState
     from ._connection import Peer
+    from ._coordinator import LocalTransaction
     from ._node import Node
     from ._router import Router
 
@@ -78,23 +79,30 @@ class ProducerLink(Producer):
                 node.put(entry)
                 self._settle(delivery, ACCEPTED)
             else:
-                self._store(delivery, node, entry)
+                self._post(delivery, node, entry)
         if link.attached:
             node.replenish(self)
 
-    def _store(self, delivery: IncomingDelivery, node: Node, entry: Entry) -> None:
+    def _post(self, delivery: IncomingDelivery, node: Node, entry: Entry) -> None:
         """Put a message that came with a state into its node, or into the transaction that it names (§4.4.1)."""
         state = delivery.remote_state
         if not isinstance(state, TransactionalState):
             node.put(entry)
             self._settle(delivery, ACCEPTED)
             return
-        transaction = self._peer.transactions.get(state.txn_id)
-        if transaction is None:
-            self._reject(delivery, "amqp:transaction:unknown-id", "the message is part of no open transaction")
-            return
-        transaction.post(node, entry)
-        self._settle(delivery, TransactionalState(state.txn_id, ACCEPTED))
+        transaction = self._transaction_of(delivery)
+        if transaction is not None:
+            transaction.post(node, entry)
+            self._settle(delivery, TransactionalState(state.txn_id, ACCEPTED))
+        elif delivery.local_settled and self._link.attached:
+            reason = "a message for a transaction that is not open"
+            self._link.detach(closed=True, error=Error(Symbol("amqp:transaction:unknown-id"), reason))
+        else:
+            self._reject(delivery, "amqp:transaction:unknown-id", "the transaction of the message is not open")
+
+    def _transaction_of(self, delivery: IncomingDelivery) -> LocalTransaction | None:
+        state = delivery.remote_state
+        return self._peer.transactions.get(state.txn_id) if isinstance(state, TransactionalState) else None
 
     def _settle(self, delivery: IncomingDelivery, outcome: DeliveryState) -> None:
         # A link may be gone by the time its last messages are looked at; its sender then never hears of them.
@@ -103,11 +111,17 @@ class ProducerLink(Producer):
 
     def _reject(self, delivery: IncomingDelivery, condition: str, description: str) -> None:
         error = Error(Symbol(condition), description)
-        if delivery.local_settled:
+        transaction = self._transaction_of(delivery)
+        if not delivery.local_settled and self._may_reject:
+            rejected = Rejected(error)
+            self._settle(delivery, TransactionalState(transaction.id, rejected) if transaction else rejected)
+            return
+        if transaction is not None:
+            # The sender does not hear of it, so its transaction may not be committed without the message (§4.4.4.1).
+            transaction.failed = Error(Symbol("amqp:transaction:rollback"), f"{condition}: {description}")
+        elif delivery.local_settled:
             self._router.unroutable += 1
-        elif self._may_reject:
-            self._settle(delivery, Rejected(error))
-        elif self._link.attached:
+        if not delivery.local_settled and self._link.attached:
             self._link.detach(closed=True, error=error)
 
     def end(self) -> None:
@@ -160,7 +174,7 @@ class AnonymousProducerLink(ProducerLink):
                 node.put(entry)
                 self._settle(delivery, ACCEPTED)
             else:
-                self._store(delivery, node, entry)
+                self._post(delivery, node, entry)
             if node.short and node not in self._shares and link.attached:
                 self._shares[node] = link.credit
                 node.add_producer(self)

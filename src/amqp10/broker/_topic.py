@@ -90,6 +90,9 @@ class Topic(Node):
 
     @property
     def free(self) -> int:
+        limits = self.limits
+        if limits.bytes is not None and self.reserved_bytes >= limits.bytes:
+            return 0
         free = min((subscription.free for subscription in self.subscriptions.values()), default=UNLIMITED)
         return free - self.reserved
 

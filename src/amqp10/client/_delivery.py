@@ -124,12 +124,15 @@ class Delivery(IncomingDelivery):
         """Tell the sender that the message was processed (§3.4.2).
 
         Args:
-            transaction: say it as part of this: it counts when that is committed (§4.4.2).
+            transaction: say it as part of this: it counts when that is committed (§4.4.2). If it is rolled back, the
+                message comes again, to whomever; with receiver-settle-mode "second" it stays here, to be settled again.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is gone; the message is the
                 sender's to deliver again.
-            LocalProtocolError: the transaction is over, or on another session.
+            LocalProtocolError: the transaction is over, or cannot cover this link; the delivery is settled already, or
+                part of another transaction.
+            Unsupported: the peer is known not to apply the outcome in a transaction.
             anyio.ClosedResourceError: the receiver was closed here.
         """
         if transaction is None:
@@ -152,7 +155,8 @@ class Delivery(IncomingDelivery):
             transaction: see `accept`.
 
         Raises:
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: see `accept`.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, LocalProtocolError, Unsupported,
+                anyio.ClosedResourceError: see `accept`.
         """
         error = None if condition is None else Error(condition, description, dict(info) if info else None)
         self._settle_in(transaction, Rejected(error))
@@ -164,7 +168,8 @@ class Delivery(IncomingDelivery):
             transaction: see `accept`.
 
         Raises:
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: see `accept`.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, LocalProtocolError, Unsupported,
+                anyio.ClosedResourceError: see `accept`.
         """
         self._settle_in(transaction, RELEASED)
 
@@ -185,7 +190,8 @@ class Delivery(IncomingDelivery):
             transaction: see `accept`.
 
         Raises:
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: see `accept`.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, LocalProtocolError, Unsupported,
+                anyio.ClosedResourceError: see `accept`.
         """
         annotations = dict(message_annotations) if message_annotations else None
         self._settle_in(transaction, Modified(delivery_failed or None, undeliverable_here or None, annotations))
@@ -247,7 +253,22 @@ class Delivery(IncomingDelivery):
 
     def _settle_in(self, transaction: Transaction | None, outcome: Outcome) -> None:
         """Settle as part of a transaction, if there is one."""
-        self._settle(outcome if transaction is None else transaction._state(self.link.context, outcome))
+        if transaction is None:
+            self._settle(outcome)
+        else:
+            self._settle(transaction._retire(self, outcome))
+            transaction._was_retired(self)
+
+    def _committed(self) -> None:
+        """The transaction that its outcome was part of is committed, and the sender has not settled with that."""
+        try:
+            # Without the outcome: the message may be on its way again, and Broker-J would apply it to that, too.
+            self.link.settle(self, None, settled=True)
+        except LocalProtocolError:
+            return  # the link is gone
+        self.link.context._wake()
+        if self.waiter is not None:
+            self.waiter.set()
 
     def _settle_quietly(self, state: DeliveryState) -> None:
         """Settle where another exception is on its way: a link that is gone has given the message back itself."""
@@ -259,6 +280,25 @@ class Delivery(IncomingDelivery):
     def __repr__(self) -> str:
         how = "settled" if self.local_settled else "unsettled"
         return f"<Delivery {self.delivery_id} tag={self.tag.hex()} {len(self.payload)} bytes, {how}>"
+
+
+class AcquiredDelivery(Delivery):
+    """One of a receiver that acquires in a transaction: until that is over, its outcome is part of it (§4.4.4.3)."""
+
+    __slots__ = ()
+
+    def _settle(self, state: DeliveryState) -> None:
+        acquirer: Transaction | None = self.link.context._acquirer
+        acquired = self.remote_state
+        if acquirer is None or not isinstance(acquired, TransactionalState) or acquired.txn_id != acquirer.id:
+            super()._settle(state)
+        elif not isinstance(state, TransactionalState):
+            super()._settle(acquirer._retire(self, state))  # type: ignore[arg-type]
+            acquirer._was_retired(self)
+        elif state.txn_id == acquired.txn_id:
+            super()._settle(state)
+        else:
+            raise LocalProtocolError("the delivery was acquired in another transaction that is open")
 
 
 async def _each(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
@@ -310,10 +350,10 @@ class SentDelivery(OutgoingDelivery):
     def _known_outcome(self) -> Outcome | None:
         """The outcome if it is known now, else None."""
         state = self.remote_state
-        if type(state) is TransactionalState:
-            state = state.outcome  # provisional: what it will be once the transaction is committed
         if type(state) in OUTCOMES:
             return state  # type: ignore[return-value]
+        if type(state) is TransactionalState and type(state.outcome) in OUTCOMES:
+            return state.outcome  # type: ignore[no-any-return]
         if self.remote_settled:
             return self._default_outcome()
         # Sent settled: done once with the output. What closing aborted is settled too, but never got there.

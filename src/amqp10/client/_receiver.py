@@ -15,9 +15,9 @@ import anyio.lowlevel
 
 from ..engine import LinkTerms, ReceiverLink
 from ..errors import AmqpError, FilterNotApplied, LocalProtocolError, Unsupported
-from ..messaging import RELEASED, unapplied_filters
+from ..messaging import RELEASED, TXN_ID, TransactionalState, unapplied_filters
 from ..types import Symbol
-from ._delivery import Delivery
+from ._delivery import AcquiredDelivery, Delivery
 from ._link import Link
 
 if TYPE_CHECKING:
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 BURST = 64
 # The link property by which a receiver asks to be the only one, and a broker that has that says that it is.
 EXCLUSIVE = Symbol("exclusive")
-
-TXN_ID = Symbol("txn-id")
-"""The property of a flow that makes what comes on it part of a transaction (§4.4.3)."""
 
 
 class Receiver(Link):
@@ -67,6 +64,8 @@ class Receiver(Link):
         self._waiter: anyio.Event | None = None  # also the mark that a task is in receive
         self._drain_running = False
         self._drained = False
+        self._acquirer: Transaction | None = None  # in which messages are acquired
+        self._flow_properties: dict[Any, Any] | None = None
         self._wake: Callable[[], None] = connection._wake
 
     # Attaching
@@ -299,13 +298,15 @@ class Receiver(Link):
         """Let the peer send `credit` more deliveries (§2.6.7). For receivers with `credit=0`; never blocks.
 
         Args:
-            transaction: what comes on all credit that there is now is acquired as part of this (§4.4.3): if it is
-                rolled back, the peer has it again, unless it is settled.
+            transaction: what comes on all the credit that there is now is acquired as part of this (§4.4.3), and so are
+                its outcomes, in whatever way they are given. If it is rolled back, the peer has all of it again. At
+                its end the credit that is left is drained; what came and has no outcome by then is settled as usual.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: the link is over.
-            LocalProtocolError: the credit of this receiver is automatic, or the transaction is over or on another
-                session.
+            LocalProtocolError: the credit of this receiver is automatic; the transaction is over, or cannot cover this
+                link; or the receiver acquires in another transaction, or in one where none is given.
+            Unsupported: the peer is known not to acquire in transactions; or the receiver streams.
             ValueError: `credit` is negative.
         """
         if credit < 0:
@@ -315,9 +316,59 @@ class Receiver(Link):
             raise self._gone()
         if self._automatic:
             raise LocalProtocolError("the credit of this receiver is automatic; manual credit needs credit=0")
-        properties = {TXN_ID: transaction._state(self).txn_id} if transaction is not None else None
-        link.flow(link.credit + credit, properties=properties)
+        if transaction is not self._acquirer:
+            self._acquire_in(transaction)
+        self._flow(link.credit + credit)
+
+    def _flow(self, credit: int, *, drain: bool = False) -> None:
+        """Say the credit, and in which transaction messages are acquired on it."""
+        assert self._link is not None
+        self._link.flow(credit, drain=drain, properties=self._flow_properties)
+        if self._acquirer is None:
+            self._flow_properties = None
         self._wake()
+
+    def _acquire_in(self, transaction: Transaction | None) -> None:
+        assert self._link is not None
+        if transaction is None or self._acquirer is not None:
+            raise LocalProtocolError(
+                "the receiver acquires in a transaction: all its credit is part of that until it ends"
+            )
+        if self._link.streaming:
+            raise Unsupported("a streaming receiver acquires in no transaction")
+        self._flow_properties = {TXN_ID: transaction._acquire(self)}
+        self._acquirer = transaction
+        self._link.delivery_type = AcquiredDelivery
+
+    async def _stop_acquiring(self) -> None:
+        """Before the end of the transaction: nothing more is to come that might be in it or not (§4.4.3)."""
+        if self._drain_running:
+            await self._until(lambda: self._drained or self._over)
+        elif self.open:
+            await self._drain()
+
+    def _acquired_in(self, transaction: Transaction) -> None:
+        """The transaction is over. After a rollback, what was acquired in it is the peer's again."""
+        link = self._link
+        assert link is not None
+        self._acquirer = None
+        # The peer forgets the id with its transaction, but for those that do not: the next flow says that it is none.
+        self._flow_properties = {TXN_ID: None}
+        if transaction.state != "rolled-back":
+            return
+        state = TransactionalState(transaction._posted.txn_id)
+
+        def acquired(delivery: IncomingDelivery) -> bool:
+            theirs = delivery.remote_state
+            return isinstance(theirs, TransactionalState) and theirs.txn_id == state.txn_id
+
+        kept = [delivery for delivery in self._incoming if not acquired(delivery)]
+        self._incoming.clear()
+        self._incoming.extend(kept)
+        if not self._over:
+            for delivery in [each for each in link.unsettled.values() if acquired(each)]:
+                link.settle(delivery, None, settled=True)
+            self._wake()
 
     async def drain(self) -> None:
         """Ask the peer to use the credit now or give it back; return when it has (§2.6.7).
@@ -342,8 +393,7 @@ class Receiver(Link):
             await self._drain()
         except BaseException:
             if self._link is not None and self.open:
-                self._link.flow(self._link.credit)
-                self._wake()
+                self._flow(self._link.credit)
             raise
         if not self._drained and not self.open:
             raise self._gone()
@@ -357,8 +407,7 @@ class Receiver(Link):
         self._drain_running = True
         self._drained = False
         try:
-            link.flow(link.credit, drain=True)
-            self._wake()
+            self._flow(link.credit, drain=True)
             await self._until(lambda: self._drained or self._over)
         finally:
             self._drain_running = False
@@ -398,6 +447,13 @@ class Receiver(Link):
 
     def _wrap_up(self) -> None:
         self._release_buffered()
+        link = self._link
+        if link is not None:
+            for delivery in list(link.unsettled.values()):
+                if isinstance(delivery.state, TransactionalState):
+                    # The outcome outlives the link, but at Broker-J only when it is settled.
+                    link.settle(delivery, delivery.state, settled=True)
+                    self._wake()
 
     def _release_buffered(self) -> None:
         """Give back what nobody took. "Settled" in mode "second" too: this link will not hear the sender's word."""
@@ -405,7 +461,8 @@ class Receiver(Link):
         while incoming:
             delivery = incoming.popleft()
             if link is not None and not self._over and not delivery.local_settled:
-                link.settle(delivery, RELEASED, settled=True)
+                released = RELEASED if self._acquirer is None else self._acquirer._given_back
+                link.settle(delivery, released, settled=True)
                 self._wake()
 
     async def __aexit__(

@@ -18,7 +18,7 @@ import anyio.lowlevel
 
 from ..engine import LinkTerms, OutgoingDelivery, SenderLink
 from ..errors import LocalProtocolError
-from ..messaging import Accepted, Coordinator, Message, Target
+from ..messaging import Accepted, Message, Target
 from ._delivery import SentDelivery, not_accepted
 from ._files import CHUNK, BodySource, chunks, size_of
 from ._link import Link
@@ -88,8 +88,6 @@ class Sender(Link):
 
     def _require_capabilities(self) -> None:
         target = self._terms.target
-        if isinstance(target, Coordinator):
-            self._require("transactions", "transactions")
         if isinstance(target, Target):
             if target.dynamic:
                 self._require("dynamic", "dynamic nodes")
@@ -166,8 +164,8 @@ class Sender(Link):
         Raises:
             EncodeError: the message holds a value without an AMQP encoding; nothing was sent.
             LocalProtocolError: the message is larger than the peer takes (`remote.max_message_size`), or sent settled
-                on a link whose settle mode forbids it, or the transaction is over or on another session; nothing was
-                sent.
+                on a link whose settle mode forbids it, or the transaction is over or cannot cover this link; nothing
+                was sent.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over; nothing was sent.
             anyio.ClosedResourceError: the sender was closed here.
 
@@ -189,7 +187,7 @@ class Sender(Link):
         if transaction is None:
             self._last = delivery = link.send(payload, settled=settled or self._presettled)
         else:
-            state = transaction._state(self)
+            state = transaction._post(self)
             self._last = delivery = link.send(payload, settled=settled or self._presettled, state=state)
             transaction._add(delivery)  # type: ignore[arg-type]
         self.connection._wake()
@@ -303,7 +301,8 @@ class Sender(Link):
             message: the header, annotations, properties and footer; its body must be None.
             size: how many bytes the body will have, if that is known: it is sent as one data section then, which every
                 receiver can read. Otherwise each chunk is a data section.
-            settled, transaction: as for `send`.
+            settled: as for `send`.
+            transaction: as for `send`; the block has to be left before that of the transaction.
 
         Raises:
             ValueError: the message has a body, or `size` is negative.

@@ -67,7 +67,8 @@ class BodyWriter:
 
         Raises:
             EncodeError: the head holds a value without an AMQP encoding.
-            LocalProtocolError: as for `Sender.submit`; or the stream was opened before.
+            LocalProtocolError: as for `Sender.submit`, for one that the transaction is over; or the stream was opened
+                before.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over; nothing was sent.
             anyio.ClosedResourceError: the sender was closed here.
 
@@ -79,8 +80,11 @@ class BodyWriter:
         if self._one_section:
             head += data_head(self._size or 0)
         self._link = link = await self._sender._room()
-        state = None if self._transaction is None else self._transaction._state(self._sender)
+        transaction = self._transaction
+        state = transaction._post(self._sender) if transaction is not None else None
         self._delivery = link.send(head, settled=self._settled, state=state, more=True)
+        if transaction is not None:
+            transaction._streams[self] = None
         self._over = ""
         self._sender._begin_stream(self._delivery)
         return self
@@ -207,18 +211,23 @@ class BodyWriter:
             last = data_head(0) + last  # a message has a body, be it empty
         await self._room(len(last))
         self._put(last, more=False)
+        self._ended("the stream has ended")
         if self._transaction is not None:
             self._transaction._add(self._delivery)  # type: ignore[arg-type]
-        self._over = "the stream has ended"
         self._sender._end_stream()
 
     def _abort(self, why: str) -> None:
         if self._over:
             return
-        self._over = why
+        self._ended(why)
         assert self._delivery is not None
         try:
             self._link.abort(self._delivery)
         except LocalProtocolError:
             pass  # the link is gone, and the delivery with it
         self._sender._end_stream(aborted=self._delivery)
+
+    def _ended(self, why: str) -> None:
+        self._over = why
+        if self._transaction is not None:
+            self._transaction._streams.pop(self, None)

@@ -1,26 +1,31 @@
 """Transactions: declared on entering the block, committed on leaving it, rolled back if an exception leaves it (§4).
 
 Each session has one link to the peer's coordinator, attached when it is first needed. The order on the wire is what
-makes a transaction whole: what it settled and sent is written before its discharge.
+makes a transaction whole: what was sent and settled in it is written before its discharge, whatever its session.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import anyio
 
 from ..engine import LinkTerms
 from ..errors import (
     AmqpError,
+    EndpointError,
     LocalProtocolError,
     MessageNotAccepted,
     TransactionError,
     TransactionInDoubt,
     TransactionRolledBack,
+    Unsupported,
 )
 from ..messaging import (
+    ACCEPTED,
     Accepted,
     AmqpValue,
     Coordinator,
@@ -28,21 +33,28 @@ from ..messaging import (
     Declared,
     Discharge,
     Message,
+    Modified,
     Outcome,
     Rejected,
     Source,
     TransactionalState,
 )
-from ._delivery import SentDelivery, not_accepted
+from ..profiles import TransactionSupport
+from ._delivery import Delivery, SentDelivery, not_accepted
 from ._sender import Sender
 
 if TYPE_CHECKING:
+    from ._connection import Connection
     from ._link import Link
+    from ._receiver import Receiver
     from ._session import Links, Session
+    from ._stream import BodyWriter
 
-CAPABILITIES = ("amqp:local-transactions",)
+LOCAL = "amqp:local-transactions"
+SEVERAL_SESSIONS = "amqp:multi-ssns-per-txn"
 OUTCOMES = ("amqp:accepted:list", "amqp:rejected:list", "amqp:declared:list")
-KEPT = 256
+
+TransactionState = Literal["new", "active", "ending", "committed", "rolled-back", "in-doubt"]
 
 
 class Transaction:
@@ -52,46 +64,59 @@ class Transaction:
             await sender.send(message, transaction=transaction)
             delivery.accept(transaction=transaction)
 
-    Leaving the block commits it; leaving it by an exception, a cancellation among them, rolls it back. The links whose
-    work is in it are on one session, the one that the transaction was made of.
+    Leaving the block commits it; leaving it by an exception, a cancellation among them, rolls it back. Any number of
+    links of the connection can take part; those of other sessions than its own only if the coordinator says that it
+    can do that.
 
     Attributes:
-        id: what the coordinator calls it; None while it is not declared.
-        active: it can take work: it is declared, and neither committed nor rolled back.
+        id: what the coordinator calls it; None while it is not declared. It may be used again for a later one.
+        state: "new"; "active" while it can take work; "ending" while it waits to be committed; then "committed",
+            "rolled-back", or "in-doubt" when no answer came to the commit.
     """
+
+    _coordinator: CoordinatorSender
+    _support: TransactionSupport
 
     def __init__(self, links: Links) -> None:
         self._links = links
-        self._session: Session | None = None
-        self._coordinator: Sender | None = None
-        self._sent: list[SentDelivery] = []  # whose outcomes are still to be looked at
         self.id: bytes | None = None
-        self.active = False
+        self.state: TransactionState = "new"
+        self._sent: deque[SentDelivery] = deque()  # whose outcomes are still to be looked at
+        self._unanswered: set[Link] = set()  # on which something was said that gets no answer before the commit
+        self._streams: dict[BodyWriter, None] = {}  # that are not complete
+        self._acquirers: dict[Receiver, None] = {}
+        self._retired: list[Delivery] = []  # that were given an outcome, and are not settled with that
+
+    @property
+    def active(self) -> bool:
+        """It can take work: it is declared, and neither committed nor rolled back."""
+        return self.state == "active"
+
+    # Declaring
 
     async def __aenter__(self) -> Self:
         """Have the coordinator declare it.
 
         Raises:
+            Unsupported: the dialect has no transactions, or the peer is known to have none; nothing was written.
             LinkDetached, SessionEnded: the peer has no coordinator; `condition` and `description` say so.
             TransactionError: the coordinator declared none.
             ConnectionClosed, ConnectionLost: the connection is gone.
-            Unsupported: the dialect has no transactions.
+            LocalProtocolError: it was declared before.
 
-        Cancelling: is noticed when the coordinator has answered, `close_timeout` seconds later at most; the transaction
-            is then rolled back.
+        Cancelling: once the coordinator was asked, what it declared is rolled back; in `close_timeout` seconds at most.
         """
-        if self.id is not None:
+        if self.state != "new":
             raise LocalProtocolError("a transaction is declared by `async with` once; make a new one")
         connection, session = self._links._place()
-        self._session = session = session if session is not None else connection._default_session()
+        self._support = _support(connection)
+        session = session if session is not None else connection._default_session()
         self._coordinator = coordinator = await session._coordinator()
-        delivery = await coordinator.submit(Message(AmqpValue(Declare())))
+        declaring = await coordinator.submit(Message(AmqpValue(Declare())))
         try:
-            self._declared(await delivery.outcome())
+            self._declared(await declaring.outcome())
         except anyio.get_cancelled_exc_class():
-            with anyio.move_on_after(self._in_session.connection.close_timeout, shield=True):
-                self._declared(await delivery.outcome())
-                await self._abandon()
+            await self._undeclare(declaring)
             raise
         return self
 
@@ -99,34 +124,78 @@ class Transaction:
         if not isinstance(outcome, Declared):
             raise _refused(TransactionError, outcome)
         self.id = outcome.txn_id
-        self.active = True
+        self.state = "active"
+        self._posted = TransactionalState(self.id)
+        self._accepted = TransactionalState(self.id, ACCEPTED)
+        # The same as released, but applied in a transaction by every broker.
+        self._given_back = TransactionalState(self.id, Modified())
 
-    @property
-    def _in_session(self) -> Session:
-        assert self._session is not None
-        return self._session
+    async def _undeclare(self, declaring: SentDelivery) -> None:
+        """Nobody wants it any more: roll it back as soon as it has a name."""
+        with self._bounded(), suppress(AmqpError, anyio.ClosedResourceError):
+            self._declared(await declaring.outcome())
+            await self._roll_back()
+        if declaring.remote_state is None:
+            self._coordinator.give_up()
+
+    def _bounded(self) -> anyio.CancelScope:
+        """What has to be done whoever cancels, in `close_timeout` seconds."""
+        return anyio.CancelScope(
+            shield=True, deadline=anyio.current_time() + self._coordinator.connection.close_timeout
+        )
 
     # Work
 
-    def _state(self, link: Link, outcome: Outcome | None = None) -> TransactionalState:
-        """The state of work on a link that is part of this.
-
-        Raises:
-            LocalProtocolError: it is over, or the link is on another session.
-        """
-        if not self.active or self.id is None:
+    def _check(self, link: Link) -> None:
+        """Raise unless work on that link can be part of this."""
+        if self.state != "active":
             raise LocalProtocolError("the transaction is not active: it takes work in its own block only")
-        engine_link = link._engine_link
-        if engine_link is None or engine_link.session is not self._in_session._in_engine:
+        coordinator = self._coordinator
+        if link.connection is not coordinator.connection:
+            raise LocalProtocolError("the link and the transaction are on different connections")
+        ours, theirs = coordinator._engine_link, link._engine_link
+        together = ours is not None and theirs is not None and ours.session is theirs.session
+        if not (together or coordinator.spans_sessions or self._support.spans_sessions):
             raise LocalProtocolError("the link and the transaction are on different sessions")
-        return TransactionalState(self.id, outcome)
+
+    def _post(self, sender: Sender) -> TransactionalState:
+        """The state of a message that is sent as part of this (§4.4.1)."""
+        self._check(sender)
+        return self._posted
 
     def _add(self, delivery: SentDelivery) -> None:
         """A message was sent as part of this: it is committed only if it is accepted."""
         sent = self._sent
+        while sent and sent[0].on_wire and type(sent[0]._known_outcome()) is Accepted:
+            sent.popleft()
         sent.append(delivery)
-        if len(sent) % KEPT == 0:
-            self._sent = [each for each in sent if type(each._known_outcome()) is not Accepted]
+        if delivery.local_settled:
+            self._unanswered.add(delivery.link.context)
+
+    def _retire(self, delivery: Delivery, outcome: Outcome) -> TransactionalState:
+        """The state that gives a delivery its outcome as part of this (§4.4.2)."""
+        self._check(delivery.link.context)
+        if delivery.local_settled:
+            raise LocalProtocolError("the delivery is settled already: its outcome can be part of no transaction")
+        name = type(outcome).__name__.lower()
+        if name not in self._support.outcomes:
+            title = self._coordinator.connection.profile.title
+            raise Unsupported(f"{title} does not apply the outcome {name} in a transaction: give it outside of one")
+        return self._accepted if type(outcome) is Accepted else TransactionalState(self._posted.txn_id, outcome)
+
+    def _was_retired(self, delivery: Delivery) -> None:
+        """The outcome was told."""
+        self._unanswered.add(delivery.link.context)
+        if not delivery.local_settled:
+            self._retired.append(delivery)
+
+    def _acquire(self, receiver: Receiver) -> bytes:
+        """A receiver acquires messages as part of this (§4.4.3); the id for its flows."""
+        self._check(receiver)
+        if not self._support.acquires:
+            raise Unsupported(f"{receiver.connection.profile.title} acquires no messages in a transaction")
+        self._acquirers[receiver] = None
+        return self._posted.txn_id
 
     # The end
 
@@ -137,80 +206,139 @@ class Transaction:
 
         Raises:
             TransactionRolledBack: nothing of it happened: a message was not accepted (`__cause__`), the coordinator
-                refused, or the link, session or connection ended before it was asked (`__cause__`).
-            TransactionInDoubt: the connection was lost, or no answer came within `close_timeout`, after the coordinator
-                was asked.
-            LocalProtocolError: it is over already.
+                refused, or one of its links, the session or connection ended before it was asked (`__cause__`).
+            TransactionInDoubt: the link, session or connection ended after the coordinator was asked (`__cause__`).
+            LocalProtocolError: it is over already, or a stream in it is not complete; nothing was done.
 
-        Cancelling: while it waits for outcomes, it is rolled back. After that it is not noticed: the answer is waited
-            for, `close_timeout` seconds at most.
+        Cancelling: until the coordinator is asked, it is rolled back. After that its answer is waited for, in
+            `close_timeout` seconds at most; `state` says how it ended.
         """
-        if not self.active:
+        if self.state != "active":
             raise LocalProtocolError("the transaction is over")
+        if self._streams:
+            raise LocalProtocolError("a stream that is part of the transaction is not complete")
+        self.state = "ending"
         try:
-            await self._accepted()
-        except MessageNotAccepted as error:
-            await self._abandon()
-            raise TransactionRolledBack(description=f"a message of it was not accepted: {error}") from error
-        except (AmqpError, anyio.ClosedResourceError) as error:
-            self.active = False
-            raise TransactionRolledBack(description=f"it ended before it was committed: {error}") from error
-        except BaseException:
-            await self._abandon()
+            await self._work_done()
+            discharge = await self._discharge(fail=False)
+        except BaseException as error:
+            with self._bounded():
+                await self._roll_back()
+            if isinstance(error, MessageNotAccepted):
+                raise TransactionRolledBack(description=f"a message of it was not accepted: {error}") from error
+            if isinstance(error, AmqpError | anyio.ClosedResourceError):
+                raise TransactionRolledBack(description=f"it could not be committed: {error}") from error
             raise
-        self.active = False
-        delivery = await self._discharge(fail=False)
-        outcome: Outcome | None = None
         try:
-            with anyio.move_on_after(self._in_session.connection.close_timeout, shield=True):
-                outcome = await delivery.outcome()
-        except (AmqpError, anyio.ClosedResourceError) as error:
-            raise TransactionInDoubt(description=f"it was to be committed, and no answer came: {error}") from error
+            await self._verdict(discharge)
+        except anyio.get_cancelled_exc_class():
+            with self._bounded(), suppress(TransactionError):
+                await self._verdict(discharge)
+            if self.state == "ending":
+                self._end("in-doubt")
+            raise
+
+    async def _work_done(self) -> None:
+        """Wait until every message that was sent in it is accepted, and no more are acquired."""
+        for receiver in self._acquirers:
+            await receiver._stop_acquiring()
+        for delivery in self._sent:
+            outcome = await self._outcome_of(delivery)
+            if type(outcome) is not Accepted:
+                raise not_accepted(outcome, self._coordinator.connection.profile)
+        for link in self._unanswered:
+            if link._cause is not None:
+                raise link._lost()  # whether the peer heard of it before that end is not known
+        if not self._coordinator.open:
+            raise self._coordinator._gone()
+
+    async def _outcome_of(self, delivery: SentDelivery) -> Outcome:
+        """Not by `delivery.outcome()`, for whoever waits there is left to it; and sent settled, it is still to go."""
+        sender: Sender = delivery.link.context
+        await sender._until(lambda: sender._over or (delivery.on_wire and delivery._known_outcome() is not None))
+        outcome = delivery._known_outcome()
         if outcome is None:
-            raise TransactionInDoubt
-        if not isinstance(outcome, Accepted):
+            raise sender._lost()
+        return outcome
+
+    async def _discharge(self, *, fail: bool) -> SentDelivery:
+        """Ask for the end."""
+        # What is settled waits to be merged; it has to be said before.
+        self._coordinator.connection._in_engine.flush()
+        return await self._coordinator.submit(Message(AmqpValue(Discharge(self._posted.txn_id, fail))))
+
+    async def _verdict(self, discharge: SentDelivery) -> None:
+        """What the coordinator says to a commit."""
+        try:
+            outcome = await discharge.outcome()
+        except (AmqpError, anyio.ClosedResourceError) as error:
+            if isinstance(error, EndpointError) and str(error.condition).startswith("amqp:transaction:"):
+                # A coordinator that could not reject the message says it so (§4.3).
+                self._end("rolled-back")
+                raise TransactionRolledBack(error.condition, error.description, error.info) from error
+            self._end("in-doubt")
+            raise TransactionInDoubt(description=f"it was to be committed, and no answer came: {error}") from error
+        if type(outcome) is not Accepted:
+            self._end("rolled-back")
             raise _refused(TransactionRolledBack, outcome)
+        self._end("committed")
 
     async def rollback(self) -> None:
         """Undo it: messages sent in it are forgotten, and what was settled in it is as if it had not been.
 
-        Does nothing when it is over.
-
-        It never fails: what cannot be told to the coordinator is rolled back by the end of the link (§4.3).
+        Does nothing when it is over. It never fails: what the coordinator cannot be told it does when the link to it
+        ends (§4.1).
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most.
         """
-        if self.active:
-            await self._abandon()
+        if self.state == "active":
+            with self._bounded():
+                await self._roll_back()
 
-    async def _accepted(self) -> None:
-        """Wait until every message that was sent in it is accepted."""
+    async def _roll_back(self) -> None:
+        """To be called in `_bounded`."""
+        coordinator = self._coordinator
+        self.state = "rolled-back"
+        asked = False
+        try:
+            self._withdraw()
+            for receiver in self._acquirers:
+                await receiver._stop_acquiring()
+            discharge = await self._discharge(fail=True)
+            asked = True
+            await discharge.outcome()
+        except (AmqpError, anyio.ClosedResourceError):
+            pass  # the end of the coordinator link, or of the connection, rolls back
+        finally:
+            if not asked:
+                coordinator.give_up()
+            self._end("rolled-back")
+
+    def _withdraw(self) -> None:
+        """Take back what is not whole on the wire: it would come after the discharge."""
+        for stream in list(self._streams):
+            stream._abort("the transaction that it is part of was rolled back")
         for delivery in self._sent:
-            outcome = await delivery.outcome()
-            if type(outcome) is not Accepted:
-                raise not_accepted(outcome, self._in_session.connection.profile)
-        assert self._coordinator is not None
-        if not self._coordinator.open:
-            raise self._coordinator._gone()
+            if not delivery.on_wire:
+                with suppress(LocalProtocolError):
+                    delivery.link.abort(delivery)
 
-    async def _discharge(self, *, fail: bool) -> SentDelivery:
-        """Ask for the end; whatever was said in the transaction is written before. Not cancelled half-way."""
-        assert self._coordinator is not None
-        assert self.id is not None
-        with anyio.CancelScope(shield=True):
-            self._in_session._in_engine.flush()
-            message = Message(AmqpValue(Discharge(self.id, fail)))
-            with anyio.move_on_after(self._in_session.connection.close_timeout):
-                return await self._coordinator.submit(message)
-        raise TransactionRolledBack(description="the coordinator gave no credit to be asked")
-
-    async def _abandon(self) -> None:
-        self.active = False
-        with anyio.move_on_after(self._in_session.connection.close_timeout, shield=True):
-            try:
-                await (await self._discharge(fail=True)).outcome()
-            except (AmqpError, anyio.ClosedResourceError):
-                pass  # the peer rolls back what its coordinator link, or the connection, ends with (§4.3)
+    def _end(self, state: TransactionState) -> None:
+        """It is over: so is what waited for that."""
+        self.state = state
+        for receiver in self._acquirers:
+            receiver._acquired_in(self)
+        for delivery in self._retired:
+            if delivery.local_settled:
+                continue
+            if state == "rolled-back":
+                delivery.state = None  # it is to be settled again (§4.4.2)
+            elif state == "committed":
+                delivery._committed()
+        self._sent.clear()
+        self._unanswered.clear()
+        self._acquirers.clear()
+        self._retired.clear()
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
@@ -222,12 +350,11 @@ class Transaction:
 
         Cancelling: see `commit` and `rollback`.
         """
-        if not self.active:
-            return
-        if exc is None:
-            await self.commit()
-        else:
-            await self._abandon()
+        if self.state == "active":
+            await (self.commit() if exc is None else self.rollback())
+
+    def __repr__(self) -> str:
+        return f"<Transaction {self.id.hex() if self.id is not None else ''} {self.state}>"
 
 
 class CoordinatorSender(Sender):
@@ -237,10 +364,34 @@ class CoordinatorSender(Sender):
         terms = LinkTerms(
             name=name,
             source=Source(outcomes=OUTCOMES),
-            target=Coordinator(CAPABILITIES),
+            target=Coordinator((LOCAL, SEVERAL_SESSIONS)),
             settle_mode="unsettled",
         )
         super().__init__(session.connection, session, terms)
+
+    @property
+    def spans_sessions(self) -> bool:
+        """The coordinator says that work of all sessions of the connection can be in one transaction (§4.5.7)."""
+        target = self.remote.target
+        return isinstance(target, Coordinator) and SEVERAL_SESSIONS in target.capabilities
+
+    def give_up(self) -> None:
+        """Detach at once: the peer rolls back what is open on it (§4.1)."""
+        if self.open:
+            self.open = False
+            self._closed = True
+            self._stop()
+            self._detach(closed=True)
+
+
+def _support(connection: Connection) -> TransactionSupport:
+    """What the peer's transactions can do."""
+    if "transactions" not in connection.capabilities:
+        raise Unsupported(f"dialect {connection.dialect!r} has no transactions")
+    profile = connection.profile
+    if profile.transactions is None:
+        raise Unsupported(f"{profile.title} has no transactions over AMQP 1.0")
+    return profile.transactions
 
 
 def _refused(kind: type[TransactionError], outcome: object) -> TransactionError:

@@ -71,6 +71,10 @@ class Engine(ABC):
         """What happened since the last call, in order."""
 
     @abstractmethod
+    def flush(self) -> None:
+        """Put the dispositions that wait to be merged before what is sent next, on whatever session; seldom needed."""
+
+    @abstractmethod
     def data_to_send(self) -> bytes:
         """Everything that is to be written now, dispositions merged; b"" when there is nothing."""
 
@@ -141,10 +145,6 @@ class Session(ABC):
         Raises:
             LocalProtocolError: as for `attach_sender`.
         """
-
-    @abstractmethod
-    def flush(self) -> None:
-        """Write the dispositions that wait to be merged, so that they come before what is sent next."""
 
     @abstractmethod
     def end(self, error: Error | None = None) -> None:
@@ -229,6 +229,7 @@ class SenderLink(Link):
         Args:
             payload: the encoded message (§3.2), any size up to the peer's max-message-size.
             tag: at most 32 bytes; made here when None.
+            state: said with the message; that of a transaction with each of its frames (§4.4.1).
             more: only the first part is given; `send_more` follows, and nothing else on this link in between.
 
         Raises:
@@ -269,6 +270,7 @@ class ReceiverLink(Link):
         available: what the sender said to have waiting.
         incoming: whole deliveries, oldest first; the owner takes them (`popleft`), in any pace.
         unsettled: tag -> delivery, for all that this side has not settled, in order of arrival.
+        partial_state: the state of the delivery of which the last transfer is still to come; None without either.
         delivery_type: what `incoming` holds; the owner may set a subclass before `flow`.
         streaming: deliveries come to `incoming` with their first part, and have a `stream` in place of a payload. What
             was not read of them is held against the session's incoming window, which so bounds what is in memory. To
@@ -279,6 +281,7 @@ class ReceiverLink(Link):
     available: int
     incoming: deque[IncomingDelivery]
     unsettled: dict[bytes, IncomingDelivery]
+    partial_state: DeliveryState | None
     delivery_type: type[IncomingDelivery] = IncomingDelivery
     streaming: bool
     is_sender = False
@@ -293,11 +296,12 @@ class ReceiverLink(Link):
         """
 
     @abstractmethod
-    def settle(self, delivery: IncomingDelivery, state: DeliveryState, *, settled: bool | None = None) -> None:
+    def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
         """Tell the outcome; dispositions of neighbors go out as one range.
 
-        `settled` None: as the link's receiver-settle-mode says: "first" settles at once, "second" when the sender has
-        (`SettlementsReceived`). Settling what is settled already does nothing.
+        `state` None: the one that was told before stands. `settled` None: as the link's receiver-settle-mode says:
+        "first" settles at once, "second" when the sender has (`SettlementsReceived`). Settling what is settled already
+        does nothing.
 
         Raises:
             LocalProtocolError: the link is gone (the delivery is then the sender's to resend).

@@ -57,6 +57,7 @@ from ._terminus import Source as Source
 from ._terminus import Target as Target
 from ._terminus import TerminusDurability as TerminusDurability
 from ._terminus import TerminusExpiryPolicy as TerminusExpiryPolicy
+from ._transactions import TXN_ID as TXN_ID
 from ._transactions import Declare as Declare
 from ._transactions import Declared as Declared
 from ._transactions import Discharge as Discharge
@@ -65,6 +66,7 @@ from ._transactions import TransactionalState as TransactionalState
 __all__ = (
     "ACCEPTED",
     "RELEASED",
+    "TXN_ID",
     "Accepted",
     "AmqpSequence",
     "AmqpValue",

@@ -77,6 +77,6 @@ RELEASED: Final = Released()
 
 # A terminal state of a delivery (§3.4).
 Outcome = Accepted | Rejected | Released | Modified
-# What a disposition or transfer may carry, the states of transactions (§4.5.8) among it. A state of no known type, such
+# What a disposition or transfer may carry, the states of transactions (§4.5.6) among it. A state of no known type, such
 # as an extension's, stays `Described`.
 DeliveryState = Outcome | Received | Declared | TransactionalState | Described

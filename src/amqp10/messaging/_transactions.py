@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from ..types import Composite, composite, field
+from ..types import Composite, Symbol, composite, field
+
+TXN_ID: Final = Symbol("txn-id")
+"""The property of a flow that says in which transaction messages are to be acquired (§4.4.3)."""
 
 
 @composite(0x31, "amqp:declare:list")
@@ -15,7 +18,7 @@ class Declare(Composite):
         global_id: the global transaction that it is to be part of; None for a local one.
     """
 
-    global_id: Any = field("*")
+    global_id: Any = field("*", requires="global-tx-id")
 
 
 @composite(0x32, "amqp:discharge:list")
@@ -24,7 +27,7 @@ class Discharge(Composite):
 
     Attributes:
         txn_id: the transaction.
-        fail: roll it back; otherwise it is committed.
+        fail: True rolls it back, False commits it. To be said in any case: Artemis cannot do without.
     """
 
     txn_id: bytes = field("binary", mandatory=True)
@@ -36,7 +39,7 @@ class Declared(Composite):
     """A coordinator's outcome for a `Declare`: here is the transaction (§4.5.5).
 
     Attributes:
-        txn_id: it, 1 to 32 bytes.
+        txn_id: its name on this connection, at most 32 bytes. A coordinator may use it again when it is free.
     """
 
     txn_id: bytes = field("binary", mandatory=True)
@@ -44,7 +47,7 @@ class Declared(Composite):
 
 @composite(0x34, "amqp:transactional-state:list", provides=("delivery-state",))
 class TransactionalState(Composite):
-    """The state of a delivery that is part of a transaction (§4.5.8).
+    """The state of a delivery that is part of a transaction (§4.5.6).
 
     Attributes:
         txn_id: the transaction.
@@ -53,3 +56,7 @@ class TransactionalState(Composite):
 
     txn_id: bytes = field("binary", mandatory=True)
     outcome: Any = field("*", requires="outcome")
+
+    def __hash__(self) -> int:
+        # Dispositions of equal states go out as one range. The transaction of a state never changes.
+        return hash(self.txn_id)

@@ -16,6 +16,7 @@ from ._brokers import recognize as recognize
 from ._profile import Fact as Fact
 from ._profile import NodeKind as NodeKind
 from ._profile import Profile as Profile
+from ._profile import TransactionSupport as TransactionSupport
 
 __all__ = (
     "ACTIVEMQ",
@@ -32,6 +33,7 @@ __all__ = (
     "Fact",
     "NodeKind",
     "Profile",
+    "TransactionSupport",
     "profile",
     "recognize",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ._profile import Fact, Profile
+from ._profile import Fact, Profile, TransactionSupport
 
 _SEEN: Final = "tests/interop/"
 
@@ -37,6 +37,7 @@ RABBITMQ: Final = Profile(
     topic_source="",
     aborts=False,
     copies=False,
+    transactions=None,
     reply_capabilities=("rabbitmq:volatile-queue",),
     replies_since="4.2",
     hints={
@@ -76,6 +77,7 @@ RABBITMQ: Final = Profile(
             "consumer.",
             _SEEN,
         ),
+        Fact("4.0 ends the whole session, with all of its links, when one asks for a transaction coordinator.", _SEEN),
         Fact("It begins its transfer-ids at 2^32 - 4, so that they wrap at once.", _SEEN),
         Fact(
             "4.0 and 4.1 may lose what comes on a channel right after its session ended; so channels take turns here.",
@@ -101,6 +103,7 @@ ARTEMIS: Final = Profile(
     "Apache Artemis",
     products=("apache-activemq-artemis",),
     capabilities=True,
+    transactions=TransactionSupport(outcomes=frozenset({"accepted"}), acquires=False),
     hints={
         "no exclusive": "its queue is exclusive by configuration, and then gives all messages to one of its consumers",
         "amqp:unauthorized-access": "the user may not create the address either: see security-settings in broker.xml",
@@ -122,6 +125,17 @@ ARTEMIS: Final = Profile(
             _SEEN,
         ),
         Fact("Rejected messages go to the dead-letter address at once.", _SEEN),
+        Fact(
+            "In a transaction only the outcome accepted has an effect; others are ignored, and the message stays with "
+            "its receiver. The txn-id of a flow is ignored, too.",
+            _SEEN,
+        ),
+        Fact(
+            "After an outcome that does not settle, as one in a transaction may be, it uses the delivery-tag again "
+            "while the delivery is unsettled.",
+            "seen on 2.55.0",
+        ),
+        Fact("Work in a transaction that is over closes the connection, with amqp:internal-error.", "seen on 2.55.0"),
         Fact("An unsettled map in an attach is not answered: links do not resume.", _SEEN),
     ),
 )
@@ -133,6 +147,7 @@ BROKER_J: Final = Profile(
     early_outcomes=True,
     capabilities=True,
     keeps_window=False,
+    transactions=TransactionSupport(outcomes=frozenset({"accepted", "rejected", "modified"}), spans_sessions=True),
     hints={
         "no exclusive": "its queue is exclusive by its attribute of that name",
         "amqp:precondition-failed": "a memory-only virtual host takes no durable messages",
@@ -150,6 +165,24 @@ BROKER_J: Final = Profile(
         Fact(
             "A non-empty unsettled map is refused with amqp:not-implemented (QPID-7845).",
             "https://issues.apache.org/jira/browse/QPID-7845",
+        ),
+        Fact(
+            "Its coordinator names no capabilities, yet takes several transactions on a session, and work of several "
+            "sessions in one.",
+            _SEEN,
+        ),
+        Fact(
+            "A message that is released in a transaction is stuck when that is rolled back: no consumer gets it.",
+            "seen on 10.1.0",
+        ),
+        Fact(
+            "An unsettled outcome in a transaction is lost if the link is detached before the commit: the message "
+            "comes again.",
+            "seen on 10.1.0",
+        ),
+        Fact(
+            "The txn-id by which a link acquires outlives its transaction: the next flow has to name another, or null.",
+            "seen on 10.1.0",
         ),
         Fact("A flow whose next-incoming-id is wrong ends the session with window-violation.", _SEEN),
     ),
@@ -198,6 +231,7 @@ IBM_MQ: Final = Profile(
     "ibm-mq",
     "IBM MQ",
     capabilities=True,
+    transactions=None,
     facts=(
         Fact(
             "Without the capability queue a terminus is a topic.",
@@ -219,6 +253,7 @@ SERVICE_BUS: Final = Profile(
     "Azure Service Bus",
     hosts=(".servicebus.windows.net", ".servicebus.usgovcloudapi.net", ".servicebus.chinacloudapi.cn"),
     topic_source="",
+    transactions=TransactionSupport(spans_sessions=True),
     hints={
         "amqp:link:detach-forced": "a link without traffic for 10 minutes is detached, heartbeats or not: attach again",
         "no topic": "a subscription is received from by its own path: TOPIC/Subscriptions/NAME",
@@ -230,6 +265,10 @@ SERVICE_BUS: Final = Profile(
         ),
         Fact(
             "A subscription's address is TOPIC/Subscriptions/NAME, a dead-letter queue's ends in /$DeadLetterQueue.",
+            "https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide",
+        ),
+        Fact(
+            "A transaction takes work of any link of the connection, whatever its session.",
             "https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide",
         ),
         Fact(

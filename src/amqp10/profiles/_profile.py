@@ -29,6 +29,21 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionSupport:
+    """What can be part of a broker's transactions, where that is less, or more, than it lets on (§4).
+
+    Attributes:
+        outcomes: those that it applies when they are given in one: "accepted", "rejected", "released", "modified".
+        acquires: it acquires messages in one (§4.4.3).
+        spans_sessions: links of all sessions of a connection can take part, though the coordinator does not say so.
+    """
+
+    outcomes: frozenset[str] = frozenset({"accepted", "rejected", "released", "modified"})
+    acquires: bool = True
+    spans_sessions: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """What one broker wants.
 
@@ -53,6 +68,7 @@ class Profile:
             that does not, the window bounds nothing, and is not held against it.
         copies: where it answers that it copies, for browsing, messages stay in the queue; one that takes them all the
             same has them back when the browser is left.
+        transactions: what its transactions can do; None: it has none, and is not asked for any.
         reply_capabilities: what a dynamic source for replies must say, where one is only made on saying so; it is then
             attached with settle mode "settled".
         replies_since: the version since which it makes such nodes; "" for always.
@@ -72,6 +88,7 @@ class Profile:
     early_outcomes: bool = False
     keeps_window: bool = True
     copies: bool = True
+    transactions: TransactionSupport | None = TransactionSupport()
     reply_capabilities: tuple[str, ...] = ()
     replies_since: str = ""
     hints: Mapping[str, str] = field(default_factory=dict)

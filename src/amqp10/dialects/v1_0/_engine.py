@@ -305,11 +305,14 @@ class V1Engine(Engine):
         self._dirty.append(session)
         self.output_size += 1
 
+    def flush(self) -> None:
+        dirty, self._dirty = self._dirty, []
+        for session in dirty:
+            session.flush()
+
     def data_to_send(self) -> bytes:
         if self._dirty:
-            dirty, self._dirty = self._dirty, []
-            for session in dirty:
-                session.flush()
+            self.flush()
         output = self.output
         if not output:
             self.output_size = 0

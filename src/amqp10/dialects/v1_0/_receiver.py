@@ -67,6 +67,12 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
         return self.flow_state.available
 
     @property
+    def partial_state(self) -> DeliveryState | None:  # type: ignore[override]
+        if self._coming is not None:
+            return self._coming.remote_state
+        return self._partial.state if self._partial is not None else None
+
+    @property
     def settled_by_sender(self) -> bool:
         return self.remote is not None and self.remote.settle_mode == "settled"
 
@@ -325,7 +331,7 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
 
     # Settling
 
-    def settle(self, delivery: IncomingDelivery, state: DeliveryState, *, settled: bool | None = None) -> None:
+    def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
         if delivery.local_settled:
             return
         if self.detach_sent or self._ended or self.terms is None:
@@ -336,7 +342,8 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
         if delivery.state is not None:
             self.session.flush()  # what was said of it before goes first
         self.session.dispose(True, number, settled, state)
-        delivery.state = state
+        if state is not None:
+            delivery.state = state
         if settled:
             delivery.local_settled = True
             self.unsettled.pop(delivery.tag, None)

@@ -194,9 +194,11 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
             return
         first = part.first and offset == 0
         chunk = self.frame_room
-        if first and (delivery.state is not None or part.batchable):
-            # Said in no later frame, but leaves less room in this one.
-            chunk -= GENERIC + (len(encode(delivery.state)) if delivery.state is not None else 0)
+        # Whatever else is said in the first frame only, every frame says which transaction it is of (§4.4.1).
+        state = delivery.state if first or type(delivery.state) is TransactionalState else None
+        generic = state is not None or (first and part.batchable)
+        if generic:
+            chunk -= GENERIC + (len(encode(state)) if state is not None else 0)
         left = len(part.payload) - offset
         size = min(left, chunk)
         part.done = size == left
@@ -204,11 +206,14 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
         payload = part.payload if size == len(part.payload) else part.payload[offset : offset + size]
         part.offset = offset + size
         if not first:
-            session.engine.write(self._template.continuation(size, more))
-            session.engine.write(payload)
+            if generic:
+                self._write(Transfer(handle=self.handle, more=more, state=state), payload)
+            else:
+                session.engine.write(self._template.continuation(size, more))
+                session.engine.write(payload)
         else:
             number = session.new_delivery_id(delivery)
-            if delivery.state is None and not part.batchable:
+            if not generic:
                 session.engine.write(
                     self._template.head(
                         number, delivery.tag, delivery.local_settled, size, more, delivery.message_format
@@ -224,7 +229,7 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
                         message_format=delivery.message_format,
                         settled=delivery.local_settled,
                         more=more,
-                        state=delivery.state,
+                        state=state,
                         batchable=part.batchable,
                     ),
                     payload,
@@ -311,11 +316,13 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
                 unsettled.pop(delivery.tag, None)
                 outgoing.pop(delivery.delivery_id, None)
         else:
-            told = state.outcome if isinstance(state, TransactionalState) else state
-            settle = self.auto_settle and isinstance(told, OUTCOMES)
+            settle = self.auto_settle and isinstance(state, OUTCOMES)
+            provisional = self.auto_settle and isinstance(state, TransactionalState) and state.outcome is not None
             for delivery in deliveries:
                 delivery.remote_state = state
-                if settle:
+                # What was sent in a transaction has its outcome with that. The outcome that a transaction is to give
+                # to anything else may come to nothing, and the delivery has to outlive it (§4.4.4.2).
+                if settle or (provisional and type(delivery.state) is TransactionalState):
                     try:
                         self.settle(delivery, state)
                     except LocalProtocolError:  # the peer said more than it takes itself
