@@ -57,12 +57,13 @@ class Link(Endpoint):
         """Attaching was cancelled: nobody will use the link, so it goes as soon as it stands."""
         self._closed = self._abandoned = True
         if self.open:
-            self._detach(closed=True)
+            self._detach(closed=not self._lasting())
 
     def _on_attached(self) -> None:
         """The peer's attach is here."""
         if self._abandoned:
-            self._detach(closed=True)
+            # What is meant to outlive the link may have been there before, with messages in it.
+            self._detach(closed=not self._lasting())
             return
         self.open = True
         self._changed()
