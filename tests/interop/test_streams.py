@@ -14,7 +14,10 @@ from amqp10 import Connection, Delivery, DeliveryAborted, LocalProtocolError, Me
 from amqp10.broker import Broker
 
 from ._cases import body_of
-from ._matrix import Peer
+from ._matrix import Embedded, Peer
+from .brokers import Unavailable
+from .clients import PROGRAMS, Program
+from .conftest import unavailable
 from .test_proton_listener import listening
 from .test_transactions import lacking
 
@@ -321,3 +324,56 @@ async def test_proton_streams_through_the_embedded_broker(proton: None) -> None:
         assert Message.decode(client.handler.payload).subject == "by proton"
         assert client.handler.partial
         assert broker.queue("q").dequeued == 1
+
+
+# Other clients, through the embedded broker
+
+
+def text_body(number: int, size: int) -> bytes:
+    """The body that the clients make."""
+    return f"message {number}".encode().ljust(size, b"x")
+
+
+@on_trio
+async def test_others_receive_what_was_streamed(embedded: Embedded, client: Program, address: str) -> None:
+    """A body that was sent in parts, its size known before, is whole for clients that read messages whole."""
+    body = text_body(0, 5 << 20)
+    async with Connection(embedded.url()) as connection, connection.sender(address) as sender:
+        await sender.send_stream(None, chunks(body), size=len(body))
+    taken = await client.run("receive", embedded.url(), address, 1, "accept")
+    assert taken == [{"body": body[:20].decode(), "size": len(body), "deliveryCount": 0}]
+
+
+@on_trio
+async def test_what_others_send_is_streamed(embedded: Embedded, client: Program, address: str) -> None:
+    """What clients send whole is received in parts."""
+    assert await client.run("send", embedded.url(), address, 2, 5 << 20) == [{"outcome": "accepted"}] * 2
+    async with Connection(embedded.url()) as connection, connection.receiver(address, stream=True) as receiver:
+        for number in range(2):
+            delivery = await receiver.receive()
+            expected = hashlib.sha256(text_body(number, 5 << 20)).hexdigest()
+            assert (await digest(delivery))[0] == expected
+            delivery.accept()
+
+
+@on_trio
+async def test_protonj2_streams(embedded: Embedded, address: str) -> None:
+    """ProtonJ2 has streams of its own: a data section for each piece that it flushes, read as it comes."""
+    program = PROGRAMS["protonj2"]
+    try:
+        program.installed()
+    except Unavailable as error:
+        unavailable(f"no {program.library}: {error}")
+    size = 3 << 20
+    assert await program.run("stream-send", embedded.url(), address, 2, size) == [{"outcome": "accepted"}] * 2
+    async with Connection(embedded.url()) as connection:
+        async with connection.receiver(address, stream=True) as receiver:
+            for number in range(2):
+                delivery = await receiver.receive()
+                expected = hashlib.sha256(text_body(number, size)).hexdigest()
+                assert (await digest(delivery))[0] == expected
+                delivery.accept()
+        async with connection.sender(address) as sender:
+            await sender.send_stream(None, chunks(text_body(7, size)))
+    taken = await program.run("stream-receive", embedded.url(), address, 1, "accept")
+    assert taken == [{"body": "message 7xxxxxxxxxxx", "size": size, "deliveryCount": 0}]
