@@ -75,9 +75,11 @@ def rows() -> list[str]:
     found: dict[str, None] = {}
     for path in sorted(TESTS.glob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.matrix":
-                if isinstance(node.args[0], ast.Constant):  # the others are made in a loop, and seen by a run only
-                    found[str(node.args[0].value)] = None
+            if not isinstance(node, ast.Call) or ast.unparse(node.func) != "pytest.mark.matrix":
+                continue
+            name = node.args[0]
+            if isinstance(name, ast.Constant):  # the others are made in a loop, and seen by a run only
+                found[str(name.value)] = None
     return list(found)
 
 
