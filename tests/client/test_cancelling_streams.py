@@ -14,6 +14,7 @@ import pytest
 from amqp10.engine import SessionTerms
 from amqp10.errors import LocalProtocolError
 from amqp10.messaging import Data, Message, data_head
+from amqp10.profiles import Profile
 
 from .test_cancellation import CancelAt, Serve, at_each_checkpoint, when_blocked, world
 
@@ -22,11 +23,14 @@ pytestmark = pytest.mark.anyio
 LARGE = bytes(range(256)) * 2500  # five frames
 
 
-async def test_sending_a_stream(serve: Serve) -> None:
-    """The message is there whole, or was aborted and is not; the sender, its turn and its credit are free again."""
+@pytest.mark.parametrize("aborts", [True, False])
+async def test_sending_a_stream(serve: Serve, aborts: bool) -> None:
+    """The message is there whole, or was aborted and is not; the sender, its turn and its credit are free again. So it
+    is where the peer knows no aborted deliveries, and the sender changes its link."""
+    profile = Profile("peer", "Peer", aborts=aborts)
 
     async def trial(cancel: CancelAt) -> None:
-        async with world(serve, [], session=SessionTerms(incoming_window=4)) as w:
+        async with world(serve, [], session=SessionTerms(incoming_window=4), profile=profile) as w:
 
             async def op() -> None:
                 async with w.sender.stream(Message(subject="s")) as body:

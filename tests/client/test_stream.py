@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -27,6 +28,7 @@ from amqp10.profiles import Profile
 pytestmark = pytest.mark.anyio
 
 Serve = Callable[..., Any]
+FORGETFUL = Profile("forgetful", "Knows no aborts", aborts=False)
 HEAD = {"content_type": "video/mp4", "subject": "s", "application_properties": {"n": 1}}
 
 
@@ -140,36 +142,85 @@ async def test_an_exception_aborts(serve: Serve) -> None:
         assert peer.bodies() == ["next"]
 
 
-async def test_a_peer_that_knows_no_aborts(serve: Serve) -> None:
-    """Its link is not used any more, by those who wait neither; messages sent before have their outcomes."""
-    rabbit = Profile("rabbit", "RabbitMQ", aborts=False)
-    async with serve(profile=rabbit) as (peer, connection), connection:
+@pytest.mark.parametrize("before", [0, 2])
+async def test_a_peer_that_knows_no_aborts(serve: Serve, before: int) -> None:
+    """The sender goes on with another link, once the outcomes on the old one are known; who waited is not forgotten."""
+    async with serve(profile=FORGETFUL) as (peer, connection), connection:
         peer.outcome = None
-        async with connection.sender("q") as sender, anyio.create_task_group() as tasks:
-            before = await sender.submit("before")
-            refused = []
-
-            async def wait() -> None:
-                with pytest.raises(LocalProtocolError, match="RabbitMQ does not know aborted deliveries"):
-                    await sender.send("waiting")
-                refused.append("waiting")
-
+        async with connection.sender("q", name="mine") as sender, anyio.create_task_group() as tasks:
+            deliveries = [await sender.submit(number) for number in range(before)]
+            old = peer.links["q"]
             with pytest.raises(RuntimeError):
-                async with sender.stream():
-                    tasks.start_soon(wait)
+                async with sender.stream() as body:
+                    await body.send(b"never")
+                    tasks.start_soon(sender.send, "waiting")
                     await anyio.wait_all_tasks_blocked()
                     raise RuntimeError
             await anyio.wait_all_tasks_blocked()
-            assert refused == ["waiting"]
-            with pytest.raises(LocalProtocolError, match="another one made"):
-                await sender.send("after")
-            link = peer.links["q"]
-            link.settle(next(iter(link.unsettled.values())), ACCEPTED)
+            assert old.attached is bool(before)
+            assert len(peer.received) == before + (not before)
+            for delivery in list(old.unsettled.values()):
+                old.settle(delivery, ACCEPTED)
+                peer.pump.wake()
+                await anyio.wait_all_tasks_blocked()
+            assert [await delivery.outcome() for delivery in deliveries] == [ACCEPTED] * before
+            assert not old.attached
+            new = peer.links["q"]
+            assert (new.name, sender.name) == ("mine+", "mine+")
+            assert peer.bodies() == [*range(before), "waiting"]
+            new.settle(next(iter(new.unsettled.values())), ACCEPTED)
+            peer.outcome = ACCEPTED
             peer.pump.wake()
-            assert await before.outcome() == ACCEPTED
-        with pytest.raises(anyio.ClosedResourceError):
-            await sender.send("later")
-        assert peer.bodies() == ["before"]
+            await sender.send("after")
+            assert sender.credit == new.credit
+        assert not new.attached
+
+
+async def test_a_peer_that_knows_no_aborts_and_takes_no_other_link(serve: Serve) -> None:
+    """What it says of the new link is the end of the sender."""
+    async with serve(profile=FORGETFUL) as (peer, connection), connection:
+        sender = connection.sender("q")
+        await sender.__aenter__()
+        peer.refusal = Error("amqp:not-allowed", "no more")
+        with pytest.raises(RuntimeError):
+            async with sender.stream() as body:
+                await body.send(b"never")
+                raise RuntimeError
+        with pytest.raises(LinkDetached, match="no more"):
+            await sender.send("after")
+        await sender.__aexit__(None, None, None)
+        async with connection.session() as session:
+            peer.refusal = None
+            async with session.sender("q") as sender:
+                session._in_engine.remote = replace(session._in_engine.remote, handle_max=0)
+                with pytest.raises(RuntimeError):
+                    async with sender.stream() as body:
+                        await body.send(b"never")
+                        raise RuntimeError
+                with pytest.raises(LocalProtocolError, match="links on a session"):
+                    await sender.send("after")
+
+
+async def test_leaving_after_an_abort_that_the_peer_does_not_know(serve: Serve) -> None:
+    """The outcomes are waited for, then the link ends; no other one is begun."""
+    async with serve(profile=FORGETFUL) as (peer, connection), connection, anyio.create_task_group() as tasks:
+        peer.outcome = None
+        async with connection.sender("q") as sender:
+            delivery = await sender.submit("before")
+            with pytest.raises(RuntimeError):
+                async with sender.stream() as body:
+                    await body.send(b"never")
+                    raise RuntimeError
+            link = peer.links["q"]
+
+            async def settle() -> None:
+                await anyio.wait_all_tasks_blocked()
+                link.settle(next(iter(link.unsettled.values())), ACCEPTED)
+                peer.pump.wake()
+
+            tasks.start_soon(settle)
+        assert await delivery.outcome() == ACCEPTED
+        assert peer.links["q"] is link
 
 
 async def test_a_footer_that_cannot_be_encoded_aborts(serve: Serve) -> None:
@@ -434,6 +485,17 @@ async def test_others_get_to_run(serve: Serve) -> None:
 
 
 # Ends that come early
+
+
+async def test_the_abort_is_told_at_once(serve: Serve) -> None:
+    """The receiver need not wait for what this side does next."""
+    async with reading(serve) as (reader, sender):
+        with pytest.raises(RuntimeError):
+            async with sender.stream() as body:
+                await body.send(b"x")
+                raise RuntimeError
+        await anyio.wait_all_tasks_blocked()
+        assert reader.delivery.stream.aborted
 
 
 async def test_rejected_in_the_middle(serve: Serve) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterable, Iterable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -23,7 +24,7 @@ from ._delivery import SentDelivery, not_accepted
 from ._files import CHUNK, BodySource, chunks, size_of
 from ._link import Link
 from ._pipeline import Pipeline
-from ._stream import BodyWriter
+from ._stream import BodyWriter, Retired
 
 if TYPE_CHECKING:
     from ._connection import Connection
@@ -67,7 +68,7 @@ class Sender(Link):
         self._last: OutgoingDelivery | None = None
         self._draining = False
         self._waiters: set[anyio.Event | Pipeline] = set()  # of all who wait for outcomes
-        self._unusable = ""  # why nothing can be sent any more, though the link stands
+        self._spoiled = False  # an aborted delivery stands in the way of others, for the peer knows none
         self._told = False  # the cause of the link's end has been raised to the user
 
     # Attaching
@@ -361,21 +362,43 @@ class Sender(Link):
         self._turns.appendleft(turn)
 
     def _end_stream(self, aborted: OutgoingDelivery | None = None) -> None:
+        if aborted is not None:
+            self._last = None
+            self._spoiled = aborted.delivery_id is not None and not self.connection.profile.aborts
+        if self._spoiled and self.open:
+            self._changed()
+            return
         if self._stream is not None:
             self._turns.remove(self._stream)
             self._stream = None
-        if aborted is not None:
-            self._last = None
-            if self.open and aborted.delivery_id is not None and not self.connection.profile.aborts:
-                self.open = False
-                self._unusable = (
-                    f"{self.connection.profile.title} does not know aborted deliveries: after one, its sender has to "
-                    "be left and another one made"
-                )
+        self.connection._wake()
         self._wake_turns()
         if self._draining:
             self._give_back()
         self._changed()
+
+    def _changed(self) -> None:
+        super()._changed()
+        if self._spoiled and self.open:
+            if self.unsettled:
+                self._change = anyio.Event()  # outcomes that come call this again
+            else:
+                self._change_link()
+
+    def _change_link(self) -> None:
+        """The peer does not know aborted deliveries, and forgets one with its link only: go on with another."""
+        old, on = self._link, self._on
+        assert old is not None
+        assert on is not None
+        old.context = Retired()
+        old.detach(closed=not self._lasting())
+        self._spoiled = False
+        self._terms = replace(self._terms, name=f"{self._terms.name}+")
+        try:
+            self._attach_to(on).context = self
+        except LocalProtocolError as error:
+            self._on_ended(error)
+        self._end_stream()
 
     def _time_to_yield(self, size: int) -> bool:
         """So much is to be sent: whether others should run first."""
@@ -411,8 +434,9 @@ class Sender(Link):
                     await turn.event.wait()
                     turn.event = anyio.Event()
                     ahead = 0  # whoever is woken has credit of its own
-                if not self.open:
+                if not self.open or self._link is None:
                     raise self._refusal()
+                link = self._link
         except BaseException:
             turns.remove(turn)
             self._wake_turns()
@@ -423,8 +447,6 @@ class Sender(Link):
         return link
 
     def _refusal(self) -> Exception:
-        if self._unusable and not (self._closed or self._over):
-            return LocalProtocolError(self._unusable)
         self._told = True
         return self._gone()
 

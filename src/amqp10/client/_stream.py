@@ -31,6 +31,18 @@ SECTION_HEAD: Final = 8  # bytes, of a data section that is not short
 LARGEST_SECTION: Final = 0xFFFF_FFFF
 
 
+class Retired:
+    """Stands for a sender on a link that it has left for another: nothing that still comes there concerns it."""
+
+    open = False
+
+    def _on_credit(self) -> None: ...
+
+    def _on_outcomes(self, deliveries: object) -> None: ...
+
+    def _on_ended(self, error: object) -> None: ...
+
+
 class BodyWriter:
     """Writes the body of one message; made by `sender.stream()`, begun and ended by `async with`.
 
@@ -225,6 +237,7 @@ class BodyWriter:
             self._link.abort(self._delivery)
         except LocalProtocolError:
             pass  # the link is gone, and the delivery with it
+        self._sender.connection._wake()
         self._sender._end_stream(aborted=self._delivery)
 
     def _ended(self, why: str) -> None:
