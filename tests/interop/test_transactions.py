@@ -11,6 +11,7 @@ import pytest
 from amqp10 import Connection, TransactionRolledBack, Unsupported
 
 from ._matrix import Embedded, Peer
+from .brokers import Server
 from .clients import PROGRAMS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
@@ -91,6 +92,108 @@ async def test_two_at_once(peer: Peer) -> None:
             with await receiver.receive() as message:
                 assert message.body == "by the first"
             assert await receiver.receive_batch(1, max_wait=0.3) == []
+
+
+@pytest.mark.matrix("transactions: links of several sessions, streams, messages of many frames")
+async def test_sessions_and_streams(peer: Peer) -> None:
+    """All of it is there with the commit, and nothing before."""
+    async with Connection(peer.url()) as connection:
+        if await lacking(peer, connection):
+            return
+        address = await peer.queue(connection)
+        async with connection.session() as session, session.sender(address) as other:
+            async with connection.sender(address) as sender, connection.receiver(address) as watcher:
+                async with connection.transaction() as transaction:
+                    await other.send("from another session", transaction=transaction)
+                    await sender.send(b"x" * 500_000, transaction=transaction)
+                    async with sender.stream(size=300_000, transaction=transaction) as body:
+                        for _ in range(3):
+                            await body.send(b"y" * 100_000)
+                    assert await watcher.receive_batch(1, max_wait=0.3) == []
+                sizes = []
+                for _ in range(3):
+                    with await watcher.receive() as message:
+                        sizes.append(len(message.body))
+                assert sorted(sizes) == [20, 300_000, 500_000]
+
+
+@pytest.mark.matrix("transactions: rejected, released and modified in one")
+async def test_other_outcomes(peer: Peer) -> None:
+    """What the broker applies counts with the commit; what it would ignore or lose is refused here."""
+    async with Connection(peer.url()) as connection:
+        if await lacking(peer, connection):
+            return
+        applied = connection.profile.transactions
+        assert applied is not None
+        address = await peer.queue(connection)
+        async with connection.sender(address) as sender:
+            await sender.send_many(["modified", "released", "rejected"])
+        async with connection.receiver(address, credit=3) as receiver:
+            async with connection.transaction() as transaction:
+                for name in ("modify", "release", "reject"):
+                    delivery = await receiver.receive()
+                    outcome = delivery.message.body
+                    if outcome in applied.outcomes:
+                        getattr(delivery, name)(transaction=transaction)
+                    else:
+                        with pytest.raises(Unsupported, match=f"does not apply the outcome {outcome}"):
+                            getattr(delivery, name)(transaction=transaction)
+                        delivery.release()
+        missing = {"modified", "released", "rejected"} - applied.outcomes
+        if missing:
+            peer.lacks(f"`Unsupported`: {', '.join(sorted(missing))}")
+
+
+@pytest.mark.matrix("transactions: acquired in one")
+async def test_acquire(peer: Peer) -> None:
+    """What was acquired is the broker's again after a rollback, and gone after a commit if it was accepted."""
+    async with Connection(peer.url()) as connection:
+        if await lacking(peer, connection):
+            return
+        address = await peer.queue(connection)
+        async with connection.sender(address) as sender:
+            await sender.send_many(["a", "b"])
+        async with connection.receiver(address, credit=0) as receiver:
+            async with connection.transaction() as transaction:
+                if peer.name == "artemis":
+                    with pytest.raises(Unsupported, match="acquires no messages"):
+                        receiver.add_credit(1, transaction=transaction)
+                    peer.lacks("`Unsupported`")
+                    return
+                receiver.add_credit(2, transaction=transaction)
+                for _ in range(2):
+                    (await receiver.receive()).accept()
+                await transaction.rollback()
+            async with connection.transaction() as transaction:
+                receiver.add_credit(2, transaction=transaction)
+                again = [await receiver.receive() for _ in range(2)]
+                assert [delivery.message.body for delivery in again] == ["a", "b"]
+                again[0].accept()
+            again[1].release()
+            receiver.add_credit(1)
+            with await receiver.receive() as message:
+                assert message.body == "b"
+
+
+async def test_second_mode_on_broker_j(broker_j: Server, address: str) -> None:
+    """With receiver-settle-mode "second" a delivery outlives the rollback, and is settled with the next commit."""
+    async with Connection(broker_j.url()) as connection:
+        async with connection.sender(address) as sender:
+            await sender.send_many(["accepted", "modified"])
+        async with connection.receiver(address, receiver_settle_mode="second", credit=2) as receiver:
+            assert receiver.receiver_settle_mode == "second"
+            deliveries = [await receiver.receive() for _ in range(2)]
+            for commits in (False, True):
+                async with connection.transaction() as transaction:
+                    deliveries[0].accept(transaction=transaction)
+                    deliveries[1].modify(delivery_failed=True, transaction=transaction)
+                    if not commits:
+                        await transaction.rollback()
+            for delivery in deliveries:
+                await delivery.settled()
+        async with connection.receiver(address) as receiver:
+            batch = await receiver.receive_batch(3, max_wait=0.5)
+            assert [delivery.message.body for delivery in batch] == ["modified"]
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio"])
