@@ -219,6 +219,9 @@ def _hash_of_type(self: Composite) -> int:
 # The archetypes that composites provide: where one is required, a value of no composite type is refused.
 provided: Final[set[str]] = set()
 
+# These are the types of fields rather than archetypes: there are no others to come that would provide them.
+CLOSED: Final = frozenset({"error"})
+
 
 def decode_composite(data: Data, at: int = 0, limits: Limits = DEFAULT_LIMITS) -> tuple[Composite | Described, int]:
     """The described value that begins at the offset `at`, and the offset after it.
@@ -276,7 +279,7 @@ def check_archetype(value: Any, archetype: str, what: str) -> None:
     if isinstance(value, Composite):
         if archetype not in value.provides:
             raise DecodeError(f"{what}: a {value.descriptor_name} is no {archetype}")
-    elif archetype in provided and type(value) is not Described:
+    elif archetype in provided and (type(value) is not Described or archetype in CLOSED):
         raise DecodeError(f"{what}: a {type(value).__name__} is no {archetype}")
 
 

@@ -125,7 +125,8 @@ def server() -> Engine:
 class Referee:
     """Watches what an engine writes: each frame only while what it is about is there (§2.4.6, §2.5.5, §2.6)."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, opened: bool = True) -> None:
+        self.opened = opened
         self.closed = False
         self.handles: dict[int, set[int]] = {}
 
@@ -133,13 +134,17 @@ class Referee:
         """Judge everything that the engine has written since."""
         while (item := script.read()) is not None:
             assert isinstance(item, Frame)
-            assert not self.closed, script.trace()
-            fault = self._fault(item.channel, item.performative)
+            fault = self.fault(item.channel, item.performative)
             assert not fault, f"{fault}: {item}\n{script.trace()}"
 
-    def _fault(self, channel: int, frame: object) -> str | None:
+    def fault(self, channel: int, frame: object) -> str | None:
+        """What is wrong with writing this frame now."""
         handles = self.handles.get(channel)
+        if self.closed or self.opened is isinstance(frame, Open):
+            return "closed" if self.closed else "open again" if self.opened else "not open"
         match frame:
+            case Open():
+                self.opened = True
             case Close():
                 self.closed = True
             case Begin():

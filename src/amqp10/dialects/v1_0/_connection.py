@@ -82,6 +82,7 @@ class ConnectionEndpoint:
             ),
         )
         self._note_opened()
+        self.engine.write_unsaid()
 
     def _receive_open(self, frame: Open) -> None:
         self.advance("R:OPEN")
@@ -108,6 +109,7 @@ class ConnectionEndpoint:
     def begin(self, terms: SessionTerms | None = None) -> SessionEndpoint:
         if self.state not in _SENDING or self.state is ConnectionState.CLOSE_RCVD:
             raise LocalProtocolError(f"no session can begin in connection state {self.state.name}")
+        self._check_channels(LocalProtocolError)
         session = SessionEndpoint(self, self._free_channel())
         session.begin(terms)
         return session
@@ -119,16 +121,24 @@ class ConnectionEndpoint:
     def map_local(self, session: SessionEndpoint) -> None:
         self._by_local_channel[session.channel] = session
 
-    def _free_channel(self) -> int:
+    def _check_channels(self, error: type[AmqpError]) -> None:
+        """One session more must find a channel, those included that the peer began and that are to be answered."""
+        unanswered = sum(session.channel < 0 for session in self._by_remote_channel.values())
+        if len(self._by_local_channel) + unanswered > self._channel_max:
+            raise error(f"the peer takes {self._channel_max + 1} sessions on a connection, and all are in use")
+
+    @property
+    def _channel_max(self) -> int:
         # Before the peer's open is here only channel 0 is surely allowed (§2.4.1).
-        limit = self.engine.remote.channel_max if self.engine.remote is not None else 0
+        return self.engine.remote.channel_max if self.engine.remote is not None else 0
+
+    def _free_channel(self) -> int:
         # The numbers take turns: RabbitMQ 4.0 and 4.1 lose what comes on a channel right after the session there has
         # ended (https://github.com/rabbitmq/rabbitmq-server/pull/14317).
-        for channel in chain(range(self._next_channel, limit + 1), range(min(self._next_channel, limit + 1))):
-            if channel not in self._by_local_channel:
-                self._next_channel = channel + 1
-                return channel
-        raise LocalProtocolError(f"the peer takes {limit + 1} sessions on a connection, and all are in use")
+        numbers, start = range(self._channel_max + 1), self._next_channel
+        channel = next(each for each in chain(numbers[start:], numbers[:start]) if each not in self._by_local_channel)
+        self._next_channel = channel + 1
+        return channel
 
     def sessions(self) -> list[SessionEndpoint]:
         """Every session that either side has begun and not both have ended."""
@@ -150,6 +160,7 @@ class ConnectionEndpoint:
         if channel in self._by_remote_channel:
             raise RemoteProtocolError(f"a second begin on channel {channel}", "amqp:illegal-state")
         if frame.remote_channel is None:
+            self._check_channels(RemoteProtocolError)  # it could not be answered, not even ended
             session = SessionEndpoint(self, -1)
         else:
             found = self._by_local_channel.get(frame.remote_channel)
@@ -212,6 +223,8 @@ class ConnectionEndpoint:
             # Out of order, yet the reason in it is worth more than that it is.
             self.engine.finish(ConnectionClosed(frame.error.condition, frame.error.description, frame.error.info))
             return
+        if self.state is ConnectionState.OPEN_RCVD:  # open and close came together (§2.4.6 CLOSE PIPE)
+            self.send_open(self.engine.terms)
         self.advance("R:CLOSE")
         cause: AmqpError | None = None
         if frame.error is not None:

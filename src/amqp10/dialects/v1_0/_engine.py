@@ -28,6 +28,7 @@ from ._connection import ConnectionEndpoint
 from ._frames import AMQP_HEADER, FRAME_AMQP, FRAME_SASL, HEARTBEAT, SASL_HEADER, FrameReader, encode_frame
 from ._performatives import Close, Detach, End
 from ._sasl_layer import ClientSasl, ServerSasl
+from ._states import ConnectionState
 
 if TYPE_CHECKING:
     from ...messaging import DeliveryState
@@ -100,6 +101,7 @@ class V1Engine(Engine):
         self.output: list[bytes] = []
         self._events: list[Event] = []
         self._dirty: list[SessionEndpoint] = []
+        self._unsaid: list[tuple[int, Composite]] = []  # answers to what the peer pipelined after an open
         self._open_asked = False
         self._open_sent = False
         self._header_sent = False
@@ -128,7 +130,7 @@ class V1Engine(Engine):
         if self._open_asked:
             raise LocalProtocolError("the connection was opened already")
         if self._phase is Phase.OVER:
-            raise LocalProtocolError("the connection is over")
+            return  # it ended while the answer was on its way: `ConnectionEnded` is among the same events
         if terms is not None:
             self.terms = terms
         self._open_asked = True
@@ -276,6 +278,9 @@ class V1Engine(Engine):
         Raises:
             LocalProtocolError: it is larger than the peer takes, so nothing was queued.
         """
+        if self.connection.state is ConnectionState.OPEN_RCVD:
+            self._unsaid.append((channel, performative))  # our open comes first, whatever there is to answer already
+            return
         frame = encode_frame(channel, performative, payload)
         limit = self.remote.max_frame_size if self.remote is not None else 0xFFFF_FFFF
         if len(frame) > limit and isinstance(performative, Detach | End | Close) and performative.error is not None:
@@ -287,6 +292,12 @@ class V1Engine(Engine):
                 f"a {type(performative).__name__.lower()} frame of {len(frame)} bytes; the peer takes {limit}"
             )
         self.write(frame)
+
+    def write_unsaid(self) -> None:
+        """Our open is written: now what waited for it."""
+        unsaid, self._unsaid = self._unsaid, []
+        for channel, performative in unsaid:
+            self.write_frame(channel, performative)
 
     def check_state(self, state: DeliveryState, room: int = 64) -> int:
         """The encoded size of a delivery state, `room` bytes being needed for the rest of its frame.

@@ -88,6 +88,11 @@ class LinkEndpoint(Link):
             raise LocalProtocolError(f"the answer to link {self._name!r} must have its name, not {terms.name!r}")
         if self._ended:
             return  # it ended while the answer was on its way: `LinkEnded` is among the same events
+        if self.session.terms is None:
+            raise LocalProtocolError(f"the session of the link {self._name!r} is to be answered first")
+        self._answer(terms)
+
+    def _answer(self, terms: LinkTerms) -> None:
         before = self.state
         self.session.give_handle(self)
         try:
@@ -99,7 +104,9 @@ class LinkEndpoint(Link):
         self.attached = not self.session.muted
 
     def refuse(self, error: Error) -> None:
-        if self.remote is None or self.terms is not None:
+        if self._ended:
+            return
+        if self.remote is None or self.terms is not None or self.session.terms is None:
             raise LocalProtocolError(f"the link {self._name!r} does not wait for an answer")
         # The terminus that would be ours is null: that is how the peer knows before the detach comes (§2.6.3).
         ours = "source" if self.is_sender else "target"
@@ -214,7 +221,7 @@ class LinkEndpoint(Link):
     def _answer_to_end(self) -> None:
         """Attach, so that we may detach: in few words, for the peer's own may be more than it takes."""
         try:
-            self.attach(LinkTerms(self._name))
+            self._answer(LinkTerms(self._name))
         except LocalProtocolError as unspeakable:
             raise SessionFault("amqp:not-allowed", str(unspeakable)) from unspeakable
 

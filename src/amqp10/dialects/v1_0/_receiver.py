@@ -167,7 +167,8 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
             self._partial = None
             self._tell_flow(self.flow_state.used_up)  # it used up a credit, and no delivery will say so
             return
-        partial.parts.append(payload)
+        if payload:
+            partial.parts.append(payload)
         partial.size += len(payload)
         partial.settled = partial.settled or bool(frame.settled)
         if frame.state is not None:
@@ -181,7 +182,7 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
             if first.rcv_settle_mode == 0 and self._second and first.delivery_id is not None:
                 self._settle_first.add(first.delivery_id)
             parts = partial.parts
-            self._complete(first, b"".join(parts) if len(parts) > 1 else parts[0], partial.settled, partial.state)
+            self._complete(first, parts[0] if len(parts) == 1 else b"".join(parts), partial.settled, partial.state)
 
     def _too_large(self) -> None:
         self.fail("amqp:link:message-size-exceeded", f"a message larger than our max-message-size {self._limit}")

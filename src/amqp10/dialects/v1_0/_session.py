@@ -22,6 +22,7 @@ from ...engine import (
 )
 from ...errors import AmqpError, LinkDetached, LocalProtocolError, RemoteProtocolError, SessionEnded
 from ...messaging import Error
+from ...types import Described
 from ._frames import encode_disposition
 from ._link import LinkEndpoint, SessionFault, attach_terms
 from ._performatives import Attach, Begin, Detach, Disposition, End, Flow, Transfer
@@ -90,6 +91,8 @@ class SessionEndpoint(Session):
 
     def begin(self, terms: SessionTerms | None = None) -> None:
         terms = terms if terms is not None else SessionTerms()
+        if self._dropped:
+            return  # it ended while the answer was on its way: `SessionUnmapped` is among the same events
         if self.terms is not None:
             raise LocalProtocolError("the session was begun already")
         if self.channel < 0:
@@ -403,7 +406,10 @@ class SessionEndpoint(Session):
             link = (SenderEndpoint if we_send else ReceiverEndpoint)(self, frame.name)
         self._by_remote_handle[frame.handle] = link
         link.remote_handle = frame.handle
-        if link.receive_attach(attach_terms(frame)):
+        attached = link.receive_attach(attach_terms(frame))
+        if isinstance(frame.source, Described) or isinstance(frame.target, Described):
+            link.fail("amqp:not-implemented", "a source or target of a type that is not known here")
+        elif attached:
             self.engine.emit(LinkAttached(link))
 
     def _waiting(self, name: str, we_send: bool) -> LinkEndpoint | None:
@@ -461,6 +467,8 @@ class SessionEndpoint(Session):
         self.mute()
 
     def _receive_end(self, frame: End) -> None:
+        if self.terms is None:  # begin and end came together: no state of the table, but what is meant is clear
+            self.begin()
         was = self.state
         self._advance("R:END")
         error = frame.error
