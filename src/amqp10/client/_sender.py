@@ -2,6 +2,8 @@
 
 The path of a message: encode, `link.send`, wake the connection's writer. No event, lock or checkpoint is spent on it
 as long as there is credit, the window is open and the output is not full; every 64 messages or 64 KiB other tasks run.
+
+One file, though a long one: messages and streams wait in one line, and what ends one lets the next go.
 """
 
 from __future__ import annotations
