@@ -282,3 +282,59 @@ async def test_proton(proton: None, embedded: Embedded, address: str, commits: b
     async with Connection(embedded.url()) as connection, connection.receiver(address) as receiver:
         got = [delivery.message.body for delivery in await receiver.receive_batch(3, max_wait=0.3)]
         assert got == (["message 0", "message 1"] if commits else [])
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+@pytest.mark.parametrize("commits", [True, False])
+async def test_proton_accepts(proton: None, embedded: Embedded, address: str, commits: bool) -> None:
+    """python-qpid-proton accepts in a transaction of our coordinator; after a rollback the messages are there again."""
+    from proton.handlers import MessagingHandler, TransactionHandler
+    from proton.reactor import Container
+
+    class Receiver(MessagingHandler, TransactionHandler):  # type: ignore[misc]
+        """Accepts two messages in one transaction."""
+
+        def __init__(self) -> None:
+            super().__init__(prefetch=2, auto_accept=False)
+            self.ended = ""
+            self.transaction: Any = None
+            self.deliveries: list[Any] = []
+
+        def on_start(self, event: Any) -> None:
+            self.connection = event.container.connect(embedded.url(), allowed_mechs="PLAIN")
+            event.container.create_receiver(self.connection, address)
+            event.container.declare_transaction(self.connection, handler=self)
+
+        def on_transaction_declared(self, event: Any) -> None:
+            self.transaction = event.transaction
+            self.accept_all()
+
+        def on_message(self, event: Any) -> None:
+            self.deliveries.append(event.delivery)
+            self.accept_all()
+
+        def accept_all(self) -> None:
+            if self.transaction is not None and len(self.deliveries) == 2:
+                for delivery in self.deliveries:
+                    self.transaction.accept(delivery)
+                (self.transaction.commit if commits else self.transaction.abort)()
+
+        def on_transaction_committed(self, event: Any) -> None:
+            self.ended = "committed"
+            self.connection.close()
+
+        def on_transaction_aborted(self, event: Any) -> None:
+            self.ended = "aborted"
+            self.connection.close()
+
+        def on_transport_error(self, event: Any) -> None:
+            self.ended = str(event.transport.condition)
+
+    async with Connection(embedded.url()) as connection, connection.sender(address) as sender:
+        await sender.send_many(["a", "b"])
+    receiver = Receiver()
+    await anyio.to_thread.run_sync(Container(receiver).run)
+    assert receiver.ended == ("committed" if commits else "aborted")
+    async with Connection(embedded.url()) as connection, connection.receiver(address) as again:
+        got = [delivery.message.body for delivery in await again.receive_batch(2, max_wait=0.3)]
+        assert got == ([] if commits else ["a", "b"])
