@@ -328,6 +328,29 @@ async def test_a_peer_that_does_not_read() -> None:
         assert rig.wire.sent == []
 
 
+async def test_a_peer_that_reads_none_of_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is cut off at a bound, lest it fill the memory with answers by asking on; what others produce counts not."""
+    monkeypatch.setattr(pump_module, "MOST_ANSWERS", 10)
+    monkeypatch.setattr(pump_module, "LAST_WRITE", 0.001)
+    rig = Rig()
+    rig.on_events = lambda events: rig.engine.say(b"answer") if rig.events[-1:] == [Received(b"ask")] else None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(rig.run)
+        await anyio.wait_all_tasks_blocked()
+        for _ in range(5):  # who reads may ask for ever
+            rig.wire.give(b"ask")
+            await anyio.wait_all_tasks_blocked()
+        rig.wire.gate = anyio.Event()
+        rig.engine.say(bytes(100))
+        rig.wire.give(b"ask")
+        await anyio.wait_all_tasks_blocked()
+        assert not rig.pump._ended
+        rig.wire.give(b"ask")
+    assert isinstance(rig.error, ConnectionLost)
+    assert isinstance(rig.error.__cause__, ConnectionLost)
+    assert rig.wire.closed
+
+
 # The end
 
 

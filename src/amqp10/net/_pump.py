@@ -6,7 +6,7 @@
 
 The writer takes everything there is at once, so whatever is queued while it writes goes out together with its next
 write: that is what makes thousands of small frames cheap. A peer that does not read stalls the writer, never the
-reader; one that does not write stalls the reader, never the writer.
+reader, up to a bound; one that does not write stalls the reader, never the writer.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ HIGH_WATER: Final = 1 << 20
 
 READ_SIZE: Final = 1 << 18
 """Bytes asked of the stream at a time."""
+
+MOST_ANSWERS: Final = 1 << 24
+"""Bytes of answers to what a peer says that are kept for it while it takes none; a peer that asks on is cut off."""
 
 LAST_WRITE: Final = 5.0
 """Seconds that writing may still take once the connection has ended."""
@@ -56,6 +59,7 @@ class Pump:
         self._wakeup: anyio.Event | None = None  # what the writer sleeps on
         self._writing = 0  # bytes handed to the stream and not taken by it yet
         self._writable: anyio.Event | None = None
+        self._answers = 0  # bytes that reading has led to since a write was last done
         self._opened = self._ended = False
         self._sleep: anyio.CancelScope | None = None
         self._over = anyio.Event()
@@ -139,8 +143,13 @@ class Pump:
             except STREAM_ERRORS as error:
                 self._lose(error)
                 return
+            before = engine.output_size
             engine.receive_data(data)
             self._tell()
+            # An answer is about as long as what it answers: more is a message that was waiting for this, ours to send.
+            self._answers += min(engine.output_size - before, 4 * len(data))
+            if self._answers > MOST_ANSWERS:
+                self._lose(ConnectionLost("the peer goes on sending and takes none of the answers"))
 
     async def _write(self) -> None:
         engine, send, layer = self._engine, self._stream.send, self._layer
@@ -152,7 +161,7 @@ class Pump:
                     if data:
                         self._writing = len(data)
                         await send(data)
-                        self._writing = 0
+                        self._writing = self._answers = 0
                         self._release_waiters()
                     elif layer is not None and layer.owed:
                         await send(b"")
