@@ -294,6 +294,59 @@ async def test_drain(serve: Serve) -> None:
         assert [(await receiver.receive()).message.body for _ in range(3)] == ["a", "b", "c"]
 
 
+async def test_a_late_answer_to_the_drain_before(serve: Serve) -> None:
+    """Pitfall 7: a drain that deliveries answered has no claim to a flow; one that comes late does not end the next."""
+    async with serve() as (peer, connection), connection, connection.receiver("q", credit=0) as receiver:
+        await anyio.wait_all_tasks_blocked()
+        link = peer.links["q"]
+        drains: list[int] = []
+
+        def answer(event: Any) -> bool:
+            if isinstance(event, CreditChanged) and event.link.drain:
+                drains.append(link.credit)
+                if len(drains) == 1:
+                    peer.send("q", "a", "b")  # all that was asked for; the flow comes when the next drain is asked for
+                elif len(drains) == 2:
+                    link.drained()
+                else:
+                    peer.send("q", "c")
+                    link.drained()
+            return True
+
+        peer.on_event = answer
+        receiver.add_credit(2)
+        await receiver.drain()
+        assert receiver.buffered == 2
+        receiver.add_credit(2)
+        await receiver.drain()
+        assert (receiver.buffered, drains) == (3, [2, 2, 2])
+        receiver.add_credit(2)
+        await receiver.drain()  # the one before was answered: no reason for doubt
+        assert (receiver.buffered, len(drains)) == (4, 4)
+
+
+async def test_a_drain_that_the_peer_overlooks(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pitfall 7: a drain without an answer is asked for again."""
+    monkeypatch.setattr("amqp10.client._receiver.DRAIN_AGAIN", 0.01)
+    async with serve() as (peer, connection), connection, connection.receiver("q", credit=0) as receiver:
+        await anyio.wait_all_tasks_blocked()
+        link = peer.links["q"]
+        drains: list[int] = []
+
+        def answer(event: Any) -> bool:
+            if isinstance(event, CreditChanged) and event.link.drain:
+                drains.append(link.credit)
+                if len(drains) > 2:
+                    peer.send("q", "a")
+                    link.drained()
+            return True
+
+        peer.on_event = answer
+        receiver.add_credit(5)
+        await receiver.drain()
+        assert (receiver.buffered, receiver.credit, drains) == (1, 0, [5, 5, 5])
+
+
 async def test_drain_with_automatic_credit(serve: Serve) -> None:
     """After a drain automatic credit comes back when something is taken or waited for."""
     async with serve() as (peer, connection), connection, connection.receiver("q", credit=10) as receiver:

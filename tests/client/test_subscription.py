@@ -10,7 +10,16 @@ from typing import Any
 import anyio
 import pytest
 
-from amqp10 import Connection, LinkDetached, LocalProtocolError, NoLocal, Selector, Source, Unsupported
+from amqp10 import (
+    Connection,
+    LinkDetached,
+    LocalProtocolError,
+    NoLocal,
+    RemoteProtocolError,
+    Selector,
+    Source,
+    Unsupported,
+)
 from amqp10.broker import Broker
 from amqp10.engine import CreditChanged, Event, LinkAttached, LinkEnded
 from amqp10.messaging import Error
@@ -199,6 +208,25 @@ async def test_exclusive_not_confirmed(serve: Serve) -> None:
         answering(peer, {Symbol("exclusive"): True})
         async with connection.receiver("q", exclusive=True) as receiver:
             assert receiver.open
+
+
+@pytest.mark.spec("2.6.4", "a durable terminus outlives the link: detach, not close, over a fault too")
+@pytest.mark.parametrize("durable", [False, True])
+async def test_a_fault_of_the_peer_does_not_end_it(serve: Serve, durable: bool) -> None:
+    """A link that ends for a message that is too large is detached from, with the error; what waits behind it stays."""
+    async with serve(container_id="c") as (peer, connection), connection:
+        source = Source("t", expiry_policy="never" if durable else "link-detach")
+        async with connection.receiver(source, max_message_size=100) as receiver:
+            await anyio.wait_all_tasks_blocked()
+            link = peer.links["t"]
+            link.remote = replace(link.remote, max_message_size=None)  # the peer does not care
+            peer.send("t", bytes(200))
+            with pytest.raises(RemoteProtocolError, match="larger than our max-message-size"):
+                await receiver.receive()
+        await anyio.wait_all_tasks_blocked()
+        (ended,) = peer.ended
+        assert ended.closed is not durable
+        assert ended.error.condition == "amqp:link:message-size-exceeded"
 
 
 # Unsubscribing

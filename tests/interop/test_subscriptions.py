@@ -8,7 +8,17 @@ from typing import Any
 import anyio
 import pytest
 
-from amqp10 import Connection, LinkDetached, Message, Receiver, SessionEnded, Target, Unsupported
+from amqp10 import (
+    Connection,
+    LinkDetached,
+    LocalProtocolError,
+    Message,
+    Receiver,
+    Selector,
+    SessionEnded,
+    Target,
+    Unsupported,
+)
 
 from ._matrix import Peer
 
@@ -101,12 +111,14 @@ async def test_shared(peer: Peer, durable: bool, global_: bool) -> None:
     if peer.name == "rabbitmq":
         await lacking(peer, topic)
         return
-    settings: dict[str, Any] = {"shared": True, "durable": durable, "global_": global_}
+    settings: dict[str, Any] = {"shared": True, "durable": durable, "global_": global_, "credit": 0}
     container = secrets.token_hex(4)
     async with Connection(peer.url(), container_id=container) as one, Connection(peer.url()) as two:
         second = two if global_ else one
         async with one.subscription(topic, name, **settings) as here:
             async with second.subscription(topic, name, **settings) as there:
+                here.add_credit(3)
+                there.add_credit(3)
                 await tell(peer, topic, *range(6))
                 got = [*await take(here, 3), *await take(there, 3)]
                 assert sorted(got, key=str) == list(range(6))
@@ -125,6 +137,126 @@ async def test_closed(peer: Peer) -> None:
         async with connection.subscription(topic, "s") as receiver:
             await receiver.close()
         await tell(peer, topic, 1)
+        async with connection.subscription(topic, "s") as receiver:
+            assert await take(receiver, 0) == []
+            await receiver.close()
+
+
+@pytest.mark.matrix("a second receiver of the same subscription")
+async def test_second(peer: Peer) -> None:
+    """The same container again, and a subscription that is not shared: it is stolen, or the second is refused."""
+    topic, container = fresh_topic(peer), f"c{secrets.token_hex(4)}"
+    if peer.name == "rabbitmq":
+        await lacking(peer, topic)
+        return
+    async with (
+        Connection(peer.url(), container_id=container) as one,
+        Connection(peer.url(), container_id=container) as two,
+        one.subscription(topic, "s", credit=0) as first,
+    ):
+        await tell(peer, topic, 1)
+        if peer.name == "artemis":
+            with pytest.raises(LinkDetached, match="Maximum Consumer Limit"):
+                async with two.subscription(topic, "s"):
+                    pass
+            peer.note("refused with `amqp:internal-error`")
+            first.add_credit(1)
+            assert await take(first, 1) == [1]
+        else:
+            async with two.subscription(topic, "s") as second:
+                with pytest.raises(LinkDetached, match="amqp:link:stolen"):
+                    await first.receive()
+                kept = [] if peer.name == "broker_j" else [1]
+                assert await take(second, len(kept)) == kept
+                await tell(peer, topic, 2)
+                assert await take(second, 1) == [2]
+            peer.note("it takes over: `amqp:link:stolen`" + ("" if kept else ", and what waited is dropped"))
+    async with Connection(peer.url(), container_id=container) as connection:
+        await connection.unsubscribe("s")
+
+
+@pytest.mark.matrix("unsubscribing while it is in use")
+async def test_unsubscribe_in_use(peer: Peer) -> None:
+    """Here it is refused before a byte is sent; whether by another connection is the broker's decision."""
+    topic, container = fresh_topic(peer), f"c{secrets.token_hex(4)}"
+    if peer.name == "rabbitmq":
+        await lacking(peer, topic)
+        return
+    async with (
+        Connection(peer.url(), container_id=container) as one,
+        Connection(peer.url(), container_id=container) as two,
+        one.subscription(topic, "s") as receiver,
+    ):
+        with pytest.raises(LocalProtocolError, match="in use here"):
+            await one.unsubscribe("s")
+        if peer.name == "broker_j":
+            await two.unsubscribe("s")
+            with pytest.raises(LinkDetached, match="amqp:link:stolen"):
+                await receiver.receive()
+            peer.note("by another connection of the container it ends, under its receiver")
+            return
+        with pytest.raises(LinkDetached, match="Maximum Consumer Limit" if peer.name == "artemis" else "in use"):
+            await two.unsubscribe("s")
+        await tell(peer, topic, 1)
+        assert await take(receiver, 1) == [1]
+        await receiver.close()
+
+
+@pytest.mark.matrix("closing one of several receivers that share")
+async def test_one_of_several_closes(peer: Peer) -> None:
+    """The subscription is there as long as another has it."""
+    topic = fresh_topic(peer)
+    if peer.name == "rabbitmq":
+        await lacking(peer, topic)
+        return
+    async with Connection(peer.url(), container_id=f"c{secrets.token_hex(4)}") as connection:
+        async with connection.subscription(topic, "s", shared=True) as stays:
+            async with connection.subscription(topic, "s", shared=True) as goes:
+                await goes.close()
+            with pytest.raises(LocalProtocolError):
+                await connection.unsubscribe("s", shared=True)
+            await tell(peer, topic, 1)
+            assert await take(stays, 1) == [1]
+        await connection.unsubscribe("s", shared=True)
+
+
+@pytest.mark.matrix("another filter: the subscription begins anew")
+async def test_replaced(peer: Peer) -> None:
+    """What waited by the old filter is gone, what comes is chosen by the new one."""
+    topic = fresh_topic(peer)
+    if peer.name == "rabbitmq":
+        await lacking(peer, topic)
+        return
+    async with Connection(peer.url(), container_id=f"c{secrets.token_hex(4)}") as connection:
+        async with connection.sender(Target(topic, capabilities=("topic",))) as sender:
+            async with connection.subscription(topic, "s", filters=[Selector("n = 1")]):
+                pass
+            await sender.send(Message("old", application_properties={"n": 1}))
+            async with connection.subscription(topic, "s", filters=[Selector("n = 2")]) as receiver:
+                for number in (1, 2):
+                    await sender.send(Message(number, application_properties={"n": number}))
+                assert await take(receiver, 1) == [2]
+        await connection.unsubscribe("s")
+
+
+@pytest.mark.matrix("a subscription with a timeout")
+async def test_timeout(peer: Peer) -> None:
+    """It ends in time where it is kept so long; who would end it at once is found out, by its answer or its profile."""
+    topic = fresh_topic(peer)
+    if peer.name == "rabbitmq":
+        await lacking(peer, topic)
+        return
+    async with Connection(peer.url(), container_id=f"c{secrets.token_hex(4)}") as connection:
+        if peer.name != "embedded":
+            with pytest.raises(Unsupported, match="does not keep"):
+                async with connection.subscription(topic, "s", timeout=60):
+                    pass
+            peer.lacks("`Unsupported`: it would end at once")
+            return
+        async with connection.subscription(topic, "s", timeout=1):
+            pass
+        await tell(peer, topic, 1)
+        await anyio.sleep(1.5)
         async with connection.subscription(topic, "s") as receiver:
             assert await take(receiver, 0) == []
             await receiver.close()

@@ -9,6 +9,7 @@ import anyio
 
 from ..engine import LinkTerms
 from ..errors import AmqpError, Unsupported
+from ..messaging import outlives_link
 from ._endpoint import Endpoint
 
 if TYPE_CHECKING:
@@ -137,15 +138,7 @@ class Link(Endpoint):
 
     def _lasting(self) -> bool:
         """Whether the terminus at the peer is meant to outlive the link, as a durable subscription is (§3.5.6)."""
-        terms = self._terms
-        return any(
-            terminus is not None
-            and (
-                getattr(terminus, "durable", "none") not in ("none", None)
-                or getattr(terminus, "expiry_policy", None) == "never"
-            )
-            for terminus in (terms.source, terms.target)
-        )
+        return outlives_link(self._terms.source, self._terms.target)
 
     async def _leave(self, closed: bool) -> None:
         """Finish, detach and wait for the answer: shielded, and in `close_timeout` seconds at most."""

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # How many deliveries `receive` hands out in a row before it lets other tasks run. benchmarks/run.py, "receive".
 BURST = 64
+# Seconds without an answer to a drain after which it is asked for again.
+DRAIN_AGAIN = 0.5
 # The link property by which a receiver asks to be the only one, and a broker that has that says that it is.
 EXCLUSIVE = Symbol("exclusive")
 
@@ -64,6 +66,7 @@ class Receiver(Link):
         self._waiter: anyio.Event | None = None  # also the mark that a task is in receive
         self._drain_running = False
         self._drained = False
+        self._used_up = False  # the last drain ended by deliveries, without an answer
         self._acquirer: Transaction | None = None  # in which messages are acquired
         self._flow_properties: dict[Any, Any] | None = None
         self._wake: Callable[[], None] = connection._wake
@@ -405,12 +408,25 @@ class Receiver(Link):
             self._drained = True
             return
         self._drain_running = True
-        self._drained = False
         try:
-            self._flow(link.credit, drain=True)
-            await self._until(lambda: self._drained or self._over)
+            asked, here = link.credit, len(self._incoming)
+            await self._use_up(asked)
+            if self._used_up and self.open and len(self._incoming) == here:
+                # The drain before needed no answer, for deliveries used up the credit. Artemis may give one all the
+                # same, so late that it gives this one's credit back.
+                await self._use_up(asked)
+            self._used_up = len(self._incoming) - here >= asked
         finally:
             self._drain_running = False
+
+    async def _use_up(self, credit: int) -> None:
+        self._drained = False
+        while not self._drained and not self._over:
+            self._flow(credit, drain=True)
+            # Artemis overlooks a drain while it ends the one before: after a while it is asked again.
+            with anyio.move_on_after(DRAIN_AGAIN):
+                await self._until(lambda: self._drained or self._over)
+            credit = self.credit
 
     def _on_flow(self, drained: bool) -> None:
         """The peer's flow for this link."""

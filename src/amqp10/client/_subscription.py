@@ -103,21 +103,21 @@ class SubscriptionReceiver(Receiver):
         offered = (*self.connection.remote.offered_capabilities, *self.remote.offered_capabilities)
         if self._subscribing.shared and SHARED_SUBS not in offered:
             return Unsupported("the peer has no shared subscriptions: it does not offer SHARED-SUBS")
-        if self._subscribing.durable and asked is not None and answered is not None and not keeps(answered, asked):
+        if self._subscribing.durable and asked is not None and answered is not None and not self._kept(answered, asked):
             lifetime = f"expiry policy {answered.expiry_policy!r}, timeout {answered.timeout} s"
             return Unsupported(f"the peer does not keep the subscription as long as asked for: {lifetime}")
         return super()._examine()
 
+    def _kept(self, answered: Source, asked: Source) -> bool:
+        """Whether the source lives on without its link for as long as it was asked to."""
+        if answered.expiry_policy == "never":
+            return True
+        in_time = self.connection.profile.timeouts and answered.timeout >= asked.timeout
+        return asked.expiry_policy != "never" and in_time
+
     def _on_ended(self, error: AmqpError | None) -> None:
         self.connection._subscriptions.pop(self, None)
         super()._on_ended(error)
-
-
-def keeps(answered: Source, asked: Source) -> bool:
-    """Whether a source lives on without its link for as long as it was asked to."""
-    if answered.expiry_policy == "never":
-        return True
-    return asked.expiry_policy != "never" and answered.timeout >= asked.timeout
 
 
 def subscription_terms(

@@ -57,6 +57,7 @@ from ._terminus import Source as Source
 from ._terminus import Target as Target
 from ._terminus import TerminusDurability as TerminusDurability
 from ._terminus import TerminusExpiryPolicy as TerminusExpiryPolicy
+from ._terminus import outlives_link as outlives_link
 from ._transactions import TXN_ID as TXN_ID
 from ._transactions import Declare as Declare
 from ._transactions import Declared as Declared
@@ -116,6 +117,7 @@ __all__ = (
     "TopicBinding",
     "TransactionalState",
     "data_head",
+    "outlives_link",
     "patch_header",
     "read_header",
     "read_properties",

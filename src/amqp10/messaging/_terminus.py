@@ -108,6 +108,17 @@ class Target(Composite):
     capabilities: tuple[str, ...] = field("symbol", multiple=True)
 
 
+def outlives_link(*termini: object) -> bool:
+    """Whether one of these is meant to be there for the next link of its name, as durable subscriptions are (§3.5.6).
+
+    Whoever has no wish to end it detaches from it, and does not close (§2.6.4, §2.6.6).
+    """
+    return any(
+        isinstance(each, Source | Target) and (each.durable not in ("none", None) or each.expiry_policy == "never")
+        for each in termini
+    )
+
+
 @composite(0x2B, "amqp:delete-on-close:list", provides=("lifetime-policy",))
 class DeleteOnClose(Composite):
     """The dynamic node goes with the link that made it (§3.5.10)."""

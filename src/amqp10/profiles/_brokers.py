@@ -71,7 +71,13 @@ RABBITMQ: Final = Profile(
             "Since 4.2 a dynamic source is made for replies, if it is asked for as a volatile queue and settled.",
             "https://www.rabbitmq.com/docs/direct-reply-to",
         ),
-        Fact("receiver-settle-mode second, other dynamic sources, transactions and browsing are not there.", _SEEN),
+        Fact("receiver-settle-mode second, other dynamic sources, transactions, subscriptions: not there.", _SEEN),
+        Fact(
+            "Queues do not copy for browsers but take, though 4.0 confirms to copy; later versions answer move. "
+            "Streams do copy.",
+            _SEEN,
+        ),
+        Fact("A consumer's priority is the link property rabbitmq:priority, of type int.", _SEEN),
         Fact(
             "It ignores an outcome for a large message that it is still sending: the message comes again to the next "
             "consumer.",
@@ -103,6 +109,7 @@ ARTEMIS: Final = Profile(
     "Apache Artemis",
     products=("apache-activemq-artemis",),
     capabilities=True,
+    timeouts=False,
     transactions=TransactionSupport(outcomes=frozenset({"accepted"}), acquires=False),
     hints={
         "no exclusive": "its queue is exclusive by configuration, and then gives all messages to one of its consumers",
@@ -126,6 +133,10 @@ ARTEMIS: Final = Profile(
         ),
         Fact("Rejected messages go to the dead-letter address at once.", _SEEN),
         Fact(
+            "A drain that follows another one closely may be answered too early, or never; the client asks again.",
+            _SEEN,
+        ),
+        Fact(
             "In a transaction only the outcome accepted has an effect; others are ignored, and the message stays with "
             "its receiver. The txn-id of a flow is ignored, too.",
             _SEEN,
@@ -137,6 +148,20 @@ ARTEMIS: Final = Profile(
         ),
         Fact("Work in a transaction that is over closes the connection, with amqp:internal-error.", "seen on 2.55.0"),
         Fact("An unsettled map in an attach is not answered: links do not resume.", _SEEN),
+        Fact(
+            "A durable subscription with a timeout is confirmed, and ends with the detach all the same: expiry policy "
+            "link-detach closes.",
+            _SEEN,
+        ),
+        Fact(
+            "A second receiver of a subscription that is not shared is refused with amqp:internal-error, and so is "
+            "unsubscribing while it is in use.",
+            _SEEN,
+        ),
+        Fact(
+            "Ending a subscription needs the permission deleteDurableQueue; without it, it stays, and nothing is said.",
+            _SEEN,
+        ),
     ),
 )
 
@@ -185,6 +210,13 @@ BROKER_J: Final = Profile(
             "seen on 10.1.0",
         ),
         Fact("A flow whose next-incoming-id is wrong ends the session with window-violation.", _SEEN),
+        Fact(
+            "A second link of the same container and name takes a subscription over (amqp:link:stolen), and what "
+            "waited in it is dropped.",
+            _SEEN,
+        ),
+        Fact("Subscriptions are kept for ever or end with the detach: it answers timeout 0.", _SEEN),
+        Fact("A consumer that says no priority is before all that say one.", _SEEN),
     ),
 )
 

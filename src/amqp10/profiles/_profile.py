@@ -70,6 +70,7 @@ class Profile:
         copies: where it answers that it copies, for browsing, messages stay in the queue; one that takes them all the
             same has them back when the browser is left.
         transactions: what its transactions can do; None: it has none, and is not asked for any.
+        timeouts: it keeps a terminus for the timeout that it confirms (§3.5.3).
         reply_capabilities: what a dynamic source for replies must say, where one is only made on saying so; it is then
             attached with settle mode "settled".
         replies_since: the version since which it makes such nodes; "" for always.
@@ -89,6 +90,7 @@ class Profile:
     early_outcomes: bool = False
     keeps_window: bool = True
     copies: bool = True
+    timeouts: bool = True
     transactions: TransactionSupport | None = TransactionSupport()
     reply_capabilities: tuple[str, ...] = ()
     replies_since: str = ""

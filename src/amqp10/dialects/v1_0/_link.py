@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...engine import Link, LinkEnded, LinkTerms
 from ...errors import AmqpError, LocalProtocolError, RemoteProtocolError
-from ...messaging import Error
+from ...messaging import Error, outlives_link
 from ._performatives import Attach, Detach, Flow, Transfer
 from ._states import LINK, LinkState
 
@@ -226,10 +226,14 @@ class LinkEndpoint(Link):
             raise SessionFault("amqp:not-allowed", str(unspeakable)) from unspeakable
 
     def fail(self, condition: str, description: str) -> None:
-        """The peer broke a rule whose price is the link: detach it with the error, and end it here (§2.6.5)."""
+        """The peer broke a rule whose price is the link: detach it with the error, and end it here (§2.6.5).
+
+        Closing would end a durable terminus, too, and what waits there.
+        """
         if self.terms is None:
             self._answer_to_end()
-        self.detach(closed=True, error=Error(condition, description))
+        lasts = self.terms is not None and outlives_link(self.terms.source, self.terms.target)
+        self.detach(closed=not lasts, error=Error(condition, description))
         self.errant = True
         self._end(True, RemoteProtocolError(description, condition))
 
