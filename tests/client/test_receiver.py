@@ -302,7 +302,7 @@ async def test_a_late_answer_to_the_drain_before(serve: Serve) -> None:
         drains: list[int] = []
 
         def answer(event: Any) -> bool:
-            if isinstance(event, CreditChanged) and event.link.drain:
+            if isinstance(event, CreditChanged) and event.link.drain and event.link.credit:
                 drains.append(link.credit)
                 if len(drains) == 1:
                     peer.send("q", "a", "b")  # all that was asked for; the flow comes when the next drain is asked for
