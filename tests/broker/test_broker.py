@@ -487,6 +487,7 @@ class TestTime:
             await anyio.sleep(3600)
             async with connection.sender("q") as sender:
                 await sender.send("x")
+            assert broker.queue("q").depth == 1
 
     @pytest.mark.spec("2.4.5", "a peer that is silent beyond the idle timeout is given up")
     async def test_idle_peer_is_dropped(self) -> None:

@@ -156,6 +156,7 @@ async def test_settled_returns_at_once_in_mode_first(serve: Serve) -> None:
         _, delivery = await one(peer, receiver)
         delivery.accept()
         await delivery.settled()
+        assert delivery.local_settled
 
 
 async def test_settled_on_a_link_that_dies(serve: Serve) -> None:

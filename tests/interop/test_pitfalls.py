@@ -71,6 +71,7 @@ async def test_03_the_window_is_refreshed(peer: Peer) -> None:
                     for delivery in await receiver.receive_batch(1000):
                         delivery.accept()
                         taken += 1
+            assert (taken, receiver.buffered) == (70_000, 0)
 
 
 @pytest.mark.matrix("unsettled messages do not stall others")
@@ -199,6 +200,7 @@ async def test_15_heartbeats(peer: Peer) -> None:
         await anyio.sleep(5)
         async with connection.sender(address) as sender:
             await sender.send("still here")
+        assert connection.open
 
 
 @pytest.mark.matrix("an unknown or forbidden node is refused with the reason")
