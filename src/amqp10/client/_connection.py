@@ -55,6 +55,8 @@ from ..profiles import Profile, recognize
 from ..profiles import profile as find_profile
 from ..sasl import Mechanism, from_credentials
 from ._endpoint import Endpoint
+from ._leaving import Leaving, leave_all
+from ._link import Link
 from ._session import Links, Session
 from ._settings import ConnectionSettings, SASLSettings
 from ._subscription import Subscribing, SubscriptionReceiver
@@ -88,7 +90,8 @@ class Connection(Endpoint, Links):
         properties: connection properties (§2.7.1).
         offered_capabilities, desired_capabilities: extensions that this side has, and would use (§2.7.1).
         incoming_window: transfer frames that the default session takes ahead (§2.5.6).
-        close_timeout: how long closing may take, seconds, for each of connection, session and link.
+        close_timeout: how long leaving may take, seconds: a link, a session or the connection, with what is left open
+            on it; and those of nested blocks, one after the other, all together.
         dialect: the protocol; "1.0".
         profile: what broker it is, by a name or a `Profile` of `amqp10.profiles`; None: as the peer says it is.
 
@@ -147,6 +150,8 @@ class Connection(Endpoint, Links):
         self._session_terms = SessionTerms(incoming_window=incoming_window).checked()
         self._named = container_id is not None
         self._default: Session | None = None
+        self._links: dict[Link, Session | None] = {}  # that are attached, and on which session
+        self._leaving = Leaving()
         self._subscriptions: dict[SubscriptionReceiver, Subscribing] = {}  # whose links are there
         self._mechanism: str | None = None
         self._given: ByteStream | None = None
@@ -466,23 +471,25 @@ class Connection(Endpoint, Links):
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close the connection (§2.4.3).
+        """Leave the links that are left on it, all at once, and close the connection (§2.4.3).
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most, then the transport is cut.
         """
         self._shield.shield = True
         self._closed = True
-        try:
-            if self._engine is not None and not self._over:
-                self.open = False
-                if self._default is not None and self._default.open:
-                    self._default._in_engine.end()
-                self._engine.close()
-                self._wake()
-            with anyio.move_on_after(self.close_timeout):
-                await self._until(lambda: self._pumped)
-        finally:
-            await self._stop_tasks()
+        self.open = False
+        with self._leaving.exit(self.close_timeout, outermost=True) as this:
+            try:
+                await leave_all(self._links, this.links_by)
+                if self._engine is not None and not self._over:
+                    if self._default is not None and self._default.open:
+                        self._default._in_engine.end()
+                    self._engine.close()
+                    self._wake()
+                with anyio.CancelScope(deadline=this.by):
+                    await self._until(lambda: self._pumped)
+            finally:
+                await self._stop_tasks()
         if self._crash is not None and exc is None:
             raise self._crash
 

@@ -11,6 +11,7 @@ from ..engine import LinkTerms
 from ..errors import AmqpError, Unsupported
 from ..messaging import outlives_link
 from ._endpoint import Endpoint
+from ._leaving import until
 
 if TYPE_CHECKING:
     from ..engine import Link as EngineLink
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ._connection import Connection
     from ._session import Session
 
-# Of the time that closing may take, what is left for the answer to our detach when all before it took too long.
+# Of the time that leaving may take, what is left for the answer to our detach when all before it took too long.
 ANSWER_SHARE = 0.25
 
 
@@ -34,11 +35,13 @@ class Link(Endpoint):
         self._session = session
         self._terms = terms
         self._abandoned = False
+        self._under_way = False  # leaving
 
     # Attaching
 
     async def _attach(self) -> None:
         self._enter()
+        self.connection._leaving.interrupted()
         session = self._session if self._session is not None else self.connection._default_session()
         if not session.open or not self.connection.open:
             raise session._gone() if self.connection.open else self.connection._gone()
@@ -67,6 +70,7 @@ class Link(Endpoint):
             self._detach(closed=not self._lasting())
             return
         self.open = True
+        self.connection._links[self] = self._session or self.connection._default
         self._changed()
 
     @property
@@ -140,24 +144,32 @@ class Link(Endpoint):
         """Whether the terminus at the peer is meant to outlive the link, as a durable subscription is (§3.5.6)."""
         return outlives_link(self._terms.source, self._terms.target)
 
-    async def _leave(self, closed: bool) -> None:
-        """Finish, detach and wait for the answer: shielded, and in `close_timeout` seconds at most."""
+    async def _leave(self, closed: bool, deadline: float | None = None) -> None:
+        """Finish, detach and wait for the answer: shielded, and until the deadline at most, if one is given."""
         if self._closed or not self._entered:
+            with anyio.CancelScope(shield=True):
+                await self._until(lambda: not self._under_way)  # another task is at it
             return
-        self._closed = True
+        self._closed = self._under_way = True
         self.open = False
         self._stop()
-        if self._over:
-            return
-        started = anyio.current_time()
-        limit = self.connection.close_timeout
-        with anyio.move_on_after(limit * (1 - ANSWER_SHARE), shield=True):
+        try:
+            if not self._over and deadline is not None:
+                await self._go(closed, deadline)
+            elif not self._over:
+                with self.connection._leaving.exit(self.connection.close_timeout) as this:
+                    await self._go(closed, this.links_by)
+        finally:
+            self._under_way = False
+            self._changed()
+
+    async def _go(self, closed: bool, deadline: float) -> None:
+        with until(deadline, 1 - ANSWER_SHARE):
             await self._finish()
         if not self._over:
             self._wrap_up()
             self._detach(closed=closed)
-            left = limit - (anyio.current_time() - started)
-            with anyio.move_on_after(max(left, 0.0), shield=True):
+            with until(deadline):
                 await self._until(lambda: self._over)
 
     def _detach(self, closed: bool) -> None:
@@ -185,4 +197,5 @@ class Link(Endpoint):
 
     def _on_ended(self, error: AmqpError | None) -> None:
         super()._on_ended(error)
+        self.connection._links.pop(self, None)
         self._stop()

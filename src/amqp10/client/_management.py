@@ -80,7 +80,7 @@ class Management:
     ) -> None:
         """Detach the links.
 
-        Cancelling: is not noticed; it takes `close_timeout` seconds at most for each link.
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most.
         """
         await self.requester.__aexit__(exc_type, exc, traceback)
 

@@ -444,6 +444,8 @@ class Receiver(Link):
         for delivery in deliveries:
             if delivery.waiter is not None:
                 delivery.waiter.set()
+        if self._change is not None:
+            self._changed()
 
     # Closing
 
@@ -460,6 +462,13 @@ class Receiver(Link):
         self._release_buffered()
         if "drain" in self.connection.capabilities and not self._drain_running:
             await self._drain()
+        if self.receiver_settle_mode == "second":
+            await self._until(lambda: self._over or not self._half_settled())
+
+    def _half_settled(self) -> bool:
+        """An outcome that was given here is still to be settled by the sender (§2.6.12)."""
+        deliveries = self._link.unsettled.values() if self._link is not None else ()
+        return any(each.state is not None and not isinstance(each.state, TransactionalState) for each in deliveries)
 
     def _wrap_up(self) -> None:
         self._release_buffered()

@@ -221,7 +221,7 @@ class Requester:
     ) -> None:
         """Detach both links; requests that still wait raise.
 
-        Cancelling: is not noticed; it takes `close_timeout` seconds at most for each link.
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most.
         """
         self.sender._told = True  # requests without an outcome have raised, or were given up
         try:

@@ -181,7 +181,7 @@ class Responder:
     ) -> None:
         """Detach; requests that were not answered are the peer's to deliver again.
 
-        Cancelling: is not noticed; it takes `close_timeout` seconds at most for each link.
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most.
         """
         self._closed = True
         try:

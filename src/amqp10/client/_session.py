@@ -17,6 +17,7 @@ from ..messaging import Source, Target
 from ..types import Int, Symbol
 from ._browser import Browser
 from ._endpoint import Endpoint
+from ._leaving import leave_all, until
 from ._management import Management
 from ._receiver import EXCLUSIVE, Receiver
 from ._request import ReplyReceiver, Requester
@@ -382,6 +383,7 @@ class Session(Endpoint, Links):
     def _begin(self) -> None:
         """Send the begin; links may attach at once."""
         self._enter()
+        self.connection._leaving.interrupted()
         if not self.connection.open:
             raise self.connection._gone()
         self._engine_session = session = self.connection._in_engine.begin(self._terms)
@@ -466,13 +468,20 @@ class Session(Endpoint, Links):
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """End the session and the links that are left on it.
+        """Leave the links that are left on it, all at once, and end the session.
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most.
         """
+        with self.connection._leaving.exit(self.connection.close_timeout) as this:
+            await self._leave(this.links_by)
+
+    async def _leave(self, deadline: float) -> None:
         if self._closed or self._over:
             return
         self._closed = True
-        self._end()
-        with anyio.move_on_after(self.connection.close_timeout, shield=True):
-            await self._until(lambda: self._over)
+        self.open = False
+        await leave_all((link for link, on in self.connection._links.items() if on is self), deadline)
+        if not self._over:
+            self._end()
+            with until(deadline):
+                await self._until(lambda: self._over)

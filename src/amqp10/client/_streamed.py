@@ -292,10 +292,14 @@ class StreamReceiver(Receiver):
         super()._release_buffered()
         self._wake()
 
-    async def _leave(self, closed: bool) -> None:
-        await super()._leave(closed)
-        if self._own and self._session._entered:
+    async def _leave(self, closed: bool, deadline: float | None = None) -> None:
+        await super()._leave(closed, deadline)
+        if not self._own or not self._session._entered:
+            return
+        if deadline is None:
             await self._session.__aexit__(None, None, None)
+        else:
+            await self._session._leave(deadline)
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None

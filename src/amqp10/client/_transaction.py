@@ -7,7 +7,8 @@ makes a transaction whole: what was sent and settled in it is written before its
 from __future__ import annotations
 
 from collections import deque
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -41,6 +42,7 @@ from ..messaging import (
 )
 from ..profiles import TransactionSupport
 from ._delivery import Delivery, SentDelivery, not_accepted
+from ._leaving import until
 from ._sender import Sender
 
 if TYPE_CHECKING:
@@ -138,11 +140,12 @@ class Transaction:
         if declaring.remote_state is None:
             self._coordinator.give_up()
 
-    def _bounded(self) -> anyio.CancelScope:
+    @contextmanager
+    def _bounded(self) -> Iterator[None]:
         """What has to be done whoever cancels, in `close_timeout` seconds."""
-        return anyio.CancelScope(
-            shield=True, deadline=anyio.current_time() + self._coordinator.connection.close_timeout
-        )
+        connection = self._coordinator.connection
+        with connection._leaving.exit(connection.close_timeout) as this, until(this.links_by):
+            yield
 
     # Work
 

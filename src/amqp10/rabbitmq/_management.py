@@ -328,7 +328,7 @@ class Management:
     ) -> None:
         """Detach the pair of links. Exclusive queues stay until the connection closes.
 
-        Cancelling: is not noticed; it takes `close_timeout` seconds at most for each link, and for the session.
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most.
         """
         await self._opened.__aexit__(exc_type, exc, traceback)
 
