@@ -102,6 +102,8 @@ class Broker:
         max_queue_messages, max_queue_bytes: when a queue is full.
         max_subscription_timeout: seconds that a subscription is kept without a link at most, whatever it asked for, as
             the answer to its attach says; None for as long as it asks.
+        transaction_timeout: seconds after which a transaction that was not discharged is rolled back, so that a peer
+            that forgot it does not hold its messages for ever; None for no limit.
         max_message_size: the largest message that is taken, bytes.
         max_connections: how many peers at once; None for any number.
         credit: messages that one sender may send ahead.
@@ -142,6 +144,7 @@ class Broker:
         max_queue_messages: int | None = None,
         max_queue_bytes: int | None = 268_435_456,
         max_subscription_timeout: int | None = None,
+        transaction_timeout: float | None = 300.0,
         max_message_size: int = 67_108_864,
         max_connections: int | None = None,
         credit: int = 1000,
@@ -172,6 +175,7 @@ class Broker:
             dead_letter_expired=dead_letter_expired,
             max_delivery_count=max_delivery_count,
             max_subscription_timeout=max_subscription_timeout,
+            transaction_timeout=transaction_timeout,
             on_alarm=self._on_alarm,
         )
         limits = (
@@ -185,6 +189,8 @@ class Broker:
         )
         if any(limit is not None and limit < 1 for limit in limits):
             raise ValueError("limits and credit are 1 at least; None, where it is allowed, for no limit")
+        if transaction_timeout is not None and transaction_timeout <= 0:
+            raise ValueError("a transaction has some time: transaction_timeout is more than 0, or None for no limit")
         self._declare(queues, topics)
         terms = PeerTerms(
             ConnectionTerms(

@@ -92,7 +92,8 @@ class Peer:
 
     Attributes:
         number: no other connection of the process has it.
-        transactions: those that are open, by their ids.
+        transactions: those that are not discharged, by their ids.
+        open_transactions: those of all peers, and how long they may take.
     """
 
     def __init__(self, engine: Engine, router: Router, terms: PeerTerms, carrier: Carrier) -> None:
@@ -105,6 +106,7 @@ class Peer:
         self._consumers: dict[SenderLink, ConsumerLink] = {}
         self._producers: dict[ReceiverLink, ProducerLink | CoordinatorLink] = {}
         self.transactions: dict[bytes, LocalTransaction] = {}
+        self.open_transactions = router.transactions
         self._asked: list[CoordinatorLink] = []  # in this pass
         self._lasting: dict[Link, Lasting] = {}  # subscriptions that may outlive their links
         self._owned: dict[Link, Node] = {}  # dynamic nodes, by the link that they live with
@@ -147,6 +149,11 @@ class Peer:
         self._router.subscriptions.connection_ended(self)
         self._router.flush()
         self._carrier.ended()
+
+    def transaction(self, txn_id: object) -> LocalTransaction | None:
+        """The transaction of that id, if it takes work."""
+        transaction = self.transactions.get(txn_id) if isinstance(txn_id, bytes) else None
+        return None if transaction is None or transaction.expired else transaction
 
     def posts_in_part(self, txn_id: bytes) -> bool:
         """Whether a message of that transaction is still coming in."""

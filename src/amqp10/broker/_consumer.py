@@ -155,7 +155,7 @@ class ConsumerLink(Consumer):
 
     def _retire(self, delivery: OutgoingDelivery, state: TransactionalState) -> None:
         """The outcome counts when its transaction is committed (§4.4.2)."""
-        transaction = self._peer.transactions.get(state.txn_id)
+        transaction = self._peer.transaction(state.txn_id)
         if transaction is None:
             if delivery.local_settled:
                 self._queue.settle(delivery.waiter, self, self._default_outcome)
@@ -197,7 +197,7 @@ class ConsumerLink(Consumer):
         if TXN_ID not in properties:
             return
         txn_id = properties[TXN_ID]
-        transaction = self._peer.transactions.get(txn_id) if isinstance(txn_id, bytes) else None
+        transaction = self._peer.transaction(txn_id)
         if txn_id is None or transaction is not None:
             if transaction is not None and self.copies:
                 self._detach(Error(Symbol("amqp:not-implemented"), "what is only looked at cannot be acquired"))

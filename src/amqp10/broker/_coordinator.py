@@ -10,6 +10,7 @@ Nothing of it is seen by others before the commit. Which delivery is part of whi
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import DecodeError
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ..messaging import DeliveryState, Outcome
     from ._connection import Peer
     from ._consumer import ConsumerLink
-    from ._entry import Entry
+    from ._entry import Clock, Entry
     from ._node import Node
 
 CAPABILITIES = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
@@ -50,6 +51,7 @@ class LocalTransaction:
         state: what is said of a message that is acquired in it.
         coordinator: the link that declared it.
         failed: why it cannot be committed; None as long as it can.
+        expired: it took too long, was rolled back for that, and takes no work; only its discharge is still to come.
         acquirers: consumers whose credit is part of it.
     """
 
@@ -58,6 +60,7 @@ class LocalTransaction:
         self.state = TransactionalState(self.id)
         self.coordinator = coordinator
         self.failed: Error | None = None
+        self.expired = False
         self.acquirers: set[ConsumerLink] = set()
         self._posted: list[tuple[Node, Entry]] = []
         self._retired: dict[OutgoingDelivery, tuple[ConsumerLink, Outcome]] = {}
@@ -118,10 +121,54 @@ class LocalTransaction:
                 consumer.revert(delivery)
         self._release_acquirers()
 
+    def expire(self, description: str) -> None:
+        """It took too long: others may have what it held."""
+        self.roll_back()
+        self._posted.clear()
+        self._retired.clear()
+        self._acquired.clear()
+        self.expired = True
+        self.failed = Error(Symbol("amqp:transaction:timeout"), description)
+
     def _release_acquirers(self) -> None:
         """§4.4.3: "When a transaction is discharged, the txn-id of any link endpoints will be cleared"."""
         for consumer in list(self.acquirers):
             consumer.acquire_in(None)
+
+
+class OpenTransactions:
+    """Those of all peers, so that none holds its messages for ever.
+
+    Args:
+        clock: the broker's.
+        alarm: told of each deadline, for whoever calls `expire` in time.
+        longest: seconds that a transaction may take; None for any time.
+    """
+
+    def __init__(self, clock: Clock, alarm: Callable[[float], None], longest: float | None = None) -> None:
+        self._clock = clock
+        self._alarm = alarm
+        self._longest = longest
+        self._deadlines: dict[LocalTransaction, float] = {}  # each later than the one before
+
+    def add(self, transaction: LocalTransaction) -> None:
+        """It was declared."""
+        if self._longest is not None:
+            deadline = self._deadlines[transaction] = self._clock() + self._longest
+            self._alarm(deadline)
+
+    def remove(self, transaction: LocalTransaction) -> None:
+        """It is over."""
+        self._deadlines.pop(transaction, None)
+
+    def expire(self, now: float) -> float | None:
+        """Roll back those whose time has come; return when the next one's does."""
+        for transaction, deadline in list(self._deadlines.items()):
+            if deadline > now:
+                return deadline
+            del self._deadlines[transaction]
+            transaction.expire(f"it was not discharged within {self._longest:g} s")
+        return None
 
 
 class CoordinatorLink:
@@ -173,13 +220,14 @@ class CoordinatorLink:
             return _rejected("amqp:resource-limit-exceeded", f"{MOST} transactions are open")
         transaction = LocalTransaction(self)
         self._open[transaction.id] = self._peer.transactions[transaction.id] = transaction
+        self._peer.open_transactions.add(transaction)
         return Declared(transaction.id)
 
     def _discharge(self, asked: Discharge) -> DeliveryState:
         transaction = self._open.pop(asked.txn_id, None)
         if transaction is None:
             return _rejected("amqp:transaction:unknown-id", "no such transaction is open on this link")
-        del self._peer.transactions[asked.txn_id]
+        self._forget(transaction)
         if self._peer.posts_in_part(asked.txn_id):
             # "It is an error for the controller to attempt to discharge" it then (§4.4.1).
             transaction.roll_back()
@@ -219,9 +267,13 @@ class CoordinatorLink:
 
     def _roll_back(self) -> None:
         while self._open:
-            txn_id, transaction = self._open.popitem()
-            del self._peer.transactions[txn_id]
+            _, transaction = self._open.popitem()
+            self._forget(transaction)
             transaction.roll_back()
+
+    def _forget(self, transaction: LocalTransaction) -> None:
+        del self._peer.transactions[transaction.id]
+        self._peer.open_transactions.remove(transaction)
 
 
 def _rejected(condition: str, description: str) -> Rejected:

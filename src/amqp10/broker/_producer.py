@@ -102,7 +102,7 @@ class ProducerLink(Producer):
 
     def _transaction_of(self, delivery: IncomingDelivery) -> LocalTransaction | None:
         state = delivery.remote_state
-        return self._peer.transactions.get(state.txn_id) if isinstance(state, TransactionalState) else None
+        return self._peer.transaction(state.txn_id) if isinstance(state, TransactionalState) else None
 
     def _settle(self, delivery: IncomingDelivery, outcome: DeliveryState) -> None:
         # A link may be gone by the time its last messages are looked at; its sender then never hears of them.

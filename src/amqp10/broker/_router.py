@@ -14,6 +14,7 @@ from ..messaging import Error
 from ..types import Symbol
 from ._address import AddressError as AddressError
 from ._address import Kind, split_address, usual_kind
+from ._coordinator import OpenTransactions
 from ._node import Limits, Node
 from ._queue import Queue
 from ._subscriptions import Subscriptions
@@ -33,8 +34,9 @@ class Router:
         unroutable: messages that came for no node and whose sender could not be told, for they were sent
             settled; malformed ones count too.
         subscriptions: those that outlive their links, or are shared.
-        next_expiry: when the next message or subscription dies; `on_alarm` is called when that comes to be sooner
-            than it was.
+        transactions: those that are open, of all peers.
+        next_expiry: when the next message, subscription or transaction dies; `on_alarm` is called when that comes to be
+            sooner than it was.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Router:
         dead_letter_expired: bool = False,
         max_delivery_count: int | None = None,
         max_subscription_timeout: int | None = None,
+        transaction_timeout: float | None = None,
         on_alarm: Callable[[], None] = lambda: None,
     ) -> None:
         self.nodes: dict[str, Node] = {}
@@ -62,6 +65,7 @@ class Router:
         self._touched: dict[Node, None] = {}
         self._numbers = itertools.count(1)
         self.subscriptions = Subscriptions(clock, self._alarm, max_subscription_timeout)
+        self.transactions = OpenTransactions(clock, self._alarm, transaction_timeout)
         self._queues: dict[Queue, None] = {}  # with the subscriptions: all that time passes for
 
     # Addresses
@@ -198,6 +202,7 @@ class Router:
     def expire(self) -> float | None:
         """Let messages die whose time has come; return when the next one does, on the broker's clock."""
         now = self.clock()
-        deadlines = [self.subscriptions.expire(now), *(queue.expire(now) for queue in list(self._queues))]
+        lasting = [self.subscriptions.expire(now), self.transactions.expire(now)]
+        deadlines = [*lasting, *(queue.expire(now) for queue in list(self._queues))]
         self.next_expiry = min((deadline for deadline in deadlines if deadline is not None), default=None)
         return self.next_expiry
