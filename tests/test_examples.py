@@ -24,6 +24,7 @@ EXPECTED = {
     "transactions.py": "1\n4\ninvalid literal for int() with base 10: 'three'\n",
     "websocket.py": "over a WebSocket\na page from anywhere: 403\n",
     "request_reply.py": "".join(f"{n} * {n} = {n * n}\n" for n in range(10)),
+    "durable_broker.py": "kept: durable\nleft: 0\n",
     "embedded_broker.py": "a copy for each\na copy for each\n1 in the queue\n",
 }
 

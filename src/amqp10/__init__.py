@@ -43,6 +43,7 @@ from .errors import MessageRejected as MessageRejected
 from .errors import MessageReleased as MessageReleased
 from .errors import RemoteProtocolError as RemoteProtocolError
 from .errors import SessionEnded as SessionEnded
+from .errors import StoreError as StoreError
 from .errors import TransactionError as TransactionError
 from .errors import TransactionInDoubt as TransactionInDoubt
 from .errors import TransactionRolledBack as TransactionRolledBack
@@ -194,6 +195,7 @@ __all__ = (
     "Source",
     "SqlFilter",
     "StartsWith",
+    "StoreError",
     "StreamFilter",
     "StreamMatchUnfiltered",
     "StreamOffset",

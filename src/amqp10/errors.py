@@ -19,6 +19,7 @@
     │   ├── TransactionRolledBack nothing of it happened
     │   └── TransactionInDoubt    it was to be committed, and whether it was is not known
     ├── ManagementError           a management operation failed; carries the status and the response
+    ├── StoreError                the file of a store cannot be used: in use, damaged, or something else
     ├── DeliveryAborted           the sender gave up a delivery whose body was being read
     └── MessageNotAccepted        a delivery ended in an outcome other than accepted
         ├── MessageRejected
@@ -56,6 +57,7 @@ __all__ = (
     "MessageReleased",
     "RemoteProtocolError",
     "SessionEnded",
+    "StoreError",
     "TransactionError",
     "TransactionInDoubt",
     "TransactionRolledBack",
@@ -190,6 +192,10 @@ class LinkDetached(EndpointError):
     """The peer detached or refused the link (§2.7.7, §2.6.3)."""
 
     _no_reason = "the peer detached the link without an error"
+
+
+class StoreError(AmqpError):
+    """The file of a store cannot be used: it is in use, damaged, of another version, or something else."""
 
 
 class DeliveryAborted(AmqpError):

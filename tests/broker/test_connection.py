@@ -28,6 +28,7 @@ from amqp10.messaging import (
     RELEASED,
     Accepted,
     DeleteOnClose,
+    Error,
     Message,
     Modified,
     Outcome,
@@ -72,8 +73,8 @@ class Wire(Carrier):
     def blocked(self) -> bool:
         return self.full
 
-    def opened(self) -> bool:
-        return self._admit
+    def opened(self) -> Error | None:
+        return None if self._admit else Error("amqp:resource-limit-exceeded", "no")
 
     def ended(self) -> None:
         self.over = True

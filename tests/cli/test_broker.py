@@ -94,3 +94,17 @@ def test_a_reader_that_goes_away_is_no_traceback(broker_url: str, amqp10: Comman
     ended = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=30)
     assert ended.stdout == "x" * 1000 + "\n"
     assert "Traceback" not in ended.stderr
+
+
+def test_store(amqp10: Commands, other_broker: Starter, tmp_path: Path) -> None:
+    """With a store a durable message outlives the process; a second broker on the file is refused in one line."""
+    store = str(tmp_path / "store")
+    process, url = other_broker("--store", store)
+    assert amqp10("send", url, "q", "--durable", "kept").code == 0
+    refused = amqp10("broker", "--port", "0", "--store", store)
+    assert refused.code == 1
+    assert "the store is in use" in refused.err
+    process.kill()
+    process.wait(10)
+    _, url = other_broker("--store", store)
+    assert amqp10("receive", url, "q", "--count", "1").out == "kept\n"

@@ -1,4 +1,4 @@
-"""A broker in this process, in memory: for development, tests and small services."""
+"""A broker in this process, in memory or with a store: for development, tests and small services."""
 
 from ._broker import Broker as Broker
 from ._facts import QueueFacts as QueueFacts

@@ -44,6 +44,8 @@ from ._node import Limits
 from ._queue import Queue
 from ._router import AddressError, Router
 from ._serving import Doorkeeper
+from ._store import MOST_STORED, Store
+from ._store_load import load
 from ._topic import Topic
 
 if TYPE_CHECKING:
@@ -56,9 +58,9 @@ ACCEPT_PAUSE = 0.1
 
 
 class Broker:
-    """A broker in this process, in memory: for development, tests and small services.
+    """A broker in this process, in memory or with a store: for development, tests and small services.
 
-    Messages end with it, durable ones too: it accepts the header and says in no answer that it keeps anything.
+    In memory, messages end with it, durable ones too: it takes the header and says in no answer that it keeps anything.
 
         async with Broker(queues=["orders"], topics=["news"]) as broker:
             async with Connection(broker.url) as connection: ...
@@ -75,6 +77,12 @@ class Broker:
 
     **Topics** give a copy to each subscription. It ends with its link, unless it is durable: then it stays for the next
     link of that name and container, as long as its expiry policy says. Several links can share one.
+
+    **A store** is a file that keeps queues, topics, durable subscriptions and durable messages. A durable message is
+    accepted when it is on the disk, and what is gone from a queue is gone from there before anyone is told: the broker
+    may be killed at any time. Messages that are not durable, and dynamic nodes, are in memory as ever. Messages that
+    consumers held when it was killed count as failed attempts. While the file cannot be written, a full disk for one,
+    connections are cut and new ones refused (`amqp:resource-limit-exceeded`), until it can.
 
     **Limits.** A full queue stops granting credit; what is on its way is still taken, nothing is dropped. A topic
     is full when one of its subscriptions is, one that nobody takes from just now among them: see
@@ -94,6 +102,7 @@ class Broker:
         websocket_origins: the web pages that may use it, "https://app.example" for instance, "*" for all. Browsers say
             which page asks, other clients say nothing and are not concerned.
         path: a Unix socket to listen on, too.
+        store: the file that keeps what is durable, made if it is not there; None for memory only. One broker at a time.
         queues, topics: names to begin with.
         auto_create: make nodes on demand.
         dead_letter: the queue of messages that nobody could take; None for none.
@@ -135,6 +144,7 @@ class Broker:
         websocket: bool = False,
         websocket_origins: Iterable[str] = (),
         path: str | PathLike[str] | None = None,
+        store: str | PathLike[str] | None = None,
         queues: Iterable[str] = (),
         topics: Iterable[str] = (),
         auto_create: bool = True,
@@ -165,6 +175,10 @@ class Broker:
         self._host = host
         self._port = port
         self._path = fspath(path) if path is not None else None
+        if store is not None and max_message_size > MOST_STORED:
+            raise ValueError(f"a store takes messages of {MOST_STORED} bytes at most: give a max_message_size")
+        self._store_path = fspath(store) if store is not None else None
+        self._store: Store | None = None  # while the broker runs
         self._handshake_timeout = handshake_timeout
         self._close_timeout = close_timeout
         self._router = Router(
@@ -225,13 +239,19 @@ class Broker:
 
         Raises:
             OSError: the address cannot be listened on.
+            StoreError: the store is in use, damaged, or no store; or has another kind of node of a name than declared.
 
         Cancelling: nothing is left open.
         """
         if self._entered:
             raise RuntimeError("a Broker is opened by `async with` once; make a new one")
         self._entered = True
-        listeners = await self._listen()
+        self._open_store()
+        try:
+            listeners = await self._listen()
+        except BaseException:
+            self._close_store()
+            raise
         # Cancelling the block must reach neither the background, which has connections to close, nor the waiting for
         # it: the first has a shield of its own, the second a scope around the group, shut while closing.
         self._background = anyio.CancelScope(shield=True)
@@ -245,6 +265,22 @@ class Broker:
             await self._stop()
             raise
         return self
+
+    def _open_store(self) -> None:
+        if self._store_path is None:
+            return
+        store = Store(self._store_path, self._router.clock)
+        try:
+            load(store, self._router)
+        except BaseException:
+            store.file.close()
+            raise
+        store.on_failure = self._door.cut
+        self._store = self._door.store = store
+
+    def _close_store(self) -> None:
+        if self._store is not None:
+            self._store.close()
 
     async def _listen(self) -> list[Listener[ByteStream]]:
         listeners: list[Listener[ByteStream]] = []
@@ -275,6 +311,8 @@ class Broker:
                 for listener in listeners:
                     tasks.start_soon(self._listen_on, listener)
                 tasks.start_soon(self._keep_time)
+                if self._store is not None:
+                    tasks.start_soon(self._store.run)
                 task_status.started()
 
     async def _listen_on(self, listener: Listener[ByteStream]) -> None:
@@ -449,6 +487,7 @@ class Broker:
                 cause = cause.exceptions[0]
             raise cause from None
         finally:
+            self._close_store()
             self._shield.__exit__(None, None, None)
 
     def _remove_socket(self) -> None:

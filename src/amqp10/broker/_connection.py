@@ -71,8 +71,8 @@ class Carrier(ABC):
         """Whether the output is full just now; asked before each message. If so, `Peer.resume` is called in time."""
 
     @abstractmethod
-    def opened(self) -> bool:
-        """The peer has opened; False when the broker takes no more connections."""
+    def opened(self) -> Error | None:
+        """The peer has opened; why it is not taken, or None."""
 
     @abstractmethod
     def ended(self) -> None:
@@ -163,10 +163,10 @@ class Peer:
     # Connection and sessions
 
     def _on_opened(self, event: ConnectionOpened) -> None:
-        admitted = self._carrier.opened()
+        refusal = self._carrier.opened()
         self.engine.open(self._terms.connection)
-        if not admitted:
-            self.engine.close(_error("amqp:resource-limit-exceeded", "the broker takes no more connections"))
+        if refusal is not None:
+            self.engine.close(refusal)
 
     def _on_session(self, event: SessionBegun) -> None:
         if event.session.terms is None:
@@ -235,6 +235,7 @@ class Peer:
                         dynamic=link in self._owned,
                         filters=filters,
                         lifetime=subscriptions.lifetime(source) if key is not None else None,
+                        durable=subscriptions.durability(source) if key is not None else "none",
                     ),
                     target=remote.target,
                     settle_mode="settled" if settles else "unsettled",

@@ -40,6 +40,9 @@ class Entry:
         listed: it was taken out of turn, by a filter: the queue's own order still has it.
         origin: the number of the connection that it came by; 0 for none.
         gone: it has left the queue, whatever still refers to it.
+        durable: it is to survive the broker, where there is a store (§3.2.1); who cannot read a format takes it to be.
+        row: its number in the store; 0 where it is not kept.
+        stored: the store has it; unset where `row` is 0.
     """
 
     __slots__ = (
@@ -48,6 +51,7 @@ class Entry:
         "_has_ttl",
         "acquired",
         "available",
+        "durable",
         "excluded",
         "expires",
         "failures",
@@ -57,8 +61,12 @@ class Entry:
         "origin",
         "payload",
         "position",
+        "row",
         "size",
+        "stored",
     )
+
+    stored: bool
 
     def __init__(self, payload: bytes, message_format: int = 0) -> None:
         self.payload = payload
@@ -73,6 +81,8 @@ class Entry:
         self.gone = False
         self.listed = False
         self.origin = 0
+        self.durable = message_format != 0
+        self.row = 0
         self._as_it_came = True
         self._claims_first = False
         self._has_ttl = False
@@ -102,7 +112,26 @@ class Entry:
             absolute = now + (moment - wall())
             self.expires = absolute if self.expires is None else min(self.expires, absolute)
         self.failures = header.delivery_count
+        self.durable = header.durable
         self._claims_first = header.first_acquirer
+
+    @classmethod
+    def stored_before(
+        cls, payload: bytes, message_format: int, failures: int, expires: float | None, now: float
+    ) -> Entry:
+        """Make the entry again that a store kept.
+
+        Raises:
+            DecodeError: it is no message that was ever taken.
+        """
+        entry = cls.read(payload, message_format, now)
+        entry.durable = True
+        if failures != entry.failures:
+            entry.failures = failures
+            entry._as_it_came = message_format != 0
+        entry.expires = expires
+        entry._has_ttl = entry._has_ttl and expires is not None
+        return entry
 
     def copy(self) -> Entry:
         """The same message for another queue; the bytes are shared."""
@@ -110,6 +139,7 @@ class Entry:
         twin.failures = self.failures
         twin.expires = self.expires
         twin.origin = self.origin
+        twin.durable = self.durable
         twin._as_it_came = self._as_it_came
         twin._claims_first = self._claims_first
         twin._has_ttl = self._has_ttl

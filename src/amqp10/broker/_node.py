@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..messaging import Error
     from ._entry import Entry
     from ._selection import Filtering
+    from ._store import Shelf
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,12 @@ class Node(ABC):
 
     Changes are only noted at once (`touch`); the work that follows from them, handing out messages and granting
     credit, is done once for many of them in `run`, when whoever drives the broker ends its pass.
+
+    Attributes:
+        shelf: its place in the store; None for a node that does not survive the broker.
     """
+
+    shelf: Shelf | None = None
 
     def __init__(self, name: str, *, limits: Limits, touch: Callable[[Node], None], temporary: bool = False) -> None:
         self.name = name

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..messaging import Error
     from ._entry import Clock, Entry
     from ._node import Consumer, Limits
+    from ._store import Shelf
 
 # Free room of a queue without limits; larger than any number of producers times their credit.
 UNLIMITED = 1 << 60
@@ -124,8 +125,30 @@ class Queue(Node):
                 self._alarm(entry.expires)
         for unseen in self._unseen:
             unseen.append(entry)
+        if entry.durable and self.shelf is not None:
+            self.shelf.note(entry)
         if not self._touched:
             self.touch()
+
+    def keep(self, shelf: Shelf) -> None:
+        """What is durable in it is kept from now on; what consumers hold is when it comes back."""
+        self.shelf = shelf
+        for entry in self._waiting():
+            if entry.durable:
+                shelf.note(entry)
+
+    def restore(self, entry: Entry, *, held: bool) -> None:
+        """Take a message that was here before the broker began; if a consumer held it then, that was an attempt."""
+        if held:
+            entry.seen()
+            entry.failed()
+        # The store has it as it is, but for that attempt.
+        shelf, self.shelf = self.shelf, None
+        self.put(entry)
+        self.shelf = shelf
+        if held and shelf is not None:
+            shelf.mark(entry)
+            self._exhausted(entry)
 
     # Consumers
 
@@ -233,6 +256,8 @@ class Queue(Node):
                 entry.available = False
                 entry.seen()
                 self.unsettled += 1
+                if entry.row and self.shelf is not None:
+                    self.shelf.mark(entry)
             fed[consumer] = None
             if len(line) > 1 and self._ranked:
                 line.popleft()
@@ -372,6 +397,8 @@ class Queue(Node):
             before = entry.size
             entry.annotate(outcome.message_annotations)
             self.bytes += entry.size - before
+            if entry.row and self.shelf is not None:
+                self.shelf.rewritten(entry)
         if outcome.delivery_failed:
             self._fail(entry)
         else:
@@ -379,12 +406,17 @@ class Queue(Node):
 
     def _fail(self, entry: Entry) -> None:
         entry.failed()
-        limit = self._max_delivery_count
-        if limit is not None and entry.failures >= limit:
-            self.exhausted += 1
-            self._bury(entry, "max-delivery-count", None)
-        else:
+        if not self._exhausted(entry):
             self._come_back(entry)
+
+    def _exhausted(self, entry: Entry) -> bool:
+        """Whether that was the last attempt; it is gone then."""
+        limit = self._max_delivery_count
+        if limit is None or entry.failures < limit:
+            return False
+        self.exhausted += 1
+        self._bury(entry, "max-delivery-count", None)
+        return True
 
     def _come_back(self, entry: Entry) -> None:
         if entry.expires is not None and entry.expires <= self._clock():
@@ -398,6 +430,8 @@ class Queue(Node):
         entry.available = True
         for selection in self._selections.values():
             selection.come_back(entry)
+        if entry.durable and self.shelf is not None:
+            self.shelf.came_back(entry)
         if entry.listed:
             entry.listed = False
         elif entry.excluded:
@@ -415,6 +449,8 @@ class Queue(Node):
         self.depth -= 1
         self.bytes -= entry.size
         entry.leave()
+        if entry.row and self.shelf is not None:
+            self.shelf.note(entry)
 
     # Time
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ._entry import Clock, Entry
+    from ._store import Store
 
 
 class Router:
@@ -66,6 +67,7 @@ class Router:
         self._numbers = itertools.count(1)
         self.subscriptions = Subscriptions(clock, self._alarm, max_subscription_timeout)
         self.transactions = OpenTransactions(clock, self._alarm, transaction_timeout)
+        self._store: Store | None = None
         self._queues: dict[Queue, None] = {}  # with the subscriptions: all that time passes for
 
     # Addresses
@@ -84,6 +86,8 @@ class Router:
         node = self.nodes.get(name)
         if node is None:
             node = self.nodes[name] = self._make_topic(name) if kind == "topic" else self._make_queue(name)
+            if self._store is not None:
+                node.shelf = self._store.add_node(node)
         elif isinstance(node, Topic) != (kind == "topic"):
             raise AddressError("amqp:precondition-failed", f"{name!r} is not a {kind}")
         return node
@@ -112,13 +116,24 @@ class Router:
         self.nodes[name] = node
         return node
 
+    def keep(self, store: Store) -> None:
+        """What is here and not temporary survives the broker from now on."""
+        self._store = self.subscriptions.store = store
+        for node in self.nodes.values():
+            if node.shelf is None and not node.temporary:
+                node.shelf = store.add_node(node)
+
     def delete(self, node: Node) -> None:
         """End a node, with what is in it; its links are detached with `amqp:resource-deleted`."""
         if self.nodes.get(node.name) is node:
             del self.nodes[node.name]
+        if node.shelf is not None:
+            node.shelf.drop()
         if isinstance(node, Topic):
             for subscription in node.subscriptions.values():
                 self._queues.pop(subscription, None)
+                if subscription.shelf is not None:
+                    subscription.shelf.drop()
         elif isinstance(node, Queue):
             self._queues.pop(node, None)
         node.delete(Error(Symbol("amqp:resource-deleted"), f"{node.name!r} was deleted"))
@@ -142,6 +157,8 @@ class Router:
     def _end_subscription(self, subscription: Subscription) -> None:
         self._queues.pop(subscription, None)
         subscription.topic.unsubscribe(subscription)
+        if subscription.shelf is not None:
+            subscription.shelf.drop()
 
     def _queue_settings(self, name: str) -> dict[str, Any]:
         return {

@@ -12,11 +12,13 @@ from anyio.abc import ByteStream
 from ..engine import Dialect, Engine, Event, Negotiation
 from ..messaging import Error
 from ..net import Pump, StreamFacts, keep_from_children, traced
+from ..types import Symbol
 from ._connection import Carrier, Peer, PeerTerms
 from ._router import Router
 
 if TYPE_CHECKING:
     from ..sasl import Authenticator
+    from ._store import Store
 
 _log = logging.getLogger("amqp10.broker")
 
@@ -30,7 +32,10 @@ class Doorkeeper:
 
     Attributes:
         most_output: bytes that may wait for one peer.
+        store: where a peer's output waits for what it says to be on the disk; None for nowhere.
     """
+
+    store: Store | None = None
 
     def __init__(
         self,
@@ -101,18 +106,26 @@ class Doorkeeper:
         """The broker's view of a connection."""
         return Peer(engine, self._router, self._terms, carrier)
 
-    def come(self, visit: Visit) -> bool:
-        """A peer has opened; False when there is no room for it, and then it does not take any."""
+    def come(self, visit: Visit) -> Error | None:
+        """A peer has opened; why it is refused, or None. One for which there is no room does not take any."""
+        if self.store is not None and self.store.failure is not None:
+            return _no_resources(f"the store takes no changes: {self.store.failure}")
+        full = _no_resources("the broker takes no more connections")
         if self._max_connections is not None and self.opened >= self._max_connections:
-            return False
+            return full
         self._visits[visit] = None
-        return not self._closing
+        return full if self._closing else None
 
     def go(self, visit: Visit) -> None:
         """A connection is over."""
         self._visits.pop(visit, None)
         if not self._visits and self._quiet is not None:
             self._quiet.set()
+
+    def cut(self) -> None:
+        """Cut all connections off: what was to be written is not."""
+        for visit in list(self._visits):
+            visit.cut()
 
     async def close(self) -> None:
         """Close all connections, and wait for their peers to do the same.
@@ -141,10 +154,12 @@ class Visit(Carrier):
         self._engine = engine
         self._facts = facts
         self._scope = scope
-        self._pump = Pump(stream, engine, self._handle)
+        self._store = door.store
+        self._pump = Pump(stream, engine, self._handle, self._before_write if door.store is not None else None)
         self._peer = door.make_peer(engine, self)
         self._tasks = anyio.create_task_group()
         self._waiting = False
+        self._admitted = False
         keep_from_children(self, stream)
 
     async def run(self) -> None:
@@ -182,16 +197,30 @@ class Visit(Carrier):
         self._waiting = False
         self._peer.resume()
 
-    def opened(self) -> bool:
-        admitted = self._door.come(self)
-        if admitted:
+    async def _before_write(self) -> None:
+        # What a peer is told before it is in says nothing of what the store keeps.
+        if self._store is not None and self._admitted:
+            await self._store.safe()
+
+    def opened(self) -> Error | None:
+        refusal = self._door.come(self)
+        if refusal is None:
+            self._admitted = True
             self._scope.deadline = math.inf
-        return admitted
+        return refusal
 
     def ended(self) -> None:
         self._door.go(self)
+
+    def cut(self) -> None:
+        """End the connection without another word."""
+        self._scope.cancel()
 
     def close(self, error: Error) -> None:
         """Close the connection from this side."""
         self._engine.close(error)
         self._pump.wake()
+
+
+def _no_resources(description: str) -> Error:
+    return Error(Symbol("amqp:resource-limit-exceeded"), description)

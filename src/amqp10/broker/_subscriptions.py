@@ -8,7 +8,7 @@ nobody. It ends
 - when its expiry policy says so and `timeout` seconds have passed since (§3.5.6), unless a link came back;
 - when it is asked for again with another topic or filter: then it begins anew.
 
-Everything is in memory and ends with the broker.
+With a store those that are asked to be durable survive the broker. Its end is that of every connection.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from ._address import AddressError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ..messaging import Source, TerminusExpiryPolicy
+    from ..messaging import Source, TerminusDurability, TerminusExpiryPolicy
     from ._entry import Clock
     from ._selection import Filtering
+    from ._store import Store
     from ._topic import Subscription, Topic
 
 Owner = tuple[str | None, str]
@@ -63,7 +64,7 @@ class Lifetime:
     timeout: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Lasting:
     """A subscription, with what it depends on.
 
@@ -86,6 +87,11 @@ class Lasting:
     session: object = None
     connection: object = None
     deadline: float | None = None
+
+    @property
+    def durable(self) -> bool:
+        """It was asked to survive the broker (§3.5.5)."""
+        return self.source.durable != "none"
 
     def is_of(self, topic: Topic, filters: Mapping[Any, Any] | None) -> bool:
         """Whether it is what is asked for by that topic and these filters."""
@@ -125,7 +131,12 @@ class Subscriptions:
         clock: the broker's.
         alarm: told of each deadline, for whoever calls `expire` in time.
         longest: seconds that any is kept without links at most; None for as long as it asks.
+
+    Attributes:
+        store: where durable ones are kept; None for nowhere.
     """
+
+    store: Store | None = None
 
     def __init__(self, clock: Clock, alarm: Callable[[float], None], longest: int | None = None) -> None:
         self._clock = clock
@@ -141,6 +152,10 @@ class Subscriptions:
         if policy == "never":
             return Lifetime("link-detach", longest)
         return Lifetime(policy, min(source.timeout, longest))
+
+    def durability(self, source: Source) -> TerminusDurability:
+        """What of a source's subscription survives the broker (§3.5.5)."""
+        return "none" if self.store is None or source.durable == "none" else "configuration"
 
     def check(self, key: Key, topic: Topic, filters: Mapping[Any, Any] | None) -> Subscription | None:
         """The queue of a subscription that the next `join` finds in use by others; None if it finds none so.
@@ -176,7 +191,14 @@ class Subscriptions:
         # The same, but for no-local: that is of the connection.
         found.queue.filtering = filtering
         found.session = found.connection = found.deadline = None
+        if self.store is not None:
+            self.store.note_subscription(found)
         return found
+
+    def restore(self) -> None:
+        """Those that a store had are here again; the connections of their links are over."""
+        for lasting in list(self._all.values()):
+            self.left(lasting, "connection")
 
     def find(self, owner: Owner, link_name: str, capabilities: Iterable[str]) -> Lasting:
         """The durable subscription that a link without a source means, to end it (§2.6.3; JMS mapping).
@@ -231,6 +253,8 @@ class Subscriptions:
             return
         lasting.deadline = self._clock() + lifetime.timeout
         self._alarm(lasting.deadline)
+        if self.store is not None:
+            self.store.note_subscription(lasting)
 
     def expire(self, now: float) -> float | None:
         """End those whose time has come; return when the next one's does."""

@@ -1,9 +1,10 @@
 """What the broker answers to an attach: the termini as they really are, not as they were wished for (§2.6.3, §3.5).
 
-Nothing here outlives the broker: whatever durability was asked for, the answer says `durable="none"`. A subscription
-that was asked to outlive its link does (`_subscriptions`), and its answer has the expiry policy and the timeout in
-force. Any other terminus says `expiry_policy="link-detach"`, so that a peer knows that nothing waits for it when it
-comes back. Of the filters those are answered that are applied.
+A subscription that was asked to outlive its link does (`_subscriptions`), and its answer has the expiry policy and the
+timeout in force. Where there is a store, it outlives the broker too, if it was asked to: the answer says
+`durable="configuration"`; else whatever durability was asked for, the answer says `durable="none"`. Any other terminus
+says `expiry_policy="link-detach"`, so that a peer knows that nothing waits for it when it comes back. Of the filters
+those are answered that are applied.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ._router import AddressError
 from ._topic import Topic
 
 if TYPE_CHECKING:
-    from ..messaging import Outcome
+    from ..messaging import Outcome, TerminusDurability
     from ._node import Node
     from ._subscriptions import Lifetime
 
@@ -72,17 +73,19 @@ def answer_source(
     dynamic: bool,
     filters: dict[Any, Any] | None,
     lifetime: Lifetime | None,
+    durable: TerminusDurability,
 ) -> Source:
     """The source of a link on which the broker sends; `filters` are those that are applied.
 
     `lifetime`: how long a subscription is kept that may outlive its link, or is shared; None for any other source.
+    `durable`: what of it survives the broker.
     """
     shared = lifetime is not None and "shared" in asked.capabilities
     sharing = tuple(Symbol(word) for word in ("shared", "global") if shared and word in asked.capabilities)
     wanted = [name for name in OUTCOMES if name in asked.outcomes]
     return Source(
         address=node.name if dynamic else asked.address,
-        durable="none",
+        durable=durable,
         expiry_policy=lifetime.expiry_policy if lifetime is not None else "link-detach",
         timeout=lifetime.timeout if lifetime is not None else 0,
         dynamic=dynamic,

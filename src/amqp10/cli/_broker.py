@@ -40,6 +40,11 @@ def is_loopback(host: str) -> bool:
 )
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="a queue to begin with; repeatable")
 @click.option("--topic", "topics", multiple=True, metavar="NAME", help="a topic to begin with; repeatable")
+@click.option(
+    "--store",
+    type=click.Path(dir_okay=False),
+    help="the file that keeps queues, durable subscriptions and durable messages; made if it is not there",
+)
 @click.option("--no-auto-create", is_flag=True, help="refuse addresses that were not declared")
 @click.option("--tls-certificate", type=click.Path(exists=True, dir_okay=False), help="our certificate (PEM): TLS only")
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="its key (PEM)")
@@ -64,6 +69,7 @@ def broker(
     allow_insecure: bool,
     queues: tuple[str, ...],
     topics: tuple[str, ...],
+    store: str | None,
     no_auto_create: bool,
     tls_certificate: str | None,
     tls_key: str | None,
@@ -71,7 +77,9 @@ def broker(
     websocket: bool,
     origins: tuple[str, ...],
 ) -> None:
-    """Run the embedded broker until it is stopped. It keeps messages in memory: for development and tests.
+    """Run the embedded broker until it is stopped: for development, tests and small services.
+
+    It keeps messages in memory, with --store durable ones on the disk: it may be killed then, and started again.
 
     Without --user and --anonymous it listens on loopback only, and lets everyone in.
     """
@@ -93,14 +101,17 @@ def broker(
             websocket_origins=origins,
             queues=queues,
             topics=topics,
+            store=store,
             auto_create=not no_auto_create,
         )
     except ValueError as error:  # an empty name, or one for a queue and for a topic
         raise click.UsageError(str(error)) from None
 
+    kept = f"store {store}" if store else "in memory"
+
     async def run() -> None:
         async with made as running:
-            click.echo(f"amqp10 broker on {' and '.join(running.urls)} (in memory; Ctrl-C stops it)")
+            click.echo(f"amqp10 broker on {' and '.join(running.urls)} ({kept}; Ctrl-C stops it)")
             await anyio.sleep_forever()
 
     start(run)

@@ -46,15 +46,23 @@ class Pump:
         stream: the transport; the pump's from now on, closed when `run` ends.
         engine: started and opened by whoever made it.
         on_events: told what happened, after each read and each tick; called synchronously, must not block.
+        before_write: awaited when output was taken from the engine, before the stream gets it.
     """
 
-    def __init__(self, stream: ByteStream, engine: Engine, on_events: Callable[[list[Event]], None]) -> None:
+    def __init__(
+        self,
+        stream: ByteStream,
+        engine: Engine,
+        on_events: Callable[[list[Event]], None],
+        before_write: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self._stream = stream
         self._layer = stream.extra(LayerAttribute.layer, None)
         if self._layer is not None:
             self._layer.on_owed = self.wake
         self._engine = engine
         self._on_events = on_events
+        self._before_write = before_write
         self._awake = True  # the writer will look at the output without being told
         self._wakeup: anyio.Event | None = None  # what the writer sleeps on
         self._writing = 0  # bytes handed to the stream and not taken by it yet
@@ -152,7 +160,7 @@ class Pump:
                 self._lose(ConnectionLost("the peer goes on sending and takes none of the answers"))
 
     async def _write(self) -> None:
-        engine, send, layer = self._engine, self._stream.send, self._layer
+        engine, send, layer, before = self._engine, self._stream.send, self._layer, self._before_write
         with anyio.CancelScope(deadline=self._write_deadline) as self._write_scope:
             try:
                 while True:
@@ -160,6 +168,8 @@ class Pump:
                     data = engine.data_to_send()
                     if data:
                         self._writing = len(data)
+                        if before is not None:
+                            await before()
                         await send(data)
                         self._writing = self._answers = 0
                         self._release_waiters()

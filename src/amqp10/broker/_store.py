@@ -1,0 +1,316 @@
+"""What of a broker has to survive it, and when that is on the disk.
+
+    a pass: Peer.handle -> Router.flush    notes what changed       `Shelf`, `Store.note_...`
+    Store.run                              all that is new since the last commit is one transaction
+    Pump, before it writes                 waits until what was noted when it took its bytes is committed: `safe`
+
+So nothing that a peer is told, an outcome or another peer's message, can be undone by the end of the process, and many
+messages of many connections share one fsync. What is kept is state, not a journal of changes: rows are formed when they
+are written, and a message that came and went in between costs nothing.
+
+While the disk refuses (`failure`), what was noted waits in memory and is tried again; all connections are cut, for
+their peers wait for answers that must not be written, and new ones are refused.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import sqlite3
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+
+from ..types import encode
+from ._store_file import MessageRow, NodeRow, StoreFile, SubscriptionRow
+from ._topic import Topic
+
+if TYPE_CHECKING:
+    from ._entry import Clock, Entry
+    from ._node import Node
+    from ._subscriptions import Lasting
+
+_log = logging.getLogger("amqp10.broker")
+
+MOST_STORED = 900_000_000
+"""Bytes of the largest message that a store takes; SQLite's limit, less what annotations may add."""
+
+RETRY = 1.0
+"""Seconds until a failed commit is tried again."""
+
+
+class Shelf:
+    """The place of one queue in the store; the queue tells it what happens to its durable messages.
+
+    Attributes:
+        number: of the queue, in the store.
+        dropped: the queue is deleted, and all that was noted of it void.
+    """
+
+    __slots__ = ("_store", "dropped", "number")
+
+    def __init__(self, store: Store, number: int) -> None:
+        self._store = store
+        self.number = number
+        self.dropped = False
+
+    def note(self, entry: Entry) -> None:
+        """It came or went: nobody hears of it before that is on the disk."""
+        if not entry.row:
+            entry.row = self._store.number()
+            entry.stored = False
+        self._store.changes.messages[entry] = self
+        self._store.note()
+
+    def rewritten(self, entry: Entry) -> None:
+        """Its payload is another."""
+        self._store.changes.rewritten.add(entry)
+        self.note(entry)
+
+    def mark(self, entry: Entry) -> None:
+        """A consumer took it: worth to be known after a crash, but not to be waited for."""
+        self._store.changes.messages[entry] = self
+        self._store.wake()
+
+    def came_back(self, entry: Entry) -> None:
+        """A consumer gave it back; it may be one that came before the queue was kept."""
+        if entry.row:
+            self.mark(entry)
+        else:
+            self.note(entry)
+
+    def drop(self) -> None:
+        """The queue is deleted, with what is in it."""
+        self.dropped = True
+        self._store.changes.dropped.append(self.number)
+        self._store.note()
+
+
+@dataclass(slots=True)
+class Changes:
+    """What is different from what the file has; the rows are formed when they are written.
+
+    Attributes:
+        noted: how often, since the broker's start, something was noted that has to be waited for.
+    """
+
+    noted: int = 0
+    nodes: list[NodeRow] = field(default_factory=list)
+    subscriptions: dict[Lasting, None] = field(default_factory=dict)
+    dropped: list[int] = field(default_factory=list)
+    messages: dict[Entry, Shelf] = field(default_factory=dict)
+    rewritten: set[Entry] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(self.messages or self.nodes or self.subscriptions or self.dropped)
+
+    def before(self, later: Changes) -> Changes:
+        """These, which could not be written, and what came later."""
+        return Changes(
+            later.noted,
+            self.nodes + later.nodes,
+            self.subscriptions | later.subscriptions,
+            self.dropped + later.dropped,
+            self.messages | later.messages,
+            self.rewritten | later.rewritten,
+        )
+
+
+class Store:
+    """The store of a running broker.
+
+    Args:
+        clock, wall: the broker's clock and the time of day.
+
+    Attributes:
+        changes: what the file has not got yet.
+        failure: why the last commit failed; None if it did not.
+        on_failure: called when a commit fails after one that did not.
+
+    Raises:
+        StoreError: the file cannot be opened, is in use, is damaged, or is something else.
+    """
+
+    def __init__(self, path: str, clock: Clock, wall: Clock = time.time) -> None:
+        self.file = StoreFile(path)
+        self.path = path
+        self.changes = Changes()
+        self.failure: sqlite3.Error | None = None
+        self.on_failure: Callable[[], None] = lambda: None
+        self._clock = clock
+        self._wall = wall
+        self._numbers = itertools.count(1)
+        self._committed = 0  # what `noted` was at the last commit
+        self._writing: Changes | None = None
+        self._awake = True
+        self._wakeup: anyio.Event | None = None
+        self._done: anyio.Event | None = None  # set by the next commit
+
+    def number(self, above: int = 0) -> int:
+        """A number that no row has, greater than `above`."""
+        if above:
+            self._numbers = itertools.count(above + 1)
+        return next(self._numbers)
+
+    # What happens
+
+    def note(self) -> None:
+        """Something changed that nobody may hear of before it is on the disk."""
+        self.changes.noted += 1
+        self.wake()
+
+    def wake(self) -> None:
+        """There is something to write."""
+        if not self._awake:
+            self._awake = True
+            if self._wakeup is not None:
+                self._wakeup.set()
+
+    def add_node(self, node: Node) -> Shelf:
+        """Keep a queue or a topic from now on."""
+        shelf = Shelf(self, self.number())
+        self.changes.nodes.append(NodeRow(shelf.number, node.name, "topic" if isinstance(node, Topic) else "queue"))
+        self.note()
+        return shelf
+
+    def note_subscription(self, lasting: Lasting) -> None:
+        """A subscription came, or is to end at another time; if its source asks for it, it is kept from now on."""
+        queue = lasting.queue
+        if queue.shelf is None and lasting.durable:
+            queue.keep(Shelf(self, self.number()))
+        if queue.shelf is not None:
+            self.changes.subscriptions[lasting] = None
+            self.note()
+
+    # Committing
+
+    async def run(self) -> None:
+        """Commit what is noted, as long as the broker runs.
+
+        Cancelling: what is being written is committed first.
+        """
+        while True:
+            self._awake = False
+            if not self.changes:
+                self._wakeup = anyio.Event()
+                await self._wakeup.wait()
+                self._wakeup = None
+            try:
+                self._begin()
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(self.file.commit)
+                self._succeeded()
+            except sqlite3.Error as error:
+                self._failed(error)
+                await anyio.sleep(RETRY)
+
+    async def safe(self) -> None:
+        """Wait until all that was noted so far is on the disk.
+
+        Cancelling: the waiting ends.
+        """
+        noted = self.changes.noted
+        while self._committed < noted:
+            if self._done is None:
+                self._done = anyio.Event()
+            await self._done.wait()
+
+    def commit(self) -> None:
+        """Write what is noted, at once.
+
+        Raises:
+            sqlite3.Error: it is noted still.
+        """
+        try:
+            self._begin()
+            self.file.commit()
+        except sqlite3.Error as error:
+            self._failed(error)
+            raise
+        self._succeeded()
+
+    def _begin(self) -> None:
+        changes = self._writing = self.changes
+        self.changes = Changes(changes.noted)
+        come, marked, gone = [], [], []
+        for entry, shelf in changes.messages.items():
+            if shelf.dropped:
+                continue
+            if entry.gone:
+                if entry.stored:
+                    gone.append((entry.row,))
+            elif entry.stored and entry not in changes.rewritten:
+                marked.append((entry.failures, not entry.available, entry.row))
+            else:
+                come.append(self._row(entry, shelf))
+        file = self.file
+        file.begin()
+        file.put_nodes(changes.nodes)
+        file.put_subscriptions(
+            self._subscription_row(each, each.queue.shelf)
+            for each in changes.subscriptions
+            if each.queue.shelf is not None and not each.queue.shelf.dropped
+        )
+        file.put_messages(come)
+        file.mark_messages(marked)
+        file.remove_messages(gone)
+        file.remove_queues((number,) for number in changes.dropped)
+
+    def _row(self, entry: Entry, shelf: Shelf) -> MessageRow:
+        expires = self._time_of_day(entry.expires)
+        return MessageRow(
+            entry.row, shelf.number, entry.message_format, entry.failures, not entry.available, expires, entry.payload
+        )
+
+    def _subscription_row(self, lasting: Lasting, shelf: Shelf) -> SubscriptionRow:
+        key = lasting.key
+        identity, container = key.owner or (None, None)
+        deadline = self._time_of_day(lasting.deadline)
+        source = encode(lasting.source)
+        topic = lasting.queue.topic.name
+        return SubscriptionRow(
+            shelf.number, topic, key.owner is not None, identity, container, key.name, key.kind, source, deadline
+        )
+
+    def _time_of_day(self, moment: float | None) -> float | None:
+        return None if moment is None else self._wall() + (moment - self._clock())
+
+    def _succeeded(self) -> None:
+        changes, self._writing = self._writing, None
+        assert changes is not None
+        for entry in changes.messages:
+            entry.stored = True
+        self._committed = changes.noted
+        if self.failure is not None:
+            _log.warning("%s: the store takes changes again", self.path)
+            self.failure = None
+        done, self._done = self._done, None
+        if done is not None:
+            done.set()
+
+    def _failed(self, error: sqlite3.Error) -> None:
+        changes, self._writing = self._writing, None
+        assert changes is not None
+        self.changes = changes.before(self.changes)
+        first, self.failure = self.failure is None, error
+        if first:
+            _log.error("%s: the store takes nothing, connections are cut until it does: %s", self.path, error)
+            self.on_failure()
+        try:
+            self.file.rollback()
+        except sqlite3.Error:
+            _log.exception("%s: rolling back failed", self.path)
+
+    def close(self) -> None:
+        """Write what is noted, and close the file."""
+        try:
+            if self.changes:
+                self.commit()
+        except sqlite3.Error:
+            pass  # it is logged, and nobody was told otherwise
+        finally:
+            self.file.close()

@@ -1,0 +1,291 @@
+"""A broker with a store, seen by its peers: nothing is said before it is on the disk; a full disk accepts nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import pytest
+
+from amqp10 import (
+    Connection,
+    ConnectionClosed,
+    ConnectionLost,
+    Delivery,
+    Message,
+    Selector,
+    Source,
+    StoreError,
+)
+from amqp10.broker import Broker, _store
+from amqp10.broker._store_file import StoreFile
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+class Disk:
+    """A disk that lets no commit pass until it is told to."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.allowed = threading.Event()
+
+    async def wait_for_a_commit(self) -> None:
+        await anyio.to_thread.run_sync(self.asked.wait)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    slow, commit = Disk(), StoreFile.commit
+
+    def commit_when_allowed(file: StoreFile) -> None:
+        slow.asked.set()
+        assert slow.allowed.wait(30)
+        commit(file)
+
+    monkeypatch.setattr(StoreFile, "commit", commit_when_allowed)
+    yield slow
+    slow.allowed.set()
+
+
+def durable(*bodies: object) -> list[Message]:
+    return [Message(body, durable=True) for body in bodies]
+
+
+async def take(connection: Connection, address: str | Source, **settings: object) -> list[Delivery]:
+    """All that is there now, accepted."""
+    async with connection.receiver(address, credit=100, **settings) as receiver:  # type: ignore[arg-type]
+        await receiver.drain()
+        deliveries = await receiver.receive_batch(100, max_wait=0)
+        for delivery in deliveries:
+            delivery.accept()
+    return deliveries
+
+
+def bodies(deliveries: list[Delivery]) -> list[object]:
+    return [delivery.message.body for delivery in deliveries]
+
+
+async def test_survives(path: Path) -> None:
+    """Durable messages are there for the next broker on the file; what was accepted, or not durable, is not."""
+    async with Broker(store=path) as broker, broker.connect() as connection:
+        async with connection.sender("q") as sender:
+            await sender.send_many([*durable(1, 2, 3), Message("volatile")])
+        async with connection.receiver("q", credit=1) as receiver:
+            (await receiver.receive()).accept()
+    async with Broker(store=path) as broker, broker.connect() as connection:
+        assert bodies(await take(connection, "q")) == [2, 3]
+    async with Broker(store=path) as broker:
+        assert broker.queue("q").depth == 0
+
+
+async def test_accepts_when_it_is_on_the_disk(path: Path, disk: Disk) -> None:
+    """The sender hears nothing, and no consumer gets the message, before the commit returned."""
+    disk.allowed.set()
+    async with Broker(store=path) as broker, broker.connect() as connection, broker.connect() as another:
+        async with connection.sender("q") as sender, another.receiver("q") as receiver:
+            disk.allowed.clear()
+            disk.asked.clear()
+            sent = await sender.submit(durable("kept")[0])
+            await disk.wait_for_a_commit()
+            await anyio.wait_all_tasks_blocked()
+            assert await receiver.receive_batch(1, max_wait=0) == []
+            assert sent.state is None
+            disk.allowed.set()
+            await sent.outcome()
+            delivery = await receiver.receive()
+            assert delivery.message.body == "kept"
+
+
+async def test_one_commit_for_many(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand messages that arrive together are far fewer commits."""
+    commits = 0
+    commit = StoreFile.commit
+
+    def counted(file: StoreFile) -> None:
+        nonlocal commits
+        commits += 1
+        commit(file)
+
+    monkeypatch.setattr(StoreFile, "commit", counted)
+    async with Broker(store=path) as broker, broker.connect() as connection, connection.sender("q") as sender:
+        await sender.send_many(durable(*range(1000)))
+    assert 0 < commits < 100
+
+
+async def test_transactions_are_one_commit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a commit of the coordinator does, sending and accepting on several queues, is one commit of the store."""
+    written: list[tuple[int, int]] = []
+    put, remove = StoreFile.put_messages, StoreFile.remove_messages
+
+    def note_put(file: StoreFile, rows: object) -> None:
+        written.append((len(rows), 0))  # type: ignore[arg-type]
+        put(file, rows)  # type: ignore[arg-type]
+
+    def note_remove(file: StoreFile, rows: object) -> None:
+        written[-1] = written[-1][0], len(rows)  # type: ignore[arg-type]
+        remove(file, rows)  # type: ignore[arg-type]
+
+    async with Broker(store=path) as broker, broker.connect() as connection:
+        async with connection.sender("in") as feed, connection.sender("out") as out, connection.sender("log") as log:
+            await feed.send_many(durable(1, 2))
+            async with connection.receiver("in") as receiver:
+                one, two = await receiver.receive(), await receiver.receive()
+                monkeypatch.setattr(StoreFile, "put_messages", note_put)
+                monkeypatch.setattr(StoreFile, "remove_messages", note_remove)
+                async with connection.transaction() as transaction:
+                    for sender, received in (out, one), (log, two):
+                        await sender.send(durable("done")[0], transaction=transaction)
+                        received.accept(transaction=transaction)
+                assert [each for each in written if each != (0, 0)] == [(2, 2)]
+
+
+async def test_answers_truly(path: Path) -> None:
+    """A durable subscription is durable where there is a store, and says so; a queue's link keeps nothing."""
+    wish = Source("topic.t", durable="unsettled-state", expiry_policy="never")
+    async with Broker(store=path) as broker, broker.connect() as connection:
+        async with connection.receiver(wish, name="s") as receiver:
+            assert receiver.source is not None
+            assert receiver.source.durable == "configuration"
+        async with connection.receiver("q") as receiver:
+            assert receiver.source is not None
+            assert receiver.source.durable == "none"
+    async with Broker() as broker, broker.connect() as connection:
+        async with connection.receiver(wish, name="s") as receiver:
+            assert receiver.source is not None
+            assert receiver.source.durable == "none"
+
+
+async def test_subscriptions_survive(path: Path) -> None:
+    """Durable subscriptions come back with their messages and filters, own and shared and global ones."""
+    filters = [Selector("n > 1")]
+    async with Broker(store=path, users={"me": "secret"}, anonymous=True) as broker:
+        async with broker.connect("amqp://me:secret@localhost", container_id="c") as connection:
+            async with connection.subscription("topic.t", "own", filters=filters):
+                pass
+            async with connection.subscription("topic.t", "shared", shared=True):
+                pass
+            async with connection.subscription("topic.t", "ended") as receiver:
+                await receiver.close()
+            async with connection.sender("topic.t") as sender:
+                await sender.send_many(Message(n, durable=True, application_properties={"n": n}) for n in range(4))
+    async with Broker(store=path, users={"me": "secret"}, anonymous=True) as broker:
+        assert [each.subscription for each in broker.topic("topic.t").subscriptions] == ["own", "shared"]
+        async with broker.connect(container_id="c") as stranger, stranger.subscription("topic.t", "own") as receiver:
+            await receiver.drain()
+            assert await receiver.receive_batch(9, max_wait=0) == []
+        async with broker.connect("amqp://me:secret@localhost", container_id="c") as connection:
+            async with connection.sender("topic.t") as sender:
+                await sender.send_many(Message(n, durable=True, application_properties={"n": n}) for n in (0, 9))
+            for name, shared, expected in ("own", False, [2, 3, 9]), ("shared", True, [0, 1, 2, 3, 0, 9]):
+                more = {"filters": filters} if not shared else {}
+                async with connection.subscription("topic.t", name, shared=shared, **more) as receiver:  # type: ignore[arg-type]
+                    await receiver.drain()
+                    deliveries = await receiver.receive_batch(100, max_wait=0)
+                    assert bodies(deliveries) == expected
+
+
+async def test_subscriptions_end_in_time(path: Path) -> None:
+    """A subscription whose time is over while no broker runs is gone; one that ends with its connection, too."""
+    async with Broker(store=path) as broker, broker.connect(container_id="c") as connection:
+        for name, policy, timeout in ("late", "link-detach", 1), ("never", "never", 0), ("with it", "session-end", 0):
+            source = Source("topic.t", durable="configuration", expiry_policy=policy, timeout=timeout)  # type: ignore[arg-type]
+            async with connection.receiver(source, name=name):
+                pass
+    with sqlite3.connect(path) as database:
+        (deadline,) = database.execute("SELECT deadline FROM subscriptions WHERE name = 'late'").fetchone()
+        database.execute("UPDATE subscriptions SET deadline = ? WHERE name = 'late'", (deadline - 100,))
+    database.close()
+    async with Broker(store=path) as broker:
+        await anyio.lowlevel.checkpoint()
+        assert [each.subscription for each in broker.topic("topic.t").subscriptions] == ["never"]
+
+
+@contextmanager
+def full_disk(broker: Broker) -> Iterator[None]:
+    """The file cannot grow: SQLite's own error."""
+    assert broker._store is not None
+    run = broker._store.file._database.execute
+    run("PRAGMA max_page_count = 1")
+    try:
+        yield
+    finally:
+        run("PRAGMA max_page_count = 1000000")
+
+
+async def test_full_disk(path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is accepted: the connection is cut, and new ones are told why, until the store works again."""
+    monkeypatch.setattr(_store, "RETRY", 0.01)
+    large = b"x" * 100_000
+    async with Broker(store=path) as broker:
+        async with Connection(broker.url) as connection, connection.sender("q") as sender:
+            await sender.send_many(durable("before"))
+        with full_disk(broker):
+            with pytest.raises(ConnectionLost):
+                async with Connection(broker.url) as connection, connection.sender("q") as sender:
+                    await sender.send(durable(large)[0])
+            with pytest.raises(ConnectionClosed, match="disk is full") as caught:
+                async with Connection(broker.url):
+                    pass
+            assert caught.value.condition == "amqp:resource-limit-exceeded"
+        assert broker._store is not None
+        await broker._store.safe()
+        async with Connection(broker.url) as connection, connection.sender("q") as sender:
+            await sender.send_many(durable("after"))
+    assert "connections are cut until it does: database or disk is full" in caplog.text
+    async with Broker(store=path) as broker, broker.connect() as connection:
+        assert bodies(await take(connection, "q")) == ["before", large, "after"]
+
+
+async def test_full_disk_and_a_crash(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not be written was not accepted, and is not there after the end of the broker."""
+    monkeypatch.setattr(_store, "RETRY", 3600)
+    async with Broker(store=path) as broker:
+        async with Connection(broker.url) as connection, connection.sender("q") as sender:
+            await sender.send_many(durable("before"))
+        with full_disk(broker):
+            with pytest.raises(ConnectionLost):
+                async with Connection(broker.url) as connection, connection.sender("q") as sender:
+                    await sender.send(durable(b"x" * 100_000)[0])
+            assert broker._store is not None
+            monkeypatch.setattr(broker._store, "commit", broker._store._begin)
+    async with Broker(store=path) as broker, broker.connect() as connection:
+        assert bodies(await take(connection, "q")) == ["before"]
+
+
+async def test_in_use(path: Path) -> None:
+    """A second broker on the file is refused, and neither harms the first nor leaves anything open."""
+    async with Broker(store=path):
+        with pytest.raises(StoreError, match="the store is in use"):
+            async with Broker(store=path):
+                pass
+    async with Broker(store=path):
+        pass
+
+
+async def test_the_port_is_taken(path: Path) -> None:
+    """A broker that cannot listen leaves the store to the next."""
+    async with Broker() as first:
+        port = int(first.url.rpartition(":")[2])
+        with pytest.raises(OSError, match="in use"):
+            async with Broker(port=port, store=path):
+                pass
+    async with Broker(store=path):
+        pass
+
+
+def test_what_a_store_can_hold(path: Path) -> None:
+    """Messages larger than SQLite can keep are refused by the arguments."""
+    with pytest.raises(ValueError, match="a store takes messages of"):
+        Broker(store=path, max_message_size=2_000_000_000)

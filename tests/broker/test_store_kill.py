@@ -1,0 +1,134 @@
+"""A broker that is killed in mid-stream, again and again, and begins again on the same store and port."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from amqp10 import AmqpError, Connection, Message
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(120)]
+
+KILLS = 5
+SENDERS = 8
+EACH = 300
+CREDIT = 50
+LOST = (AmqpError, OSError)
+
+
+class Process:
+    """`amqp10 broker --store`, to be killed and started again."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._process: subprocess.Popen[str] | None = None
+        self.url = ""
+
+    def start(self) -> None:
+        port = self.url.rpartition(":")[2] or "0"
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "amqp10", "broker", "--port", port, "--store", str(self._store)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self.url = self._process.stdout.readline().split()[3]
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            assert self._process.wait(10) == -signal.SIGKILL
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Process]:
+    process = Process(tmp_path / "store")
+    process.start()
+    yield process
+    process.kill()
+
+
+async def keep_on(broker: Process, work: Callable[[Connection], Awaitable[None]]) -> None:
+    """Do the work on one connection after the other, until it is done."""
+    while True:
+        try:
+            async with Connection(broker.url) as connection:
+                await work(connection)
+                return
+        except LOST:
+            await anyio.lowlevel.checkpoint()
+
+
+async def test_nothing_accepted_is_lost(broker: Process, record_property: Callable[[str, object], None]) -> None:
+    """Each message whose `send` returned is received, whenever the broker is killed; duplicates are few."""
+    accepted: set[int] = set()
+    received: Counter[int] = Counter()
+    total = SENDERS * EACH
+    progress = anyio.Event()
+
+    async def send(first: int) -> None:
+        waiting = list(range(first, first + EACH))
+
+        async def work(connection: Connection) -> None:
+            nonlocal progress
+            async with connection.sender("orders") as sender:
+                while waiting:
+                    await sender.send(Message(waiting[0], durable=True))
+                    accepted.add(waiting.pop(0))
+                    progress.set()
+                    progress = anyio.Event()
+
+        await keep_on(broker, work)
+
+    async def receive(connection: Connection) -> None:
+        async with connection.receiver("orders", credit=CREDIT) as receiver:
+            while len(received) < total:
+                delivery = await receiver.receive()
+                received[delivery.message.body] += 1
+                delivery.accept()
+
+    async def kill() -> None:
+        for kill in range(KILLS):
+            while len(accepted) < total * (kill + 1) // (KILLS + 1):
+                await progress.wait()
+            broker.kill()
+            await anyio.to_thread.run_sync(broker.start)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(SENDERS):
+            tasks.start_soon(send, number * EACH)
+        tasks.start_soon(keep_on, broker, receive)
+        tasks.start_soon(kill)
+
+    lost = accepted - received.keys()
+    duplicates = received.total() - len(received)
+    record_property("duplicates", duplicates)
+    print(f"accepted {len(accepted)}, received {received.total()}, duplicates {duplicates}, lost {len(lost)}")
+    assert (len(accepted), lost) == (total, set())
+    # Only what was on its way in either direction at a kill can come twice.
+    assert duplicates <= KILLS * (SENDERS + CREDIT)
+
+
+async def test_what_waits_survives(broker: Process) -> None:
+    """A queue that nobody takes from has all of it in order after five kills, and the rest comes behind it."""
+    for number in range(KILLS):
+        async with Connection(broker.url) as connection, connection.sender("orders") as sender:
+            await sender.send_many(Message(each, durable=True) for each in range(number * 100, number * 100 + 100))
+        broker.kill()
+        await anyio.to_thread.run_sync(broker.start)
+    async with Connection(broker.url) as connection, connection.receiver("orders", credit=1000) as receiver:
+        await receiver.drain()
+        deliveries = await receiver.receive_batch(1000, max_wait=0)
+        assert [delivery.message.body for delivery in deliveries] == list(range(KILLS * 100))
+        assert {delivery.message.delivery_count for delivery in deliveries} == {0}
