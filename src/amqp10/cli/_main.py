@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import signal
 import sys
@@ -63,6 +64,10 @@ class Interrupted(BaseException):
 
     def __init__(self, number: int) -> None:
         self.number = number
+
+
+class Stalled(BaseException):
+    """The command was to end while nobody read what it wrote; a thread waits for that still."""
 
 
 class LazyGroup(click.Group):
@@ -163,7 +168,8 @@ def start(function: Callable[[], Awaitable[T]]) -> T:
                     async for number in signals:
                         ended.append(number)
                         tasks.cancel_scope.cancel()
-                        return
+                        break
+                signal.signal(signal.SIGINT, signal.SIG_DFL)  # like SIGTERM, a second one ends it as it stands
 
             tasks.start_soon(watch)
             result = await function()
@@ -173,7 +179,10 @@ def start(function: Callable[[], Awaitable[T]]) -> T:
     try:
         result = anyio.run(supervised, backend="trio")
     except BaseExceptionGroup as group:
-        raise first(group) from None
+        cause = first(group)
+        if isinstance(cause, Stalled) and ended:
+            os._exit(128 + ended[0])  # an orderly exit would wait for the thread
+        raise cause from None
     if ended:
         raise Interrupted(ended[0])
     return result  # type: ignore[return-value]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from math import inf
 
 import anyio
+import anyio.to_thread
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -16,9 +18,11 @@ from ..client import Delivery, Receiver
 from ..errors import DecodeError
 from ..messaging import Filter, Message, Selector, Source
 from ._jsonform import to_json
-from ._main import Failure, complain, start, visible, words
+from ._main import Failure, Stalled, complain, start, visible, words
 from ._options import Peer, seconds, with_peer
 
+# Seconds that a write may still take once the command is to end.
+GRACE = 2.0
 FORMATS = click.Choice(["text", "json", "body"])
 
 
@@ -41,6 +45,8 @@ class Printer:
         self.form = form
         self.count = 0
         self.malformed = 0
+        self._end_by = inf
+        self._shield = anyio.CancelScope()
         self._terminal = sys.stdout.isatty()
         console = Console() if self._terminal else Console(stderr=True)
         self._console = console
@@ -58,16 +64,41 @@ class Printer:
         self._task = self._progress.add_task("received", total=total, rate="")
         self._begun = time.monotonic()
 
-    @contextmanager
-    def running(self) -> Iterator[Printer]:
-        with self._progress:
-            yield self
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[Printer]:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch_the_end)
+            with self._progress:
+                yield self
+            tasks.cancel_scope.cancel()
         if self._console.is_terminal:
             self._console.print(f"{self.count} received in {time.monotonic() - self._begun:.1f} s", highlight=False)
 
-    def show(self, messages: list[Message]) -> None:
+    async def _watch_the_end(self) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self._shield.deadline = self._end_by = anyio.current_time() + GRACE
+
+    async def show(self, messages: list[Message]) -> None:
+        """Write them out, in a thread: who reads them may take any time.
+
+        Raises:
+            Stalled: the command was to end, and nobody read.
+
+        Cancelling: is not noticed; it takes as long as the reader, `GRACE` seconds at most.
+        """
         if not messages:
             return
+        with anyio.CancelScope(shield=True, deadline=self._end_by) as self._shield:
+            await anyio.to_thread.run_sync(self._write, messages, abandon_on_cancel=True)
+        if self._shield.cancelled_caught:
+            raise Stalled
+        self.count += len(messages)
+        rate = self.count / max(time.monotonic() - self._begun, 1e-3)
+        self._progress.update(self._task, completed=self.count, rate=f"{rate:,.0f}/s")
+
+    def _write(self, messages: list[Message]) -> None:
         if self.form == "body":
             out = sys.stdout.buffer
             for message in messages:
@@ -82,12 +113,9 @@ class Printer:
             else:
                 sys.stdout.write(text + "\n")
                 sys.stdout.flush()
-        self.count += len(messages)
-        rate = self.count / max(time.monotonic() - self._begun, 1e-3)
-        self._progress.update(self._task, completed=self.count, rate=f"{rate:,.0f}/s")
 
 
-def take(printer: Printer, batch: list[Delivery], *, settle: bool = True) -> None:
+async def take(printer: Printer, batch: list[Delivery], *, settle: bool = True) -> None:
     """Show a batch, then accept it: what was not written out is not lost.
 
     What is no message is rejected and told of: given back, it would be the first to come again, for ever.
@@ -106,7 +134,7 @@ def take(printer: Printer, batch: list[Delivery], *, settle: bool = True) -> Non
         else:
             whole.append(delivery)
     try:
-        printer.show([delivery.message for delivery in whole])
+        await printer.show([delivery.message for delivery in whole])
     except BaseException:
         for delivery in whole if settle else ():
             delivery.release()
@@ -129,7 +157,7 @@ async def receive_all(receiver: Receiver, printer: Printer, count: int | None, w
             if not batch:
                 return
         if batch:
-            take(printer, batch)
+            await take(printer, batch)
 
 
 with_selector = click.option(
@@ -167,9 +195,12 @@ def receive(
         printer = Printer(form, count)
         most = min(credit, count) if count else credit
         source = Source(address, filters=filters)
-        async with peer.connect() as connection, connection.receiver(source, credit=most) as receiver:
-            with printer.running():
-                await receive_all(receiver, printer, count, wait)
+        async with (
+            peer.connect() as connection,
+            connection.receiver(source, credit=most) as receiver,
+            printer.running(),
+        ):
+            await receive_all(receiver, printer, count, wait)
         return printer
 
     printer = start(run)
@@ -211,13 +242,17 @@ def browse(peer: Peer, address: str, count: int, form: str, wait: float, filters
     async def run() -> None:
         printer = Printer(form, None)
         most = min(count, 500)
-        async with peer.connect() as connection, connection.browser(address, filters=filters, credit=most) as browser:
-            with printer.running(), anyio.move_on_after(wait):
+        async with (
+            peer.connect() as connection,
+            connection.browser(address, filters=filters, credit=most) as browser,
+            printer.running(),
+        ):
+            with anyio.move_on_after(wait):
                 async for delivery in browser:
                     batch = [delivery]
                     if browser.buffered and printer.count + 1 < count:
                         batch += await browser.receive_batch(min(500, count - printer.count - 1), max_wait=0)
-                    take(printer, batch, settle=False)
+                    await take(printer, batch, settle=False)
                     if printer.count >= count:
                         break
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TextIO
@@ -13,6 +14,7 @@ import click
 from ..messaging import Message
 from ..types import Symbol
 from ._jsonform import from_json
+from ._lines import lines_of
 from ._main import start
 from ._options import Peer, seconds, with_peer
 
@@ -34,22 +36,29 @@ def properties_of(pairs: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-def messages_of(
-    texts: tuple[str, ...], files: tuple[str, ...], lines: TextIO | None, json_lines: bool, fields: dict[str, Any]
-) -> Iterator[Message]:
+def given(texts: tuple[str, ...], files: tuple[str, ...], fields: dict[str, Any]) -> Iterator[Message]:
+    """The messages that the arguments name."""
     for text in texts:
         yield Message(text, **fields)
     for path in files:
         yield Message(Path(path).read_bytes(), **fields)
-    if lines is not None:
-        for line in lines:
-            line = line.rstrip("\r\n")
-            if json_lines:
-                if line.strip():
-                    message = from_json(line)
-                    yield message.replace(**fields) if fields else message
-            else:
-                yield Message(line, **fields)
+
+
+async def messages_of(
+    arguments: Iterator[Message], lines: TextIO | None, json_lines: bool, fields: dict[str, Any]
+) -> AsyncGenerator[Message]:
+    """Those of the arguments, then those of the lines as they come."""
+    for message in arguments:
+        yield message
+    if lines is None:
+        return
+    async with aclosing(lines_of(lines)) as texts:
+        async for text in texts:
+            if not json_lines:
+                yield Message(text, **fields)
+            elif text.strip():
+                message = from_json(text)
+                yield message.replace(**fields) if fields else message
 
 
 @click.command()
@@ -117,7 +126,7 @@ def send(
         if value is not None
     }
     stdin = sys.stdin if lines or json_lines or not (texts or files) else None
-    messages = messages_of(texts, files, stdin, json_lines, fields)
+    messages = messages_of(given(texts, files, fields), stdin, json_lines, fields)
 
     async def run() -> int:
         async with (
@@ -125,6 +134,7 @@ def send(
             connection.sender(
                 None if to_null else address, settle_mode="settled" if settled else "unsettled"
             ) as sender,
+            aclosing(messages),
         ):
             return await sender.send_many(messages, window=window)
 

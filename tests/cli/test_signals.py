@@ -1,0 +1,252 @@
+"""Commands as processes of their own, ended by a signal in the middle of their work: nothing is lost by it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from threading import Thread
+
+import anyio
+import pytest
+
+from amqp10 import Connection
+from amqp10.testing import Close, ScriptedPeer
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM]
+TOTAL = 3000
+
+Process = subprocess.Popen[bytes]
+Run = Callable[..., Process]
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    """Starts commands; what is left of them when the test ends is killed."""
+    started: list[Process] = []
+
+    def start(*arguments: str) -> Process:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "amqp10", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": ""},
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            assert pipe is not None
+            with suppress(BrokenPipeError):
+                pipe.close()
+
+
+@pytest.fixture
+def address() -> str:
+    """A queue that no other test uses."""
+    return f"signals-{uuid.uuid4().hex[:12]}"
+
+
+def fill(url: str, address: str, bodies: list[str]) -> None:
+    """Have these in the queue."""
+
+    async def main() -> None:
+        async with Connection(url) as connection, connection.sender(address) as sender:
+            assert await sender.send_many(bodies) == len(bodies)
+
+    anyio.run(main, backend="trio")
+
+
+def rest(url: str, address: str) -> list[tuple[str, int]]:
+    """What is in the queue: each body and how many attempts failed."""
+
+    async def main() -> list[tuple[str, int]]:
+        async with Connection(url) as connection, connection.browser(address) as browser:
+            return [(each.message.body, each.message.delivery_count) async for each in browser]
+
+    return anyio.run(main, backend="trio")
+
+
+def lines(process: Process, count: int) -> list[str]:
+    """So many lines of its output."""
+    assert process.stdout is not None
+    return [process.stdout.readline().decode().rstrip("\n") for _ in range(count)]
+
+
+def end(process: Process, number: signal.Signals, seconds: float = 10) -> tuple[list[str], str]:
+    """Signal it; what it still writes until it ends, and its errors. It must say by its code what ended it."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.send_signal(number)
+    out, err = process.stdout.read(), process.stderr.read()
+    assert process.wait(seconds) == 128 + number, err.decode()
+    return out.decode().splitlines(), err.decode()
+
+
+# Receiving
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("seen", [1, 700])
+def test_receive_in_full_flow(run: Run, broker_url: str, address: str, number: signal.Signals, seen: int) -> None:
+    """What was printed is accepted, and what was not is in the queue, in order, without a failed attempt."""
+    bodies = [f"message {n}" for n in range(TOTAL)]
+    fill(broker_url, address, bodies)
+    process = run("receive", broker_url, address)
+    printed = lines(process, seen)
+    last, err = end(process, number)
+    printed += last
+    assert printed == bodies[: len(printed)]
+    assert rest(broker_url, address) == [(body, 0) for body in bodies[len(printed) :]]
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_receive_that_waits(run: Run, broker_url: str, address: str, number: signal.Signals) -> None:
+    """One that has nothing to print ends at once, and leaves nothing at the broker."""
+    fill(broker_url, address, ["only"])
+    process = run("receive", broker_url, address)
+    assert lines(process, 1) == ["only"]
+    began = time.monotonic()
+    assert end(process, number) == ([], "")
+    assert time.monotonic() - began < 3
+    fill(broker_url, address, ["next"])
+    assert rest(broker_url, address) == [("next", 0)]
+
+
+def test_receive_into_a_pipe_that_nobody_reads(run: Run, broker_url: str, address: str) -> None:
+    """It is not held up for ever: it ends in bounded time, and gives back what it could not write."""
+    bodies = [f"{n} {'x' * 10_000}" for n in range(100)]
+    fill(broker_url, address, bodies)
+    process = run("receive", broker_url, address)
+    printed = lines(process, 1)
+    time.sleep(0.5)  # for the pipe to be full
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(8) == 128 + signal.SIGTERM
+    assert process.stdout is not None
+    printed += process.stdout.read().decode().splitlines()
+    left = [body for body, _ in rest(broker_url, address)]
+    assert len(left) > 50
+    assert set(printed[:-1]) | set(left) == set(bodies)  # the last line was cut
+    assert left == bodies[-len(left) :]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_browse(run: Run, broker_url: str, address: str, number: signal.Signals) -> None:
+    """Everything stays where it was."""
+    bodies = [f"{n} {'x' * 2000}" for n in range(500)]
+    fill(broker_url, address, bodies)
+    process = run("browse", broker_url, address)
+    seen = lines(process, 3)
+    last, _ = end(process, number)
+    assert seen + last == bodies[: len(seen + last)]
+    assert rest(broker_url, address) == [(body, 0) for body in bodies]
+
+
+# Sending
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_send_that_waits_for_lines(run: Run, broker_url: str, address: str, number: signal.Signals) -> None:
+    """Lines go as they come, and one that never comes holds nothing up."""
+    process = run("send", broker_url, address)
+    assert process.stdin is not None
+    process.stdin.write("one\ntwö\nnot yet a li".encode())
+    process.stdin.flush()
+    receiver = run("receive", broker_url, address, "--count", "2")
+    assert lines(receiver, 2) == ["one", "twö"]
+    assert receiver.wait(10) == 0
+    process.send_signal(number)
+    assert process.wait(5) == 128 + number
+    assert rest(broker_url, address) == []
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_send_in_full_flow(run: Run, broker_url: str, address: str, number: signal.Signals) -> None:
+    """The queue has the lines up to some point, each once: what was in flight has arrived, and no more is sent."""
+    process = run("send", broker_url, address)
+    assert process.stdin is not None
+    pipe = process.stdin
+
+    def write() -> None:
+        with suppress(BrokenPipeError):
+            for n in range(1_000_000):
+                pipe.write(b"%d\n" % n)
+
+    writer = Thread(target=write)
+    writer.start()
+    receiver = run("receive", broker_url, address, "--count", "200")
+    assert lines(receiver, 200) == [str(n) for n in range(200)]
+    assert receiver.wait(10) == 0
+    assert writer.is_alive()
+    process.send_signal(number)
+    assert process.wait(5) == 128 + number
+    writer.join()
+    left = [int(body) for body, _ in rest(broker_url, address)]
+    assert left == list(range(200, 200 + len(left)))
+
+
+# The broker
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_broker(run: Run, number: signal.Signals) -> None:
+    """Its clients are told with a close, and one that does not answer holds it up no longer than its close timeout."""
+    process = run("broker", "--port", "0")
+    assert process.stdout is not None
+    url = process.stdout.readline().decode().split()[3]
+
+    async def main() -> None:
+        async with await anyio.connect_tcp("127.0.0.1", int(url.rpartition(":")[2])) as stream:
+            peer = ScriptedPeer.over(stream)
+            await peer.open_connection()
+            process.send_signal(number)
+            await peer.expect(Close)
+
+    anyio.run(main, backend="trio")
+    assert process.wait(8) == 128 + number
+
+
+# A peer that has fallen silent
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_second_signal_ends_it_at_once(run: Run, address: str, number: signal.Signals) -> None:
+    """A broker that stands still is waited for, as long as closing may take; who does not want that signals again."""
+    broker = run("broker", "--port", "0")
+    assert broker.stdout is not None
+    url = broker.stdout.readline().decode().split()[3]
+    fill(url, address, ["only"])
+    process = run("receive", url, address)
+    assert lines(process, 1) == ["only"]
+    broker.send_signal(signal.SIGSTOP)
+    process.send_signal(number)
+    time.sleep(0.5)
+    assert process.poll() is None
+    process.send_signal(number)
+    assert process.wait(2) in (-number, 128 + number)
+
+
+@pytest.mark.slow
+def test_a_broker_that_stands_still(run: Run, address: str) -> None:
+    """One signal is enough: it takes the close timeout of 5 s, once."""
+    broker = run("broker", "--port", "0")
+    assert broker.stdout is not None
+    url = broker.stdout.readline().decode().split()[3]
+    fill(url, address, ["only"])
+    process = run("receive", url, address)
+    assert lines(process, 1) == ["only"]
+    broker.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    end(process, signal.SIGTERM)
+    assert 3 < time.monotonic() - began < 7
