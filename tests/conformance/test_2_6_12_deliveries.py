@@ -585,7 +585,7 @@ def test_range_out_of_order(receiving: tuple[EngineScript, ReceiverLink]) -> Non
     script, link = receiving
     for number in range(10):
         script.transfer(number)
-    for delivery in sorted(link.incoming, key=lambda delivery: (delivery.delivery_id * 7) % 10):
+    for delivery in sorted(link.incoming, key=lambda delivery: ((delivery.delivery_id or 0) * 7) % 10):
         link.settle(delivery, ACCEPTED)
     script.expect(Disposition, first=0, last=9)
     script.expect_nothing()

@@ -17,10 +17,13 @@ from ._events import ConnectionEnded as ConnectionEnded
 from ._events import ConnectionOpened as ConnectionOpened
 from ._events import CreditChanged as CreditChanged
 from ._events import DeliveriesReceived as DeliveriesReceived
+from ._events import DeliveriesResumed as DeliveriesResumed
+from ._events import DeliveriesUnresumed as DeliveriesUnresumed
 from ._events import Event as Event
 from ._events import FlowReceived as FlowReceived
 from ._events import LinkAttached as LinkAttached
 from ._events import LinkEnded as LinkEnded
+from ._events import LinkIncomplete as LinkIncomplete
 from ._events import OutcomesReceived as OutcomesReceived
 from ._events import PartsReceived as PartsReceived
 from ._events import SessionBegun as SessionBegun
@@ -42,6 +45,8 @@ __all__ = (
     "ConnectionTerms",
     "CreditChanged",
     "DeliveriesReceived",
+    "DeliveriesResumed",
+    "DeliveriesUnresumed",
     "Dialect",
     "Engine",
     "Event",
@@ -51,6 +56,7 @@ __all__ = (
     "Link",
     "LinkAttached",
     "LinkEnded",
+    "LinkIncomplete",
     "LinkTerms",
     "Negotiation",
     "OutcomesReceived",

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ._delivery import IncomingDelivery, OutgoingDelivery
@@ -131,16 +131,20 @@ class Session(ABC):
         """Answer a session that the peer began."""
 
     @abstractmethod
-    def attach_sender(self, terms: LinkTerms) -> SenderLink:
+    def attach_sender(self, terms: LinkTerms, *, resuming: Iterable[OutgoingDelivery] | None = None) -> SenderLink:
         """Attach as sender; the link may be used when `LinkAttached` came and credit is there.
+
+        Args:
+            resuming: resume a suspended link (§2.6.13) with these deliveries, as its last attachment told them by
+                `Link.suspended`; they belong to this one from now on. None: begin anew.
 
         Raises:
             LocalProtocolError: the peer's handle-max is reached, the name is in use, or the session is not there.
         """
 
     @abstractmethod
-    def attach_receiver(self, terms: LinkTerms) -> ReceiverLink:
-        """Attach as receiver; `flow` may be called at once.
+    def attach_receiver(self, terms: LinkTerms, *, resuming: Iterable[IncomingDelivery] | None = None) -> ReceiverLink:
+        """Attach as receiver; `flow` may be called at once. `resuming`: as for `attach_sender`.
 
         Raises:
             LocalProtocolError: as for `attach_sender`.
@@ -160,6 +164,13 @@ class Link(ABC):
         attached: both attaches are exchanged, no terminus is null, and neither side has detached.
         settled_by_sender: the negotiated settle mode says that every delivery is sent settled.
         properties: properties of the last flow that came for this link (§2.7.4).
+        incomplete: the link was resumed, and one side could not say all that it holds unsettled: nothing but that can
+            be sent in this attachment, `SenderLink.credit` is 0, and `LinkIncomplete` tells when to attach again.
+
+    A link that resumes (§2.6.13) finds out what became of its deliveries when both attaches are exchanged. What it
+    learns comes after `LinkAttached`: `OutcomesReceived` and `SettlementsReceived` as ever, `DeliveriesResumed`, and
+    `DeliveriesUnresumed` for those that the owner has to decide on. What is to be sent again waits for credit and
+    window before anything newer.
     """
 
     session: Session
@@ -168,6 +179,7 @@ class Link(ABC):
     attached: bool
     is_sender: bool
     properties: Mapping[Any, Any]
+    incomplete: bool
     context: Any
 
     @property
@@ -179,8 +191,24 @@ class Link(ABC):
     def settled_by_sender(self) -> bool: ...
 
     @abstractmethod
-    def attach(self, terms: LinkTerms) -> None:
-        """Answer a link that the peer attached. `terms.name` must be the link's."""
+    def attach(
+        self,
+        terms: LinkTerms,
+        *,
+        resuming: Iterable[OutgoingDelivery] | Iterable[IncomingDelivery] | None = None,
+    ) -> None:
+        """Answer a link that the peer attached. `terms.name` must be the link's.
+
+        `resuming`: as for `Session.attach_sender`; to be given only if the peer resumes (`remote.unsettled` is there).
+        """
+
+    @abstractmethod
+    def suspended(self) -> list[Any]:
+        """The deliveries that the next attachment of this link may resume, oldest first; of use when it is over.
+
+        All unsettled ones, and on a receiver the one that came in part. Not those of transactions, nor a stream that
+        this side did not send to its end.
+        """
 
     @abstractmethod
     def refuse(self, error: Error) -> None:
@@ -254,6 +282,20 @@ class SenderLink(Link):
         """Settle on this side, and say so unless the receiver had settled (§2.6.12)."""
 
     @abstractmethod
+    def resend(self, delivery: OutgoingDelivery) -> None:
+        """Send a delivery that was not resumed again, as a new one, before anything newer (see `DeliveriesUnresumed`).
+
+        It may come from an earlier attachment that this one did not resume. It keeps its tag, unless that is taken.
+
+        Raises:
+            LocalProtocolError: it is settled or under way, was streamed, or is larger than the peer takes.
+        """
+
+    @abstractmethod
+    def forget(self, delivery: OutgoingDelivery) -> None:
+        """Drop a delivery that was not resumed: it counts as settled here, and nothing is said of it."""
+
+    @abstractmethod
     def drained(self, available: int = 0) -> None:
         """Nothing more to send: give the remaining credit back if the receiver drains, and say what is available."""
 
@@ -301,10 +343,10 @@ class ReceiverLink(Link):
 
         `state` None: the one that was told before stands. `settled` None: as the link's receiver-settle-mode says:
         "first" settles at once, "second" when the sender has (`SettlementsReceived`). Settling what is settled already
-        does nothing.
+        does nothing. Of a delivery that the sender has yet to resume, it is told then.
 
         Raises:
-            LocalProtocolError: the link is gone (the delivery is then the sender's to resend).
+            LocalProtocolError: the link is gone (the delivery is then the sender's to resend), or has not resumed it.
         """
 
     @abstractmethod

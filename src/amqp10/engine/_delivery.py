@@ -19,14 +19,15 @@ class OutgoingDelivery:
     Attributes:
         link: the sender link it belongs to.
         tag: the delivery-tag, at most 32 bytes, unique among the link's unsettled deliveries.
-        delivery_id: the session-scoped number (RFC 1982), None until the first frame is formed.
+        delivery_id: the session-scoped number (RFC 1982), None until the first frame is formed, in each attachment.
         payload: the encoded message; kept until settled, for link resume.
+        streamed: it was sent in parts that nobody keeps (`more=True`), so that it cannot be sent again.
         message_format: 0 for a standard AMQP message (§3.2).
         local_settled: this side has settled it (at once, if sent settled).
-        state: what this side said last (a transactional state, for instance).
+        state: what this side said last (a transactional state, for instance); of a stream that is whole, where it ends.
         remote_state: the receiver's last word; an outcome once `remote_settled`, or before, in mode "second".
         remote_settled: the receiver has settled it.
-        on_wire: every frame has been handed to the output.
+        on_wire: every frame has been handed to the output, in this attachment.
         waiter: whatever wants to know; the engine never touches it.
     """
 
@@ -36,10 +37,12 @@ class OutgoingDelivery:
         "local_settled",
         "message_format",
         "on_wire",
+        "past",
         "payload",
         "remote_settled",
         "remote_state",
         "state",
+        "streamed",
         "tag",
         "waiter",
     )
@@ -55,7 +58,19 @@ class OutgoingDelivery:
         self.remote_state: DeliveryState | None = None
         self.remote_settled = False
         self.on_wire = False
+        self.streamed = False
+        self.past = 0  # how much of it went out in earlier attachments: nothing, some of it, or (2) all
         self.waiter: Any = None
+
+    @property
+    def begun(self) -> bool:
+        """Some frame of it was once handed to the output, in whatever attachment; else the peer surely has nothing."""
+        return self.delivery_id is not None or self.past > 0
+
+    @property
+    def handed_over(self) -> bool:
+        """All of its frames once were; else the peer surely has not had it whole."""
+        return self.on_wire or self.past > 1
 
 
 class IncomingDelivery:
@@ -63,10 +78,12 @@ class IncomingDelivery:
 
     Attributes:
         link: the receiver link it came on.
-        delivery_id: the session-scoped number (RFC 1982) of the delivery.
+        delivery_id: the session-scoped number (RFC 1982) of the delivery; None on a link that resumed, until the sender
+            has resumed the delivery, too.
         tag: the delivery-tag, at most 32 bytes.
         payload: the encoded message; decoding is the holder's business. Empty on a link that streams.
-        stream: on a link that streams, what is here of the message; unset elsewhere.
+        stream: on a link that streams, what is here of the message; elsewhere the same of one that the end of the link
+            cut off, and unset for all others.
         message_format: 0 for a standard AMQP message (§3.2).
         local_settled: this side has settled it (at once, if it was sent settled).
         state: the outcome this side gave, None while it gave none.
@@ -95,7 +112,7 @@ class IncomingDelivery:
 
     def __init__(self, link: ReceiverLink, delivery_id: int, tag: bytes, payload: bytes, settled: bool) -> None:
         self.link = link
-        self.delivery_id = delivery_id
+        self.delivery_id: int | None = delivery_id
         self.tag = tag
         self.payload = payload
         self.local_settled = settled
@@ -116,9 +133,10 @@ class IncomingStream:
         aborted: the sender aborted the delivery; what was not read is gone.
         discarded: the owner wants no more of it, and gets no more.
         size: bytes that came so far.
+        place: where in the message that is, for link resume; the engine's own.
     """
 
-    __slots__ = ("aborted", "discarded", "lent", "parts", "size", "whole")
+    __slots__ = ("aborted", "discarded", "lent", "parts", "place", "size", "whole")
 
     def __init__(self) -> None:
         self.parts: deque[bytes] = deque()
@@ -127,3 +145,4 @@ class IncomingStream:
         self.discarded = False
         self.size = 0
         self.lent = False  # the part that was read last still counts against the session's window
+        self.place: Any = None

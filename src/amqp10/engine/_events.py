@@ -140,3 +140,34 @@ class SettlementsReceived(Event):
 
     link: ReceiverLink
     deliveries: Sequence[IncomingDelivery]
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveriesResumed(Event):
+    """These, received in an earlier attachment, live on in this one (§2.6.13): they can be settled, and those that a
+    link streams go on. One that was not whole comes to `incoming` when it is, and is not named here.
+    """
+
+    link: ReceiverLink
+    deliveries: Sequence[IncomingDelivery]
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveriesUnresumed(Event):
+    """What became of these is not to be known (§2.6.13).
+
+    Sender: call `SenderLink.resend` or `SenderLink.forget` for each. Receiver: the sender remembers nothing of them;
+    they come again as new deliveries, or never, and nothing can be said of them any more.
+    """
+
+    link: Link
+    deliveries: Sequence[OutgoingDelivery] | Sequence[IncomingDelivery]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkIncomplete(Event):
+    """All is settled that this attachment of an incomplete link could resume (§2.6.13): who attached it now detaches
+    (`closed=False`) and attaches again with `Link.suspended()`.
+    """
+
+    link: Link

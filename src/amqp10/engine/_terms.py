@@ -104,7 +104,8 @@ class LinkTerms:
         source, target: the termini; None for a null terminus.
         settle_mode: how the sender settles.
         receiver_settle_mode: how the receiver settles.
-        unsettled: delivery-tag -> state of what this side still holds unsettled (§2.6.13); None for none.
+        unsettled: delivery-tag -> state of what this side still holds unsettled (§2.6.13); None for a link
+            that begins anew. Where deliveries are given to be resumed, the engine says theirs.
         incomplete_unsettled: the map was too large to be said whole.
         initial_delivery_count: the sender's first delivery-count.
         max_message_size: the largest message this side takes, bytes; None or 0 for any.

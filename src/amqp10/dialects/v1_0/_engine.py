@@ -46,6 +46,7 @@ CAPABILITIES = frozenset(
         "modified",
         "multi-frame",
         "released",
+        "resume",
         "settle-second",
         "streaming",
         "transactions",

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...engine import Link, LinkEnded, LinkTerms
+from ...engine import Link, LinkEnded, LinkIncomplete, LinkTerms
 from ...errors import AmqpError, LocalProtocolError, RemoteProtocolError
 from ...messaging import Error, outlives_link
+from ._frames import encode_frame
 from ._performatives import Attach, Detach, Flow, Transfer
+from ._resume import cut, well_formed
 from ._states import LINK, LinkState
 
 if TYPE_CHECKING:
     from ...messaging import DeliveryState
     from ._session import SessionEndpoint
 
+# Octets that a map adds to an attach beyond its entries: its own head, and the wider head of the list it is in.
+MAP_HEAD = 16
+# What every peer takes before it has said what it takes (§2.8.19).
+LEAST_FRAME = 512
 SENDER_MODES = ("unsettled", "settled", "mixed")
 RECEIVER_MODES = ("first", "second")
 
@@ -34,6 +40,8 @@ def attach_terms(frame: Attach) -> LinkTerms:
     """What an attach says, in the engine's words."""
     if frame.snd_settle_mode > 2 or frame.rcv_settle_mode > 1:
         raise SessionFault("amqp:invalid-field", "a settle mode that does not exist")
+    if not well_formed(frame.unsettled):
+        raise SessionFault("amqp:invalid-field", "an unsettled map with a key that is no delivery-tag")
     return LinkTerms(
         name=frame.name,
         source=frame.source,
@@ -55,6 +63,7 @@ class LinkEndpoint(Link):
 
     Attributes:
         detach_sent: our detach is out; what still comes for the link is dropped.
+        resumes: this side has said which deliveries it holds unsettled, if only that there are none (§2.6.13).
         errant: that detach told of a fault of the peer's: any further input but its detach ends the session (§2.6.5).
     """
 
@@ -73,6 +82,9 @@ class LinkEndpoint(Link):
         self.state = LinkState.DETACHED
         self.detach_sent = False
         self.errant = False
+        self.incomplete = False
+        self.resumes = False
+        self._told_reduced = False
         self._ended = False
 
     @property
@@ -81,7 +93,7 @@ class LinkEndpoint(Link):
 
     # Attaching
 
-    def attach(self, terms: LinkTerms) -> None:
+    def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
         if self.terms is not None or self.remote is None:
             raise LocalProtocolError(f"the link {self._name!r} does not wait for an answer")
         if terms.name != self._name:
@@ -90,13 +102,14 @@ class LinkEndpoint(Link):
             return  # it ended while the answer was on its way: `LinkEnded` is among the same events
         if self.session.terms is None:
             raise LocalProtocolError(f"the session of the link {self._name!r} is to be answered first")
-        self._answer(terms)
+        self._answer(terms, resuming)
+        self.compare()
 
-    def _answer(self, terms: LinkTerms) -> None:
+    def _answer(self, terms: LinkTerms, resuming: Iterable[Any] | None = None) -> None:
         before = self.state
         self.session.give_handle(self)
         try:
-            self.send_attach(terms)
+            self.send_attach(terms, resuming)
         except Exception:  # the answer cannot be said, it is too large for the peer's frames: nothing was done
             self.state = before
             self.session.release_handle(self)
@@ -111,7 +124,8 @@ class LinkEndpoint(Link):
         # The terminus that would be ours is null: that is how the peer knows before the detach comes (§2.6.3).
         ours = "source" if self.is_sender else "target"
         try:
-            self.attach(replace(self.remote, initial_delivery_count=0, unsettled=None, **{ours: None}))  # type: ignore[arg-type]
+            said = replace(self.remote, initial_delivery_count=0, unsettled=None, incomplete_unsettled=False)
+            self.attach(replace(said, **{ours: None}))  # type: ignore[arg-type]
         except LocalProtocolError:
             try:  # what the peer said is larger than what it takes: leave it all out
                 self.attach(LinkTerms(self._name))
@@ -120,29 +134,39 @@ class LinkEndpoint(Link):
                 return
         self.detach(closed=True, error=error)
 
-    def send_attach(self, terms: LinkTerms) -> None:
+    def send_attach(self, terms: LinkTerms, resuming: Iterable[Any] | None = None) -> None:
         """Write our attach; the state it sets up is the subclass's."""
         self._advance("S:ATTACH")
-        self.session.write(
-            Attach(
-                name=self._name,
-                handle=self.handle,
-                role=not self.is_sender,
-                snd_settle_mode=SENDER_MODES.index(terms.settle_mode),
-                rcv_settle_mode=RECEIVER_MODES.index(terms.receiver_settle_mode),
-                source=terms.source,
-                target=terms.target,
-                unsettled=dict(terms.unsettled) if terms.unsettled is not None else None,
-                incomplete_unsettled=terms.incomplete_unsettled,
-                initial_delivery_count=terms.initial_delivery_count if self.is_sender else None,
-                max_message_size=terms.max_message_size,
-                offered_capabilities=terms.offered_capabilities,
-                desired_capabilities=terms.desired_capabilities,
-                properties=dict(terms.properties) or None,
-            ),
+        frame = Attach(
+            name=self._name,
+            handle=self.handle,
+            role=not self.is_sender,
+            snd_settle_mode=SENDER_MODES.index(terms.settle_mode),
+            rcv_settle_mode=RECEIVER_MODES.index(terms.receiver_settle_mode),
+            source=terms.source,
+            target=terms.target,
+            unsettled=dict(terms.unsettled) if terms.unsettled is not None else None,
+            incomplete_unsettled=terms.incomplete_unsettled,
+            initial_delivery_count=terms.initial_delivery_count if self.is_sender else None,
+            max_message_size=terms.max_message_size,
+            offered_capabilities=terms.offered_capabilities,
+            desired_capabilities=terms.desired_capabilities,
+            properties=dict(terms.properties) or None,
         )
+        deliveries = None if resuming is None else [each for each in resuming if not each.local_settled]
+        if deliveries is not None:
+            frame.unsettled, frame.incomplete_unsettled = None, True  # as large as it gets, but for the map
+            remote = self.session.engine.remote
+            limit = remote.max_frame_size if remote is not None else LEAST_FRAME
+            room = limit - len(encode_frame(0, frame)) - MAP_HEAD
+            frame.unsettled, frame.incomplete_unsettled = cut(self.states_of(deliveries), room)
+            terms = replace(terms, unsettled=frame.unsettled, incomplete_unsettled=frame.incomplete_unsettled)
+        self.session.write(frame)
         self.terms = terms
         self.begin_counting()
+        if deliveries is not None:
+            self.resumes = True
+            self.adopt(deliveries)
 
     def receive_attach(self, remote: LinkTerms) -> bool:
         """Take the peer's attach; False when it refuses ours, with a null terminus and a detach to follow."""
@@ -170,6 +194,51 @@ class LinkEndpoint(Link):
     @abstractmethod
     def begin_counting(self) -> None:
         """Either attach is known now: set up what depends on it."""
+
+    # Resuming (§2.6.13)
+
+    @abstractmethod
+    def states_of(self, deliveries: Sequence[Any]) -> Iterable[tuple[bytes, DeliveryState | None]]:
+        """What our map is to say of these."""
+
+    @abstractmethod
+    def adopt(self, deliveries: Sequence[Any]) -> None:
+        """Take over the deliveries of an earlier attachment."""
+
+    def compare(self) -> None:
+        """Both attaches are exchanged: find out what became of the deliveries that were taken over."""
+        if not self.resumes or not self.attached or self.terms is None or self.remote is None:
+            return
+        theirs = self.remote.unsettled
+        self.incomplete = theirs is not None and (self.terms.incomplete_unsettled or self.remote.incomplete_unsettled)
+        self.reconcile(theirs)
+        if self.incomplete:
+            self.check_reduced()
+
+    @abstractmethod
+    def reconcile(self, theirs: Mapping[bytes, DeliveryState | None] | None) -> None:
+        """Decide on each delivery that was taken over, by the peer's map; None: the peer does not resume."""
+
+    @property
+    @abstractmethod
+    def reduced(self) -> bool:
+        """All is settled that an incomplete link could resume."""
+
+    def check_reduced(self) -> None:
+        """Called on a link that is incomplete, whenever something was settled or went out."""
+        if self.incomplete and self.attached and not self._told_reduced and self.reduced:
+            self._told_reduced = True
+            self.session.engine.emit(LinkIncomplete(self))
+
+    def looking(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """A method that settles, for a link that is incomplete; the others need not look."""
+
+        def look(*args: Any, **options: Any) -> Any:
+            result = method(*args, **options)
+            self.check_reduced()
+            return result
+
+        return look
 
     # Frames in
 

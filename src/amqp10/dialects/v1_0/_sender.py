@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
-from ...engine import CreditChanged, OutgoingDelivery, SenderLink
+from ...engine import CreditChanged, DeliveriesUnresumed, OutcomesReceived, OutgoingDelivery, SenderLink
 from ...errors import LocalProtocolError
-from ...messaging import Accepted, Declared, Modified, Rejected, Released, TransactionalState
+from ...messaging import Accepted, Declared, Modified, Received, Rejected, Released, TransactionalState
 from ...types import encode
 from ._credit import SenderCredit
 from ._frames import TransferTemplate, encode_frame
 from ._link import LinkEndpoint, SessionFault
 from ._performatives import Flow, Transfer
+from ._resume import ABSENT, Place, Step, of_transaction, offset_of, sender_state, sender_step
 
 if TYPE_CHECKING:
     from ...messaging import DeliveryState
@@ -25,9 +27,24 @@ OUTCOMES = (Accepted, Rejected, Released, Modified, Declared)
 
 
 class OutgoingPart:
-    """Payload of one delivery that is to be cut into frames: the whole of it, or a portion of a streamed one."""
+    """Payload of one delivery that is to be cut into frames: the whole of it, or a portion of a streamed one.
 
-    __slots__ = ("abort", "batchable", "delivery", "done", "first", "link", "more", "offset", "payload")
+    `resume`: it is that of a resumed delivery, from `state` on, or with it as the outcome (§2.6.13).
+    """
+
+    __slots__ = (
+        "abort",
+        "batchable",
+        "delivery",
+        "done",
+        "first",
+        "link",
+        "more",
+        "offset",
+        "payload",
+        "resume",
+        "state",
+    )
 
     def __init__(
         self, link: SenderEndpoint, delivery: OutgoingDelivery, payload: bytes, first: bool, more: bool, batchable: bool
@@ -41,6 +58,8 @@ class OutgoingPart:
         self.batchable = batchable
         self.abort = False
         self.done = False
+        self.resume = False
+        self.state: DeliveryState | None = None
 
 
 class SenderEndpoint(LinkEndpoint, SenderLink):
@@ -57,15 +76,20 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
         self._next_tag = 0
         self._streaming: OutgoingDelivery | None = None
         self._streamed = 0  # bytes of it
+        self._place = Place()  # where it has got to
+        self._taken: list[OutgoingDelivery] = []  # of an earlier attachment, until the peer's attach is here
+        self._waiting: deque[OutgoingPart] = deque()  # to be resumed or sent again when there is credit
+        self._reducing: list[OutgoingDelivery] = []  # on an incomplete link: what was resumed
         self.drain_owed = False
         self._settled_half: tuple[OutgoingDelivery, DeliveryState | None] | None = None
         self._template = TransferTemplate(0, 0)
         self.frame_room = 0
         self._may_settle = self._must_settle = False
+        self._settled: bool | None = False  # what the next delivery has to be; None where none may be sent
 
     @property
     def credit(self) -> int:  # type: ignore[override]
-        return self.flow_state.credit
+        return 0 if self.incomplete else self.flow_state.credit
 
     @property
     def drain(self) -> bool:  # type: ignore[override]
@@ -86,6 +110,7 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
             self.flow_state.credit, self.flow_state.drain = told.credit, told.drain
         # The sender's own word on settling is the one in force (§2.7.3).
         self._must_settle = self.terms.settle_mode == "settled"
+        self._settled = self._must_settle
         self._may_settle = self.terms.settle_mode != "unsettled"
         remote = self.session.engine.remote
         if remote is not None:
@@ -105,7 +130,7 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
         more: bool = False,
     ) -> OutgoingDelivery:
         flow, session = self.flow_state, self.session
-        if flow.credit <= 0 or not self.attached or settled != self._must_settle or self._streaming is not None:
+        if flow.credit <= 0 or not self.attached or settled != self._settled or self._streaming is not None:
             self._check_sendable(settled)
         limit = self.remote.max_message_size  # type: ignore[union-attr]
         if limit is not None and len(payload) > limit:
@@ -114,7 +139,7 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
         if tag is None:
             number = self._next_tag
             tag = number.to_bytes(4 if number < 0x1_0000_0000 else 8, "big")
-            while tag in unsettled:  # the owner made one like it
+            while tag in unsettled:  # of an earlier attachment, or the owner made one like it
                 number += 1
                 tag = number.to_bytes(4 if number < 0x1_0000_0000 else 8, "big")
             self._next_tag = number + 1
@@ -152,6 +177,9 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
         if more:
             self._streaming = delivery
             self._streamed = len(payload)
+            delivery.streamed = True
+            self._place = Place()
+            self._place.feed(payload)
         session.transmit(OutgoingPart(self, delivery, payload, True, more, batchable))
         return delivery
 
@@ -167,16 +195,21 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
             raise LocalProtocolError(
                 f"a message of more than {self._streamed} bytes; the peer takes {limit} (max-message-size)"
             )
+        self._place.feed(payload)
         if not more:
             self._streaming = None
-        self.session.transmit(OutgoingPart(self, delivery, payload, False, more, False))
+        part = OutgoingPart(self, delivery, payload, False, more, False)
+        part.state = None if more else self._place.received
+        self.session.transmit(part)
+        if self._waiting:
+            self._pump()
 
     def _check_sendable(self, settled: bool) -> None:
         if not self.attached:
             raise LocalProtocolError(f"the link {self._name!r} is not attached")
         if self._streaming is not None:
             raise LocalProtocolError("the delivery before is not complete: send_more or abort it first")
-        if self.flow_state.credit <= 0:
+        if self.credit <= 0:
             raise LocalProtocolError(f"no credit on the link {self._name!r}")
         if settled and not self._may_settle:
             raise LocalProtocolError("a settled delivery on a link whose settle mode is 'unsettled'")
@@ -190,13 +223,21 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
             part.done = True
             # With `more`, which counts for nothing beside `aborted` (§2.7.5): a peer that does not know the latter, as
             # RabbitMQ does not, would take what came so far for the whole message.
-            self._write(Transfer(handle=self.handle, delivery_id=delivery.delivery_id, more=True, aborted=True), b"")
+            if delivery.delivery_id is None:  # resumed only to be aborted
+                number = session.new_delivery_id(delivery)
+                frame = Transfer(handle=self.handle, delivery_id=number, delivery_tag=delivery.tag, resume=True)
+            else:
+                frame = Transfer(handle=self.handle, delivery_id=delivery.delivery_id)
+            frame.more = frame.aborted = True
+            self._write(frame, b"")
             return
         first = part.first and offset == 0
         chunk = self.frame_room
         # Whatever else is said in the first frame only, every frame says which transaction it is of (§4.4.1).
         state = delivery.state if first or type(delivery.state) is TransactionalState else None
-        generic = state is not None or (first and part.batchable)
+        if part.resume:
+            state = part.state if first else None
+        generic = state is not None or (first and (part.batchable or part.resume))
         if generic:
             chunk -= GENERIC + (len(encode(state)) if state is not None else 0)
         left = len(part.payload) - offset
@@ -230,11 +271,14 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
                         settled=delivery.local_settled,
                         more=more,
                         state=state,
+                        resume=part.resume,
                         batchable=part.batchable,
                     ),
                     payload,
                 )
         delivery.on_wire = not more
+        if delivery.streamed and not more and delivery.state is None:
+            delivery.state = part.state
         if not more and self._settled_half is not None and self._settled_half[0] is delivery:
             session.dispose(False, delivery.delivery_id, True, self._settled_half[1])  # type: ignore[arg-type]
             self._settled_half = None
@@ -248,6 +292,8 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
     def abort(self, delivery: OutgoingDelivery) -> None:
         session = self.session
         held = [part for part in session.held if part.delivery is delivery]
+        if self._abort_waiting(delivery):
+            return
         if not self.attached or not (self._streaming is delivery or (held and not held[0].abort)):
             raise LocalProtocolError("only a delivery that is not whole on the wire can be aborted, and only once")
         if self._streaming is delivery:
@@ -256,7 +302,7 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
             self._settled_half = None
         if not delivery.local_settled:  # else its tag may be another's by now
             self._forget(delivery)
-        if delivery.delivery_id is None:
+        if delivery.delivery_id is None and not (held and held[0].resume):
             session.held = deque(part for part in session.held if part.delivery is not delivery)
             self.flow_state.unsent()
             if self.drain_owed:
@@ -269,9 +315,24 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
             session.held = deque(part for part in session.held if part is last or part.delivery is not delivery)
         else:
             session.transmit(last)
+        if self._waiting:
+            self._pump()
+
+    def _abort_waiting(self, delivery: OutgoingDelivery) -> bool:
+        """Abort a delivery that is to be resumed or sent again, and waits for credit; False if it is none."""
+        part = next((part for part in self._waiting if part.delivery is delivery), None)
+        if part is None:
+            return False
+        if part.resume:  # the receiver has something of it
+            part.abort = True
+        else:
+            self._waiting.remove(part)
+        self._forget(delivery)
+        return True
 
     def abandon(self) -> None:
         session = self.session
+        self._waiting.clear()
         cut_off = [part for part in session.held if part.link is self]
         if self._streaming is not None:
             cut_off.append(OutgoingPart(self, self._streaming, b"", False, False, False))
@@ -284,6 +345,192 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
                 part.abort = True
                 session.transmit(part)
                 break
+
+    # Resuming (§2.6.13): what is to be said of old deliveries waits in line for credit, before anything newer.
+
+    def suspended(self) -> list[OutgoingDelivery]:
+        return [
+            delivery
+            for delivery in self.unsettled.values()
+            if not of_transaction(delivery.state, delivery.remote_state)
+            and (delivery.handed_over or not delivery.streamed)
+        ]
+
+    def states_of(self, deliveries: Sequence[Any]) -> Iterable[tuple[bytes, DeliveryState | None]]:
+        # Of what never left the peer has nothing: it is not part of what is resumed.
+        return ((delivery.tag, sender_state(delivery)) for delivery in deliveries if delivery.begun)
+
+    def adopt(self, deliveries: Sequence[OutgoingDelivery]) -> None:
+        for delivery in deliveries:
+            self._adopt(delivery)
+        self._taken = list(deliveries)
+
+    def _adopt(self, delivery: OutgoingDelivery) -> None:
+        delivery.past = 2 if delivery.handed_over else 1 if delivery.begun else 0
+        delivery.link = self
+        delivery.delivery_id = None
+        delivery.on_wire = False
+        self.unsettled[delivery.tag] = delivery
+
+    def reconcile(self, theirs: Mapping[bytes, DeliveryState | None] | None) -> None:
+        taken, self._taken = self._taken, []
+        known: list[OutgoingDelivery] = []
+        unresumed: list[OutgoingDelivery] = []
+        if self.incomplete:
+            self._settled = None
+            self.receive_states = self.looking(self.receive_states)  # type: ignore[method-assign]
+            self.settle = self.looking(self.settle)  # type: ignore[method-assign]
+        for delivery in taken:
+            if not delivery.local_settled:
+                self._decide(delivery, theirs, known, unresumed)
+        self._tell_settled(taken, theirs or {})
+        self._pump()
+        if known:
+            self.session.engine.emit(OutcomesReceived(self, known))
+        if unresumed:
+            self.session.engine.emit(DeliveriesUnresumed(self, unresumed))
+
+    def _decide(
+        self,
+        delivery: OutgoingDelivery,
+        theirs: Mapping[bytes, DeliveryState | None] | None,
+        known: list[OutgoingDelivery],
+        unresumed: list[OutgoingDelivery],
+    ) -> None:
+        """Take the step that `sender_step` says for one delivery."""
+        assert self.terms is not None
+        assert self.remote is not None
+        ours = sender_state(delivery)
+        step = sender_step(
+            ours,
+            (theirs or {}).get(delivery.tag, ABSENT),
+            handed_over=delivery.handed_over,
+            streamed=delivery.streamed,
+            second=theirs is not None
+            and self.terms.receiver_settle_mode == self.remote.receiver_settle_mode == "second",
+            incomplete=theirs is not None and self.remote.incomplete_unsettled,
+        )
+        state = (theirs or {}).get(delivery.tag)
+        offset = offset_of(delivery.payload, state) if step is Step.CONTINUE and not delivery.streamed else 0
+        if step is Step.CONTINUE and offset is None:  # more than there is
+            step = Step.ABORT
+        if step is Step.RESEND and self._too_large(delivery.payload):
+            step = Step.ASK
+        if step is Step.RESEND:
+            self._send_again(delivery)
+        elif step is Step.ASK:
+            unresumed.append(delivery)
+        elif step is Step.ABORT:
+            self._note(delivery.tag, abort=True)
+            unresumed.append(delivery)
+        elif step is Step.CONTINUE:
+            payload = b"" if delivery.streamed else delivery.payload[offset:]
+            if payload:
+                delivery.past = 1  # the receiver has not had it whole
+            start = Received(state.section_number, state.section_offset) if isinstance(state, Received) else None
+            self._resume(delivery, payload, start)
+        elif step is Step.RESTATE:
+            self._resume(delivery, b"", ours)
+        elif step is Step.SETTLE:
+            delivery.remote_state = state
+            known.append(delivery)
+            if not self.auto_settle:  # the owner settles it
+                self._resume(delivery, b"", None)
+                return
+            self._note(delivery.tag, state=state)
+            self._forget(delivery)
+        elif step in (Step.FINISH, Step.CLOSE):
+            delivery.remote_settled = True
+            known.append(delivery)
+            if step is Step.CLOSE:
+                self._note(delivery.tag, abort=True)
+            if self.auto_settle:
+                self._forget(delivery)
+
+    def _send_again(self, delivery: OutgoingDelivery) -> None:
+        """As a new delivery: the receiver has nothing of it."""
+        delivery.past = 0
+        delivery.remote_state = None
+        if not self.incomplete:  # else in the next attachment, where it is no part of the map
+            self._waiting.append(OutgoingPart(self, delivery, delivery.payload, True, False, False))
+
+    def _resume(self, delivery: OutgoingDelivery, payload: bytes, state: DeliveryState | None) -> None:
+        part = OutgoingPart(self, delivery, payload, True, False, False)
+        part.resume, part.state = True, state
+        self._waiting.append(part)
+        if self.incomplete:
+            self._reducing.append(delivery)
+
+    def _note(self, tag: bytes, *, state: DeliveryState | None = None, abort: bool = False) -> None:
+        """A resumed transfer that only settles, with an outcome or by aborting."""
+        part = OutgoingPart(self, OutgoingDelivery(self, tag, b"", True), b"", True, False, False)
+        part.resume, part.abort = True, abort
+        try:
+            if state is not None:
+                self.session.engine.check_state(state, self._template.overhead + GENERIC + 1)
+                part.state = state
+        except LocalProtocolError:  # the peer says more than it takes itself
+            pass
+        self._waiting.append(part)
+
+    def _tell_settled(self, taken: list[OutgoingDelivery], theirs: Mapping[bytes, DeliveryState | None]) -> None:
+        """Tell what the receiver cannot tell by our map: that we have settled what is in it, or what may be missing."""
+        assert self.terms is not None
+        unsettled = {delivery.tag for delivery in taken if not delivery.local_settled or delivery.remote_state}
+        said = self.terms.unsettled or {}
+        for tag, state in theirs.items():
+            if tag not in unsettled and (tag in said or self.terms.incomplete_unsettled):
+                self._note(tag, state=state, abort=not isinstance(state, OUTCOMES))
+
+    def _pump(self) -> None:
+        """Send what waits, as far as there is credit."""
+        waiting, flow = self._waiting, self.flow_state
+        while waiting and flow.credit > 0 and self.attached and self._streaming is None:
+            flow.sent()
+            self.session.transmit(waiting.popleft())
+        if self.incomplete:
+            self.check_reduced()
+
+    @property
+    def reduced(self) -> bool:
+        return not (
+            self._waiting
+            or any(not delivery.local_settled for delivery in self._reducing)
+            or any(part.link is self for part in self.session.held)
+        )
+
+    def resend(self, delivery: OutgoingDelivery) -> None:
+        if not self.attached:
+            raise LocalProtocolError(f"the link {self._name!r} is not attached")
+        if delivery.streamed:
+            raise LocalProtocolError("what was sent in parts cannot be sent again")
+        ours = delivery.link is self and self.unsettled.get(delivery.tag) is delivery
+        under_way = ours and (
+            delivery.delivery_id is not None or any(part.delivery is delivery for part in self._waiting)
+        )
+        if delivery.local_settled or under_way:
+            raise LocalProtocolError("only a delivery that is not settled and not under way can be sent again")
+        if self._must_settle:
+            raise LocalProtocolError("an unsettled delivery on a link whose settle mode is 'settled'")
+        if self._too_large(delivery.payload):
+            raise LocalProtocolError(f"a message of {len(delivery.payload)} bytes is more than the peer takes now")
+        if self.unsettled.get(delivery.tag, delivery) is not delivery:
+            delivery.tag = uuid4().bytes
+        self._adopt(delivery)
+        self._send_again(delivery)
+        self._pump()
+
+    def forget(self, delivery: OutgoingDelivery) -> None:
+        self._waiting = deque(part for part in self._waiting if part.delivery is not delivery)
+        if self.unsettled.get(delivery.tag) is delivery:
+            self._forget(delivery)
+        delivery.local_settled = True
+        if self.incomplete:
+            self.check_reduced()
+
+    def _too_large(self, payload: bytes) -> bool:
+        limit = self.remote.max_message_size if self.remote is not None else None
+        return limit is not None and len(payload) > limit
 
     # Settling
 
@@ -337,6 +584,8 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
             return
         if frame.link_credit is not None:
             self.flow_state.flow_received(frame.delivery_count, frame.link_credit, frame.drain)
+        if self._waiting:
+            self._pump()
         self.properties = frame.properties or {}
         self.session.engine.emit(CreditChanged(self))
         if frame.echo and self.terms is not None:

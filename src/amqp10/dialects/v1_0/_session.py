@@ -215,6 +215,8 @@ class SessionEndpoint(Session):
             link = held.popleft().link
             if link.drain_owed:
                 link.drained(link.flow_state.available)
+            if link.incomplete:
+                link.check_reduced()
 
     def new_delivery_id(self, delivery: OutgoingDelivery) -> int:
         number = self.next_delivery_id
@@ -355,24 +357,26 @@ class SessionEndpoint(Session):
 
     # Links
 
-    def attach_sender(self, terms: LinkTerms) -> SenderEndpoint:
+    def attach_sender(self, terms: LinkTerms, *, resuming: Iterable[OutgoingDelivery] | None = None) -> SenderEndpoint:
         link = SenderEndpoint(self, terms.name)
-        self._attach(link, terms)
+        self._attach(link, terms, resuming)
         return link
 
-    def attach_receiver(self, terms: LinkTerms) -> ReceiverEndpoint:
+    def attach_receiver(
+        self, terms: LinkTerms, *, resuming: Iterable[IncomingDelivery] | None = None
+    ) -> ReceiverEndpoint:
         link = ReceiverEndpoint(self, terms.name)
-        self._attach(link, terms)
+        self._attach(link, terms, resuming)
         return link
 
-    def _attach(self, link: LinkEndpoint, terms: LinkTerms) -> None:
+    def _attach(self, link: LinkEndpoint, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
         if self.state not in (SessionState.BEGIN_SENT, SessionState.MAPPED):
             raise LocalProtocolError(f"no link can attach in session state {self.state.name}")
         if any(other.name == terms.name and other.is_sender is link.is_sender for other in self._by_handle.values()):
             raise LocalProtocolError(f"the session has a link {terms.name!r} of this direction already")
         self.give_handle(link)
         try:
-            link.send_attach(terms)
+            link.send_attach(terms, resuming)
         except LocalProtocolError:
             self.release_handle(link)
             raise
@@ -411,6 +415,7 @@ class SessionEndpoint(Session):
             link.fail("amqp:not-implemented", "a source or target of a type that is not known here")
         elif attached:
             self.engine.emit(LinkAttached(link))
+            link.compare()
 
     def _waiting(self, name: str, we_send: bool) -> LinkEndpoint | None:
         """Our link of that name that waits for the peer's attach."""
