@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from amqp10.engine import CreditChanged, DeliveriesReceived, SessionTerms
+from amqp10.engine import CreditChanged, DeliveriesReceived, LinkAttached, LinkTerms, SessionTerms
 from amqp10.errors import (
     ConnectionLost,
     EncodeError,
@@ -227,6 +227,40 @@ async def test_drain_lets_those_who_wait_send_first(serve: Serve) -> None:
             assert sorted(peer.bodies()) == [0, 1]
             assert sender.credit == 0
             assert peer.links["q"].credit == 0
+
+
+@pytest.mark.parametrize("drain", [False, True])
+@pytest.mark.parametrize("how", ["submit", "stream"])
+async def test_credit_that_is_not_used_after_all(serve: Serve, how: str, drain: bool) -> None:
+    """Who has waited and then cannot send leaves the credit to the next, and what nobody uses to a peer that drains."""
+    async with serve() as (peer, connection), connection:
+
+        def attach(event: Any) -> bool:
+            if isinstance(event, LinkAttached):
+                peer.links["q"] = link = event.link
+                assert link.remote is not None
+                link.attach(LinkTerms(link.name, target=link.remote.target, max_message_size=100))
+            return isinstance(event, LinkAttached)
+
+        peer.on_event, peer.credit = attach, 0
+        too_much = Message(subject="x" * 200)
+        async with connection.sender("q") as sender, anyio.create_task_group() as tasks:
+
+            async def fail() -> None:
+                with pytest.raises(LocalProtocolError, match="max-message-size"):
+                    await (sender.submit(too_much) if how == "submit" else sender.stream(too_much).__aenter__())
+
+            tasks.start_soon(fail)
+            await anyio.wait_all_tasks_blocked()
+            if not drain:
+                tasks.start_soon(sender.send, "next")
+                await anyio.wait_all_tasks_blocked()
+            peer.links["q"].flow(1, drain=drain)
+            peer.pump.wake()
+            await anyio.wait_all_tasks_blocked()
+            assert peer.bodies() == ([] if drain else ["next"])
+            assert sender.credit == peer.links["q"].credit == 0
+            tasks.cancel_scope.cancel()
 
 
 @pytest.mark.spec("2.5.6", "transfers wait for the peer's incoming window")

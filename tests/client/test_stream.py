@@ -534,22 +534,33 @@ async def test_accepted_in_the_middle(serve: Serve) -> None:
 
 
 async def test_a_state_that_is_no_outcome(serve: Serve) -> None:
-    """`Received` says how far the receiver has come, no more."""
+    """`Received` says how far the receiver has come, no more: it ends neither the writing nor the wait at the end."""
+    states: list[Any] = []
     async with reading(serve) as (reader, sender), anyio.create_task_group() as tasks:
 
-        async def act() -> None:
-            await anyio.wait_all_tasks_blocked()
-            reader.link.settle(reader.delivery, Received(0, 10), settled=False)
+        async def stream() -> None:
+            async with sender.stream() as body:
+                await body.send(bytes(131_072 * 5))
+                assert body.sent == 131_072 * 5
+            states.append("accepted")
+
+        def outgoing() -> Any:
+            return next(iter(sender._link.unsettled.values()))
+
+        tasks.start_soon(stream)
+        await anyio.wait_all_tasks_blocked()
+        for section in (0, 1):  # while it waits for the window, and while it waits for the outcome
+            assert reader.delivery.stream.whole is bool(section)
+            reader.link.settle(reader.delivery, Received(section, 10), settled=False)
             reader.peer.pump.wake()
             await anyio.wait_all_tasks_blocked()
-            reader.read()
+            states.append(outgoing().remote_state)
+            size = len(reader.read())
             await anyio.wait_all_tasks_blocked()
-            reader.read()
-            reader.settle(ACCEPTED)
-
-        async with sender.stream() as body:
-            tasks.start_soon(act)
-            await body.send(bytes(131_072 * 5))
+            size += len(reader.read())
+            await anyio.wait_all_tasks_blocked()
+        reader.settle(ACCEPTED)
+    assert states == [Received(0, 10), Received(1, 10), "accepted"]
 
 
 async def test_the_peer_detaches(serve: Serve) -> None:

@@ -187,12 +187,16 @@ class Sender(Link):
             or self.connection._output_full
         ):
             link = await self._room()
-        if transaction is None:
-            self._last = delivery = link.send(payload, settled=settled or self._presettled)
-        else:
-            state = transaction._post(self)
-            self._last = delivery = link.send(payload, settled=settled or self._presettled, state=state)
-            transaction._add(delivery)  # type: ignore[arg-type]
+        try:
+            if transaction is None:
+                self._last = delivery = link.send(payload, settled=settled or self._presettled)
+            else:
+                state = transaction._post(self)
+                self._last = delivery = link.send(payload, settled=settled or self._presettled, state=state)
+                transaction._add(delivery)  # type: ignore[arg-type]
+        except BaseException:
+            self._pass_on()
+            raise
         self.connection._wake()
         if self._draining:
             self._give_back()
@@ -441,12 +445,16 @@ class Sender(Link):
                 link = self._link
         except BaseException:
             turns.remove(turn)
-            self._wake_turns()
-            if self._draining:
-                self._give_back()
+            self._pass_on()
             raise
         turns.remove(turn)
         return link
+
+    def _pass_on(self) -> None:
+        """Who had waited does not send: its credit is for those behind, or the receiver's again."""
+        self._wake_turns()
+        if self._draining:
+            self._give_back()
 
     def _refusal(self) -> Exception:
         self._told = True

@@ -93,8 +93,12 @@ class BodyWriter:
             head += data_head(self._size or 0)
         self._link = link = await self._sender._room()
         transaction = self._transaction
-        state = transaction._post(self._sender) if transaction is not None else None
-        self._delivery = link.send(head, settled=self._settled, state=state, more=True)
+        try:
+            state = transaction._post(self._sender) if transaction is not None else None
+            self._delivery = link.send(head, settled=self._settled, state=state, more=True)
+        except BaseException:
+            self._sender._pass_on()
+            raise
         if transaction is not None:
             transaction._streams[self] = None
         self._over = ""
