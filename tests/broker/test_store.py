@@ -328,7 +328,7 @@ def test_close_writes_the_rest(begin: Begin) -> None:
     life = begin()
     life.put(2)
     life.store.file.rollback()
-    life.store.file._database.execute("PRAGMA max_page_count = 1")
+    life.store.file.run("PRAGMA max_page_count = 1")
     life.put(b"x" * 100_000)
     life.store.close()
     assert begin().bodies() == [1]

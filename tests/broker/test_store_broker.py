@@ -216,7 +216,7 @@ async def test_subscriptions_end_in_time(path: Path) -> None:
 def full_disk(broker: Broker) -> Iterator[None]:
     """The file cannot grow: SQLite's own error."""
     assert broker._store is not None
-    run = broker._store.file._database.execute
+    run = broker._store.file.run
     run("PRAGMA max_page_count = 1")
     try:
         yield
@@ -267,7 +267,7 @@ async def test_full_disk_and_a_crash(path: Path, monkeypatch: pytest.MonkeyPatch
 async def test_in_use(path: Path) -> None:
     """A second broker on the file is refused, and neither harms the first nor leaves anything open."""
     async with Broker(store=path):
-        with pytest.raises(StoreError, match="the store is in use"):
+        with pytest.raises(StoreError, match="the store of a broker is in use"):
             async with Broker(store=path):
                 pass
     async with Broker(store=path):

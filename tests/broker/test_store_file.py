@@ -39,13 +39,13 @@ def test_rows_come_back(path: str) -> None:
 def test_every_commit_is_synchronous(path: str) -> None:
     """The settings on which the promise stands: a write-ahead log, FULL synchronous."""
     with closing(StoreFile(path)) as file:
-        assert file._pragma("journal_mode") == "wal"
-        assert file._pragma("synchronous") == 2
+        assert file.pragma("journal_mode") == "wal"
+        assert file.pragma("synchronous") == 2
 
 
 def test_in_use_here(path: str) -> None:
     """Two brokers of one process cannot have the same file."""
-    with closing(StoreFile(path)), pytest.raises(StoreError, match="the store is in use"):
+    with closing(StoreFile(path)), pytest.raises(StoreError, match="the store of a broker is in use"):
         StoreFile(path)
 
 
@@ -54,9 +54,7 @@ def test_in_use_elsewhere(path: str) -> None:
     program = f"from amqp10.broker._store_file import StoreFile; StoreFile({path!r})"
     with closing(StoreFile(path)):
         ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
-    assert ended.stderr.splitlines()[-1].endswith(
-        "the store is in use, by another process or another broker of this one"
-    )
+    assert ended.stderr.splitlines()[-1].endswith("the store of a broker is in use, in another process or in this one")
     subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, timeout=50)
 
 
@@ -83,7 +81,7 @@ def test_damaged(path: str) -> None:
     content = bytearray(Path(path).read_bytes())
     content[8 * 4096 : 12 * 4096] = b"\xff" * (4 * 4096)
     Path(path).write_bytes(content)
-    with pytest.raises(StoreError, match="the store is damaged"):
+    with pytest.raises(StoreError, match="the store of a broker is damaged"):
         StoreFile(path)
 
 
@@ -92,7 +90,7 @@ def test_another_version(path: str) -> None:
     StoreFile(path).close()
     with closing(sqlite3.connect(path)) as database:
         database.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match="a store of version 99; this is version 1"):
+    with pytest.raises(StoreError, match="the store of a broker, of version 99; this is version 1"):
         StoreFile(path)
 
 

@@ -103,7 +103,7 @@ def test_store(amqp10: Commands, other_broker: Starter, tmp_path: Path) -> None:
     assert amqp10("send", url, "q", "--durable", "kept").code == 0
     refused = amqp10("broker", "--port", "0", "--store", store)
     assert refused.code == 1
-    assert "the store is in use" in refused.err
+    assert "the store of a broker is in use" in refused.err
     process.kill()
     process.wait(10)
     _, url = other_broker("--store", store)

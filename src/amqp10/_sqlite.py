@@ -1,0 +1,108 @@
+"""Files of ours in SQLite: opened for one owner at a time, told from other files, durable when a commit returns.
+
+The journal is a write-ahead log, for a commit is then one write and one fsync; `synchronous=FULL` makes it return
+after the fsync. The lock is exclusive and kept until the file is closed: nobody else has any business in it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+
+from .errors import StoreError
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """What kind of file it is.
+
+    Attributes:
+        name: "the store of a broker", for messages.
+        application: tells it from other SQLite databases; at a fixed place of the file.
+        version: of the schema; a file of another one is refused.
+        schema: statements that make the tables.
+    """
+
+    name: str
+    application: int
+    version: int
+    schema: str
+
+
+class Database:
+    """An open file. `run` and `run_many` write between `begin` and `commit` or `rollback`; all raise `sqlite3.Error`.
+
+    Raises:
+        StoreError: the file cannot be opened, is in use, is damaged, or is something else.
+    """
+
+    def __init__(self, path: str, form: Format) -> None:
+        try:
+            # `commit` may be called in another thread, and nothing else is at the time.
+            self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise StoreError(f"{path}: {error}") from error
+        self.run = self._connection.execute
+        self.run_many = self._connection.executemany
+        try:
+            self._check(path, form)
+        except sqlite3.Error as error:
+            self.close()
+            raise StoreError(f"{path}: {_reason(error, form)}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _check(self, path: str, form: Format) -> None:
+        run = self.run
+        run("PRAGMA locking_mode = EXCLUSIVE")
+        run("BEGIN EXCLUSIVE")
+        application, version = self.pragma("application_id"), self.pragma("user_version")
+        if not application and not run("SELECT 1 FROM sqlite_master").fetchone():
+            for statement in form.schema.split(";"):
+                run(statement)
+            run(f"PRAGMA application_id = {form.application}")
+            run(f"PRAGMA user_version = {form.version}")
+        elif application != form.application:
+            raise StoreError(f"{path}: a database, but not {form.name}")
+        elif version != form.version:
+            raise StoreError(f"{path}: {form.name}, of version {version}; this is version {form.version}")
+        run("COMMIT")
+        run("PRAGMA journal_mode = WAL")
+        run("PRAGMA synchronous = FULL")
+        found = self.pragma("quick_check(1)")
+        if found != "ok":
+            raise StoreError(f"{path}: {form.name} is damaged: {found}")
+
+    def pragma(self, name: str) -> object:
+        """Its value."""
+        with closing(self.run(f"PRAGMA {name}")) as cursor:
+            return cursor.fetchone()[0]
+
+    def begin(self) -> None:
+        self.run("BEGIN")
+
+    def commit(self) -> None:
+        """On return it is on the disk. May be called in another thread."""
+        self.run("COMMIT")
+
+    def rollback(self) -> None:
+        # Some errors have rolled back already.
+        if self._connection.in_transaction:
+            self.run("ROLLBACK")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _reason(error: sqlite3.Error, form: Format) -> str:
+    match getattr(error, "sqlite_errorcode", 0) & 0xFF:
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return f"{form.name} is in use, in another process or in this one"
+        case sqlite3.SQLITE_NOTADB:
+            return f"not {form.name}"
+        case sqlite3.SQLITE_CORRUPT:
+            return f"{form.name} is damaged: {error}"
+        case _:
+            return str(error)
