@@ -1,0 +1,266 @@
+"""Storms of cancellations over ten links of one connection: what they leave behind is what was there before."""
+
+from __future__ import annotations
+
+import gc
+import random
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from amqp10.broker import Broker
+from amqp10.client import Connection, Delivery, Receiver, Sender
+from amqp10.messaging import Data, Message
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+PAIRS = 5
+TASKS = 1000
+CREDIT = 20
+
+# Of memory that tasks leaked there would be a block for each of them at least.
+MOST_BLOCKS = TASKS // 2
+
+
+@dataclass
+class Account:
+    """What became of the messages, by their bodies.
+
+    Attributes:
+        tried: handed to a call that sends; it may have been cancelled.
+        sure: that call has returned.
+        got: received and accepted.
+    """
+
+    tried: set[int] = field(default_factory=set)
+    sure: set[int] = field(default_factory=set)
+    got: Counter[int] = field(default_factory=Counter)
+
+    def next(self) -> int:
+        number = len(self.tried)
+        self.tried.add(number)
+        return number
+
+
+class Storm:
+    """Tasks over the links, each cancelled at a random moment, again and again."""
+
+    def __init__(self, connection: Connection, senders: list[Sender], receivers: list[Receiver], seed: int) -> None:
+        self.connection = connection
+        self.senders = senders
+        self.receivers = {receiver: anyio.Lock() for receiver in receivers}
+        self.random = random.Random(seed)
+        self.account = Account()
+        self.scopes: set[anyio.CancelScope] = set()
+        self.cut = 0
+
+    async def rage(self) -> None:
+        async with anyio.create_task_group() as reaping:
+            reaping.start_soon(self._reap)
+            async with anyio.create_task_group() as tasks:
+                for _ in range(TASKS):
+                    tasks.start_soon(self._task)
+            reaping.cancel_scope.cancel()
+
+    async def _reap(self) -> None:
+        """Cancel one task or another, whatever it does just now."""
+        while True:
+            for _ in range(self.random.randrange(20)):
+                await anyio.lowlevel.checkpoint()
+            if self.scopes:
+                self.random.choice(list(self.scopes)).cancel()
+            await anyio.lowlevel.checkpoint()
+
+    async def _task(self) -> None:
+        acts: list[Callable[[], Awaitable[None]]] = [
+            *[self._send, self._submit, self._send_many, self._stream] * 2,
+            *[self._receive, self._receive_batch] * 3,
+            self._drain,
+            self._attach_sender,
+            self._attach_receiver,
+        ]
+        for _ in range(self.random.randint(1, 3)):
+            seconds = self.random.choice((0, 0.005, 0.02, 0.1, 0.5))
+            with anyio.move_on_after(seconds) as scope:
+                self.scopes.add(scope)
+                await self.random.choice(acts)()
+            self.scopes.discard(scope)
+            self.cut += scope.cancelled_caught
+
+    # Sending
+
+    def _sender(self) -> Sender:
+        return self.random.choice(self.senders)
+
+    async def _send(self) -> None:
+        body = self.account.next()
+        await self._sender().send(body)
+        self.account.sure.add(body)
+
+    async def _submit(self) -> None:
+        body = self.account.next()
+        delivery = await self._sender().submit(body)
+        self.account.sure.add(body)
+        await delivery.outcome()
+
+    async def _send_many(self) -> None:
+        bodies = [self.account.next() for _ in range(self.random.randint(1, 60))]
+        assert await self._sender().send_many(bodies, window=10) == len(bodies)
+        self.account.sure.update(bodies)
+
+    async def _stream(self) -> None:
+        number = self.account.next()
+        async with self._sender().stream(Message(subject="streamed")) as body:
+            for digit in str(number):
+                await body.send(digit.encode())
+                await anyio.lowlevel.checkpoint()
+        self.account.sure.add(number)
+
+    # Receiving
+
+    async def _receive(self) -> None:
+        receiver = self.random.choice(list(self.receivers))
+        async with self.receivers[receiver]:
+            delivery = await receiver.receive()
+        await self._settle(delivery)
+
+    async def _receive_batch(self) -> None:
+        receiver = self.random.choice(list(self.receivers))
+        async with self.receivers[receiver]:
+            batch = await receiver.receive_batch(self.random.randint(1, 30), max_wait=0.001)
+        for delivery in batch:
+            delivery.accept()
+            self.count(delivery)
+
+    async def _settle(self, delivery: Delivery) -> None:
+        fate = self.random.random()
+        if fate < 0.2:
+            delivery.release()
+        elif fate < 0.3:
+            delivery.modify(delivery_failed=True)
+        else:
+            with delivery:
+                await anyio.lowlevel.checkpoint()  # cancelled here, it is released
+            self.count(delivery)
+
+    def count(self, delivery: Delivery) -> None:
+        body: Any = delivery.message.body
+        number = body if isinstance(body, int) else int(b"".join(body) if isinstance(body, Data) else body)
+        self.account.got[number] += 1
+
+    async def _drain(self) -> None:
+        receiver = self.random.choice(list(self.receivers))
+        async with self.receivers[receiver]:
+            await receiver.drain()
+
+    # Links
+
+    async def _attach_sender(self) -> None:
+        async with self.connection.sender(self._sender().address) as sender:
+            await anyio.lowlevel.checkpoint()
+            body = self.account.next()
+            await sender.send(body)
+            self.account.sure.add(body)
+
+    async def _attach_receiver(self) -> None:
+        address = self._sender().address
+        async with self.connection.session() as session, session.receiver(address, credit=3) as receiver:
+            delivery = await receiver.receive()
+            delivery.accept()
+            self.count(delivery)
+
+    async def take_the_rest(self) -> None:
+        for receiver in self.receivers:
+            while batch := await receiver.receive_batch(100, max_wait=0.05):
+                for delivery in batch:
+                    delivery.accept()
+                    self.count(delivery)
+
+
+@dataclass
+class Census:
+    """What there is, here and at the broker, when nothing happens."""
+
+    tasks: int
+    sessions: tuple[int, int]
+    handles: tuple[int, int]
+    unsettled: tuple[int, int]
+    waiting: int
+
+
+def take_census(connection: Connection, broker: Broker, senders: list[Sender]) -> Census:
+    (visit,) = broker._door._visits
+    engines: Any = connection._engine, visit._engine
+    ends = [engine.connection for engine in engines]
+    links = [[link for each in end._by_local_channel.values() for link in each._by_handle.values()] for end in ends]
+    here, there = links
+    return Census(
+        tasks=len(anyio.get_running_tasks()),
+        sessions=(len(ends[0]._by_local_channel), len(ends[1]._by_local_channel)),
+        handles=(len(here), len(there)),
+        unsettled=(sum(len(link.unsettled) for link in here), sum(len(link.unsettled) for link in there)),
+        waiting=sum(len(sender._turns) + len(sender._waiters) for sender in senders),
+    )
+
+
+def check_credit(broker: Broker, senders: list[Sender], receivers: list[Receiver]) -> None:
+    """Both ends count alike, and receivers have granted what they always grant."""
+    (visit,) = broker._door._visits
+    engine: Any = visit._engine
+    there = {
+        link.name: link for each in engine.connection._by_local_channel.values() for link in each._by_handle.values()
+    }
+    ours: list[Any] = [*senders, *receivers]
+    for link in ours:
+        assert link.credit == there[link.name].credit
+    for sender in senders:
+        assert sender.credit > 0
+    for receiver in receivers:
+        assert receiver.credit + receiver.buffered + receiver._taken == CREDIT
+
+
+@asynccontextmanager
+async def links(connection: Connection) -> AsyncIterator[tuple[list[Sender], list[Receiver]]]:
+    """Five senders and five receivers, on two sessions."""
+    async with connection.session() as session:
+        senders = [await (connection, session)[n % 2].sender(f"q{n}").__aenter__() for n in range(PAIRS)]
+        receivers = [
+            await (connection, session)[n % 2].receiver(f"q{n}", credit=CREDIT).__aenter__() for n in range(PAIRS)
+        ]
+        yield senders, receivers
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_storm(anyio_backend: str, seed: int) -> None:
+    """A thousand tasks, three times: credit, handles, tasks and memory are as before, and no message is lost or doubled."""
+    async with Broker(credit=100) as broker, broker.connect() as connection, links(connection) as (senders, receivers):
+        await anyio.wait_all_tasks_blocked()
+        before = take_census(connection, broker, senders)
+        blocks = []
+        for turn in range(3):
+            storm = Storm(connection, senders, receivers, seed * 100 + turn)
+            await storm.rage()
+            await storm.take_the_rest()
+            await anyio.wait_all_tasks_blocked()
+            account = storm.account
+            assert storm.cut > TASKS
+            assert len(account.sure) > TASKS
+            assert account.sure <= account.got.keys() <= account.tried
+            assert set(account.got.values()) <= {1}
+            assert take_census(connection, broker, senders) == before
+            check_credit(broker, senders, receivers)
+            del storm, account
+            gc.collect()
+            blocks.append(sys.getallocatedblocks())
+        assert blocks[2] - blocks[1] < MOST_BLOCKS
+        for sender, receiver in zip(senders, receivers, strict=True):
+            await sender.send("fresh")
+            with await receiver.receive() as message:
+                assert message.body == "fresh"
