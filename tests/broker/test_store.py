@@ -301,8 +301,10 @@ def test_a_failed_commit_is_tried_again(begin: Begin, where: str, monkeypatch: p
     life.store.on_failure = lambda: alarms.append(life.store.failure)
     life.put(1, 2)
     life.store.commit()
-    taker = Taker(1)
-    life.queue().settle(life.give(taker)[0], taker, ACCEPTED)
+    taker = Taker(2)
+    first, second = life.give(taker)
+    life.queue().settle(first, taker, ACCEPTED)
+    life.queue().settle(second, taker, Modified(message_annotations={Symbol("x-opt-n"): 2}))
     life.put(3)
 
     def full(*_: object) -> None:
@@ -317,7 +319,9 @@ def test_a_failed_commit_is_tried_again(begin: Begin, where: str, monkeypatch: p
     life.put(4)
     life.store.commit()
     assert life.store.failure is None
-    assert begin().bodies() == [2, 3, 4]
+    messages = begin().messages()
+    assert [message.body for message in messages] == [2, 3, 4]
+    assert messages[0].message_annotations == {"x-opt-n": 2}
 
 
 def test_close_writes_the_rest(begin: Begin) -> None:
