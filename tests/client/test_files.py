@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -99,11 +100,37 @@ async def test_a_file_that_shrinks(serve: Serve, tmp_path: Path, monkeypatch: py
     """Less than the size it had is an error: the message would not be what was announced."""
     path = tmp_path / "body"
     path.write_bytes(b"four")
-    monkeypatch.setattr("amqp10.client._files.os.stat", lambda path: type("Stat", (), {"st_size": 5}))
+    monkeypatch.setattr(
+        "amqp10.client._files.os.stat", lambda path: type("Stat", (), {"st_size": 5, "st_mode": 0o100644})
+    )
     async with serve() as (peer, connection), connection, connection.sender("q") as sender:
         with pytest.raises(Exception, match="4 bytes of a body that was said to have 5"):
             await sender.send_stream(None, path)
         assert peer.bodies() == []
+
+
+async def test_paths_that_do_not_say_their_size(serve: Serve, tmp_path: Path) -> None:
+    """A pipe has as much as comes out of it."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    async with serve() as (peer, connection), connection, connection.sender("q") as sender:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(anyio.to_thread.run_sync, pipe.write_bytes, LARGE)
+            assert await sender.send_stream(None, pipe) == len(LARGE)
+        assert [bytes(body) for body in peer.bodies()] == [LARGE]
+
+
+async def test_a_file_that_does_not_block(serve: Serve) -> None:
+    """Whether it is at its end cannot be told, so nothing is sent: half a message would look like a whole one."""
+    here, there = os.pipe()
+    os.set_blocking(here, False)
+    os.write(there, b"half")
+    async with serve() as (peer, connection), connection, connection.sender("q") as sender:
+        with io.FileIO(here) as file, pytest.raises(BlockingIOError):
+            await sender.send_stream(None, file)
+        await sender.send("next")
+        assert peer.bodies() == ["next"]
+    os.close(there)
 
 
 class Target:
@@ -139,6 +166,67 @@ async def test_save(serve: Serve, stream: bool, tmp_path: Path) -> None:
             assert await (await receiver.receive()).save(target) == len(whole)
             assert target.written == whole
         assert os.listdir(tmp_path) == [path.name]
+
+
+class Sip:
+    """Something with a `write` that takes three bytes at a time, as a raw file may."""
+
+    def __init__(self) -> None:
+        self.written = b""
+
+    def write(self, data: bytes) -> int:
+        self.written += data[:3]
+        return len(data[:3])
+
+
+@asynccontextmanager
+async def delivered(serve: Serve, *bodies: bytes) -> AsyncIterator[Any]:
+    """A receiver to which these come."""
+    async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
+        await anyio.wait_all_tasks_blocked()
+        peer.send("q", *map(Data, bodies))
+        yield receiver
+
+
+async def test_save_to_what_takes_a_part(serve: Serve) -> None:
+    """The rest is written, too."""
+    sip = Sip()
+    async with delivered(serve, b"0123456789") as receiver:
+        assert await (await receiver.receive()).save(sip) == 10
+    assert sip.written == b"0123456789"
+
+
+async def test_save_to_what_is_no_regular_file(serve: Serve, tmp_path: Path) -> None:
+    """A pipe or a device is written into, and stays what it is; a link stays one, and leads to what was saved."""
+    pipe, link, file = (tmp_path / name for name in ("pipe", "link", "file"))
+    os.mkfifo(pipe)
+    link.symlink_to(file)
+    file.write_bytes(b"old")
+    read = []
+
+    async def drink() -> None:
+        read.append(await anyio.to_thread.run_sync(pipe.read_bytes))
+
+    async with delivered(serve, b"one", b"two") as receiver:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(drink)
+            assert await (await receiver.receive()).save(pipe) == 3
+        assert await (await receiver.receive()).save(link) == 3
+    assert (read, pipe.is_fifo()) == ([b"one"], True)
+    assert (file.read_bytes(), link.is_symlink()) == (b"two", True)
+
+
+async def test_saves_at_the_same_time(serve: Serve, tmp_path: Path) -> None:
+    """Two to one path do not get in each other's way, nor into a file whose name looks like theirs."""
+    path, other = tmp_path / "body", tmp_path / "body.part"
+    other.write_bytes(b"mine")
+    async with delivered(serve, b"1" * 10, b"2" * 10) as receiver:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon((await receiver.receive()).save, path)
+    assert path.read_bytes() in (b"1" * 10, b"2" * 10)
+    assert other.read_bytes() == b"mine"
+    assert sorted(os.listdir(tmp_path)) == ["body", "body.part"]
 
 
 async def test_save_what_is_left(serve: Serve) -> None:

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from amqp10.engine import CreditChanged
-from amqp10.errors import ConnectionLost, LinkDetached, LocalProtocolError, Unsupported
+from amqp10.errors import ConnectionLost, EncodeError, LinkDetached, LocalProtocolError, Unsupported
 from amqp10.messaging import RELEASED, Error, Message, Source, Target
 
 pytestmark = pytest.mark.anyio
@@ -501,8 +501,19 @@ async def test_an_address_or_dynamic(serve: Serve) -> None:
             connection.receiver()
         with pytest.raises(LocalProtocolError, match="address"):
             connection.receiver("q", dynamic=True)
-        with pytest.raises(ValueError, match="negative"):
+        with pytest.raises(ValueError, match="credit"):
             connection.receiver("q", credit=-1)
+
+
+async def test_an_attach_that_cannot_be_said(serve: Serve) -> None:
+    """A value without an AMQP encoding is the call's error: nothing was written, and the name is free."""
+    async with serve() as (_, connection), connection:
+        for links in (connection.receiver, connection.sender):
+            with pytest.raises(EncodeError):
+                async with links("q", name="n", properties={"x": object()}):
+                    pytest.fail("the block must not run")
+            async with links("q", name="n") as link:
+                assert link.open
 
 
 async def test_presettled(serve: Serve) -> None:

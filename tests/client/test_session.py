@@ -143,6 +143,11 @@ async def test_ending_is_bounded(serve: Serve) -> None:
         (lambda: Connection("amqp://h").sender("q", settle_mode="never"), "settle_mode"),  # type: ignore[arg-type]
         (lambda: Connection("amqp://h").receiver("q", receiver_settle_mode="third"), "settle_mode"),  # type: ignore[arg-type]
         (lambda: Connection("amqp://h").receiver("q", max_message_size=-1), "max_message_size"),
+        (lambda: Connection("amqp://h").receiver("q", max_message_size=2**64), "max_message_size"),
+        (lambda: Connection("amqp://h").receiver("q", credit=-1), "credit"),
+        (lambda: Connection("amqp://h").receiver("q", credit=2**32), "credit"),
+        (lambda: Connection("amqp://h").browser("q", credit=2**32), "credit"),
+        (lambda: Connection("amqp://h", container_id="c").subscription("t", "s", credit=-1), "credit"),
     ],
 )
 def test_what_no_peer_can_be_told(make: Callable[[], object], name: str) -> None:

@@ -109,7 +109,7 @@ class Delivery(IncomingDelivery):
 
         Args:
             target: a path, or a binary file or anything else with its `write`, a coroutine or not. What is at the path
-                is replaced when all was written, and left as it was when that fails.
+                is replaced when all was written, and left as it was when that fails; a device or pipe is written into.
 
         Raises:
             DeliveryAborted, DecodeError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
+import stat
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
 from inspect import isawaitable, iscoroutinefunction
 from pathlib import Path
@@ -31,11 +33,15 @@ BodyTarget = str | os.PathLike[str] | Writable
 
 
 async def size_of(source: BodySource) -> int | None:
-    """The bytes that a path or bytes have; None where that is not known beforehand."""
+    """The bytes that a path or bytes have; None where that is not known beforehand.
+
+    A device or pipe says 0, and so do the regular files of /proc.
+    """
     if isinstance(source, bytes | bytearray | memoryview):
         return memoryview(source).nbytes
     if isinstance(source, str | os.PathLike):
-        return (await to_thread.run_sync(os.stat, source)).st_size
+        facts = await to_thread.run_sync(os.stat, source)
+        return facts.st_size or None if stat.S_ISREG(facts.st_mode) else None
     return None
 
 
@@ -54,6 +60,8 @@ async def chunks(source: BodySource, size: int) -> AsyncGenerator[bytes | bytear
     elif hasattr(source, "read"):
         while chunk := await _call(source.read, size):
             yield chunk
+        if chunk is None:
+            raise BlockingIOError("the file does not block, so that its end cannot be told")
     elif isinstance(source, AsyncIterable):
         async for chunk in source:
             yield chunk
@@ -65,13 +73,19 @@ async def chunks(source: BodySource, size: int) -> AsyncGenerator[bytes | bytear
 
 
 async def save(pieces: AsyncIterator[bytes], target: BodyTarget) -> int:
-    """Write the pieces to a path or file; the bytes written. A path is there whole, or as it was before."""
+    """Write the pieces to a path or file; the bytes written. A path is there whole, or as it was before.
+
+    A link is followed, and what is no regular file (a device, a pipe) is written into.
+    """
     if not isinstance(target, str | os.PathLike):
         return await _write(pieces, target)
-    path = Path(target)
-    part = path.with_name(path.name + ".part")
+    path = Path(await to_thread.run_sync(os.path.realpath, target))
+    if await to_thread.run_sync(lambda: path.exists() and not path.is_file()):
+        async with await open_file(path, "wb") as file:
+            return await _write(pieces, file)
+    part = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
-        async with await open_file(part, "wb") as file:
+        async with await open_file(part, "xb") as file:
             size = await _write(pieces, file)
         await to_thread.run_sync(part.replace, path)
     except BaseException:
@@ -84,8 +98,10 @@ async def save(pieces: AsyncIterator[bytes], target: BodyTarget) -> int:
 async def _write(pieces: AsyncIterator[bytes], file: Writable) -> int:
     size = 0
     async for piece in pieces:
-        await _call(file.write, piece)
         size += len(piece)
+        # A raw file may take a part only, and says how much.
+        while type(written := await _call(file.write, piece)) is int and 0 < written < len(piece):
+            piece = piece[written:]
     return size
 
 

@@ -6,6 +6,7 @@ event, lock or checkpoint lies between as long as there is something to take.
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ._session import Session
     from ._transaction import Transaction
 
+MOST_CREDIT = 0xFFFF_FFFF
 # How many deliveries `receive` hands out in a row before it lets other tasks run. benchmarks/run.py, "receive".
 BURST = 64
 # Seconds without an answer to a drain after which it is asked for again.
@@ -55,6 +57,8 @@ class Receiver(Link):
         self, connection: Connection, session: Session | None, terms: LinkTerms, credit: int, *, require_filters: bool
     ) -> None:
         super().__init__(connection, session, terms)
+        if not 0 <= operator.index(credit) <= MOST_CREDIT:
+            raise ValueError(f"credit is 0 to {MOST_CREDIT}, not {credit}")
         self._require_filters = require_filters
         self._unfit: AmqpError | None = None  # what the peer's answer lacks
         self._link: ReceiverLink | None = None

@@ -131,13 +131,11 @@ class Links:
 
         Raises:
             LocalProtocolError: neither an address nor `dynamic`, or both.
-            ValueError: `credit` is negative, or a settle mode or size is none.
+            ValueError: a settle mode, size or credit that is none; credit is at most 2^32 - 1.
         """
         connection, session = self._place()
         if credit is None:
             credit = 1 if stream else 100
-        if credit < 0:
-            raise ValueError("credit cannot be negative")
         if isinstance(address, Source):
             if dynamic:
                 raise LocalProtocolError("say dynamic in the Source that is given")
@@ -199,11 +197,9 @@ class Links:
 
         Raises:
             ValueError: a durable one that is not global, where the connection's `container_id` is made up; global and
-                not shared; a name or timeout that is none; a negative credit.
+                not shared; a name, timeout or credit that is none.
         """
         connection, session = self._place()
-        if credit < 0:
-            raise ValueError("credit cannot be negative")
         if durable and not global_ and not connection._named:
             raise ValueError("a durable subscription is found again by the container_id: give the connection one")
         subscribing = Subscribing(name, durable, shared, global_)

@@ -17,6 +17,7 @@ SenderSettleMode = Literal["unsettled", "settled", "mixed"]
 ReceiverSettleMode = Literal["first", "second"]
 
 _UINT_MAX = 0xFFFF_FFFF
+_ULONG_MAX = 0xFFFF_FFFF_FFFF_FFFF
 
 
 def _check(name: str, value: float, least: int, most: int) -> None:
@@ -133,5 +134,5 @@ class LinkTerms:
         for name, modes in (("settle_mode", SenderSettleMode), ("receiver_settle_mode", ReceiverSettleMode)):
             if getattr(self, name) not in get_args(modes):
                 raise ValueError(f"{name} is one of {', '.join(get_args(modes))}, not {getattr(self, name)!r}")
-        _check("max_message_size", self.max_message_size or 0, 0, 2 * _UINT_MAX * _UINT_MAX)
+        _check("max_message_size", self.max_message_size or 0, 0, _ULONG_MAX)
         return self

@@ -377,7 +377,7 @@ class SessionEndpoint(Session):
         self.give_handle(link)
         try:
             link.send_attach(terms, resuming)
-        except LocalProtocolError:
+        except Exception:  # it cannot be said: nothing was done
             self.release_handle(link)
             raise
 
