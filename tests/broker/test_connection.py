@@ -155,7 +155,7 @@ class TestAnswers:
         assert link.remote is not None
         source = link.remote.source
         assert source is not None
-        assert (source.address, source.durable, source.expiry_policy) == ("q", "none", "link-detach")
+        assert (source.address, source.durable, source.expiry_policy) == ("q", "none", "never")
         assert (source.distribution_mode, not source.filter, source.default_outcome) == ("move", True, RELEASED)
         assert tuple(source.outcomes) == ("amqp:accepted:list", "amqp:released:list")
         assert "queue" in source.capabilities
@@ -179,7 +179,7 @@ class TestAnswers:
         link = wire.send_to(Target(address="q", durable="unsettled-state", expiry_policy="never"))
         assert link.remote is not None
         assert isinstance(link.remote.target, Target)
-        assert (link.remote.target.durable, link.remote.target.expiry_policy) == ("none", "link-detach")
+        assert (link.remote.target.durable, link.remote.target.expiry_policy) == ("none", "never")
         assert link.remote.max_message_size == 1_000_000
         assert link.credit == 1000
 

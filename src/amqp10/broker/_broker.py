@@ -109,8 +109,8 @@ class Broker:
         dead_letter_expired: expired messages go there too, instead of being dropped.
         max_delivery_count: failed attempts after which a message goes there too; None for no limit.
         max_queue_messages, max_queue_bytes: when a queue is full.
-        max_subscription_timeout: seconds that a subscription is kept without a link at most, whatever it asked for, as
-            the answer to its attach says; None for as long as it asks.
+        max_subscription_timeout: seconds that a subscription, or what a link that can be resumed held, is kept without
+            a link at most, whatever it asked for, as the answer to its attach says; None for as long as it asks.
         transaction_timeout: seconds after which a transaction that was not discharged is rolled back, so that a peer
             that forgot it does not hold its messages for ever; None for no limit.
         max_message_size: the largest message that is taken, bytes.

@@ -14,6 +14,7 @@ from ..engine import (
     ConnectionTerms,
     CreditChanged,
     DeliveriesReceived,
+    DeliveriesUnresumed,
     Engine,
     Event,
     Link,
@@ -26,6 +27,7 @@ from ..engine import (
     SessionBegun,
     SessionTerms,
     SessionUnmapped,
+    SettlementsReceived,
     WindowOpened,
 )
 from ..errors import EncodeError, LocalProtocolError, RemoteProtocolError
@@ -38,7 +40,8 @@ from ._node import Node
 from ._producer import AnonymousProducerLink, ProducerLink
 from ._queue import Queue
 from ._router import AddressError, Router
-from ._subscriptions import Lasting, Leaving, Owner, key_of, lasts
+from ._subscriptions import Lasting, Leaving, Lifetime, Owner, key_of, lasts
+from ._suspended import Direction, KeptLink, LinkKey, keeps
 from ._terminus import (
     address_of,
     answer_source,
@@ -94,6 +97,7 @@ class Peer:
         number: no other connection of the process has it.
         transactions: those that are not discharged, by their ids.
         open_transactions: those of all peers, and how long they may take.
+        keeper: who is told of links that can be resumed; None for nobody.
     """
 
     def __init__(self, engine: Engine, router: Router, terms: PeerTerms, carrier: Carrier) -> None:
@@ -107,8 +111,11 @@ class Peer:
         self._producers: dict[ReceiverLink, ProducerLink | CoordinatorLink] = {}
         self.transactions: dict[bytes, LocalTransaction] = {}
         self.open_transactions = router.transactions
+        self.keeper = router.links.keeper
         self._asked: list[CoordinatorLink] = []  # in this pass
         self._lasting: dict[Link, Lasting] = {}  # subscriptions that may outlive their links
+        self._kept: dict[Link, KeptLink] = {}  # links that can be resumed
+        self._late: list[Event] = []  # what resuming links has brought in this pass
         self._owned: dict[Link, Node] = {}  # dynamic nodes, by the link that they live with
         engine.context = self
 
@@ -124,16 +131,22 @@ class Peer:
 
     def handle(self, events: Iterable[Event]) -> None:
         """Act on what happened; at the end of it all nodes concerned have had their pass."""
-        for event in events:
-            action = _ACTIONS.get(type(event))
-            if action is not None:
-                action(self, event)
+        self._act(events)
+        while self._late:
+            late, self._late = self._late, []
+            self._act(late)
         if self._asked:
             # What belongs to a transaction was said before its discharge, on other links, and has been seen by now.
             for coordinator in self._asked:
                 coordinator.take()
             self._asked.clear()
         self._router.flush()
+
+    def _act(self, events: Iterable[Event]) -> None:
+        for event in events:
+            action = _ACTIONS.get(type(event))
+            if action is not None:
+                action(self, event)
 
     def resume(self) -> None:
         """The output has room again."""
@@ -147,6 +160,7 @@ class Peer:
         for link in [*self._producers, *self._consumers]:
             self._end_link(link)
         self._router.subscriptions.connection_ended(self)
+        self._router.links.connection_ended(self)
         self._router.flush()
         self._carrier.ended()
 
@@ -174,6 +188,7 @@ class Peer:
 
     def _on_session_ended(self, event: SessionUnmapped) -> None:
         self._router.subscriptions.session_ended(event.session)
+        self._router.links.session_ended(event.session)
 
     def _on_window(self, event: WindowOpened) -> None:
         for link, consumer in self._consumers.items():
@@ -222,8 +237,16 @@ class Peer:
             in_use: Node | None = node
             if isinstance(node, Topic):
                 in_use = subscriptions.check(key, node, filters) if key is not None else None
+            before = None
+            resumable = keeps(source) and not copying and not settles and "shared" not in source.capabilities
+            if resumable:
+                before = self._router.links.claim(self._link_key(link, "out"))
             if isinstance(in_use, Queue) and not copying and in_use.locked(wishes.exclusive):
                 raise AddressError("amqp:resource-locked", f"a consumer of {node.name!r} is to be the only one")
+            standing: Node | None = node
+            if isinstance(node, Topic):
+                standing = subscriptions.standing(key, node, filters) if key is not None else None
+            resumed = before if self._goes_on(before, standing, remote) else None
             link.attach(
                 LinkTerms(
                     name=link.name,
@@ -234,14 +257,15 @@ class Peer:
                         outcome=outcome,
                         dynamic=link in self._owned,
                         filters=filters,
-                        lifetime=subscriptions.lifetime(source) if key is not None else None,
+                        lifetime=subscriptions.lifetime(source) if key is not None or resumable else None,
                         durable=subscriptions.durability(source) if key is not None else "none",
                     ),
                     target=remote.target,
                     settle_mode="settled" if settles else "unsettled",
                     receiver_settle_mode=remote.receiver_settle_mode,
                     properties=wishes.properties(),
-                )
+                ),
+                resuming=resumed.deliveries if resumed is not None else None,
             )
         except (AddressError, LocalProtocolError, EncodeError):
             self._delete_owned(link)
@@ -259,13 +283,45 @@ class Peer:
         consumer.filtering = filtering if queue is node else None
         self._consumers[link] = consumer
         link.context = consumer
+        if resumable:
+            consumer.kept_as(self._keep(link, "out", queue, subscriptions.lifetime(source), before, resumed))
         if lasting is not None:
             self._lasting[link] = lasting
             lasting.links[link] = lambda: self._stolen(link)
         consumer.begin()
 
-    def _stolen(self, link: SenderLink) -> None:
-        """Another link of that name took the subscription (§2.6.1)."""
+    # Links that can be resumed
+
+    def _link_key(self, link: Link, direction: Direction) -> LinkKey:
+        return LinkKey(self._owner, link.name, direction)
+
+    def _goes_on(self, before: KeptLink | None, node: Node | None, remote: LinkTerms) -> bool:
+        """Whether an attach resumes what was kept of the link before."""
+        gone = before is None or (before.node is not None and before.node.deleted)
+        return not gone and before is not None and before.node is node and remote.unsettled is not None
+
+    def _keep(
+        self,
+        link: Link,
+        direction: Direction,
+        node: Node | None,
+        lifetime: Lifetime,
+        before: KeptLink | None,
+        resumed: KeptLink | None,
+    ) -> KeptLink:
+        """A link that can be resumed is attached."""
+        kept = resumed if resumed is not None else KeptLink(self._link_key(link, direction), node, lifetime)
+        kept.lifetime = lifetime
+        kept.steal = lambda: self._stolen(link)
+        self._router.links.begin(kept, before)
+        self._kept[link] = kept
+        if resumed is not None:
+            # What the two maps told is to be acted on in this pass.
+            self._late += self.engine.events()
+        return kept
+
+    def _stolen(self, link: Link) -> None:
+        """Another link of that name took what it had (§2.6.1)."""
         link.detach(closed=False, error=_error("amqp:link:stolen", f"another link has the name {link.name!r} now"))
         self._end_link(link)
         self.wake()
@@ -280,16 +336,22 @@ class Peer:
         if target is None:
             raise AddressError("amqp:invalid-field", "to send, a link needs a target")
         node = self._node_of(link, target)
+        before, lifetime = None, None
+        if keeps(target):
+            lifetime = self._router.subscriptions.lifetime(target)
+            before = self._router.links.claim(self._link_key(link, "in"))
+        resumed = before if self._goes_on(before, node, remote) else None
         try:
             link.attach(
                 LinkTerms(
                     name=link.name,
                     source=remote.source,
-                    target=answer_target(target, node, dynamic=link in self._owned),
+                    target=answer_target(target, node, dynamic=link in self._owned, lifetime=lifetime),
                     settle_mode=remote.settle_mode,
                     receiver_settle_mode=remote.receiver_settle_mode,
                     max_message_size=self._terms.max_message_size,
-                )
+                ),
+                resuming=resumed.deliveries if resumed is not None else None,
             )
         except (LocalProtocolError, EncodeError):
             self._delete_owned(link)
@@ -301,6 +363,8 @@ class Peer:
             producer = ProducerLink(self, link, self._router, node, may_reject=rejects)
         self._producers[link] = producer
         link.context = producer
+        if lifetime is not None:
+            producer.kept = self._keep(link, "in", node, lifetime, before, resumed)
         producer.begin()
 
     def _attach_coordinator(self, link: ReceiverLink, remote: LinkTerms) -> None:
@@ -343,29 +407,64 @@ class Peer:
         if consumer is not None:
             consumer.outcomes(event.deliveries)
 
+    def _on_unresumed(self, event: DeliveriesUnresumed) -> None:
+        # A producer's are the sender's to send again.
+        consumer = self._consumers.get(event.link) if isinstance(event.link, SenderLink) else None
+        if consumer is not None:
+            consumer.unresumed(event.deliveries)  # type: ignore[arg-type]
+
+    def _on_settlements(self, event: SettlementsReceived) -> None:
+        kept, keeper = self._kept.get(event.link), self._router.links.keeper
+        if kept is not None and keeper is not None:
+            keeper.settled(kept, [delivery.tag for delivery in event.deliveries])
+
     def _on_link_ended(self, event: LinkEnded) -> None:
         # What we end for a fault, or because the link was attached elsewhere, is no wish of the peer's.
         ours = isinstance(event.error, RemoteProtocolError)
         self._end_link(event.link, "closed" if event.closed and not ours else "detached")
 
     def _end_link(self, link: Link, how: Leaving = "detached") -> None:
+        kept = self._kept.pop(link, None)
         if isinstance(link, SenderLink):
             consumer = self._consumers.pop(link, None)
             if consumer is not None:
-                consumer.end()
+                held = consumer.suspended() if kept is not None and how != "closed" else []
+                consumer.end(held)
+                self._suspend(kept, held, consumer.give_back, link, how)
         elif isinstance(link, ReceiverLink):
             producer = self._producers.pop(link, None)
             if producer is not None:
                 producer.end()
+            if isinstance(producer, ProducerLink):
+                self._suspend(kept, producer.suspended() if kept is not None else [], _nothing, link, how)
         lasting = self._lasting.pop(link, None)
         if lasting is not None:
             self._router.subscriptions.leave(lasting, link, how, link.session, self)
         self._delete_owned(link)
 
+    def _suspend(
+        self,
+        kept: KeptLink | None,
+        deliveries: list[Any],
+        give_back: Callable[[list[Any]], None],
+        link: Link,
+        how: Leaving,
+    ) -> None:
+        if kept is None:
+            return
+        if how == "closed":
+            self._router.links.end(kept)
+        else:
+            self._router.links.suspend(kept, deliveries, give_back, link.session, self)
+
     def _delete_owned(self, link: Link) -> None:
         node = self._owned.pop(link, None)
         if node is not None:
             self._router.delete(node)
+
+
+def _nothing(deliveries: list[Any]) -> None:
+    """What is kept of a producer ends without a trace."""
 
 
 def _error(condition: str, description: str) -> Error:
@@ -383,4 +482,6 @@ _ACTIONS: dict[type[Event], Callable[[Peer, Any], None]] = {
     CreditChanged: Peer._on_credit,
     DeliveriesReceived: Peer._on_deliveries,
     OutcomesReceived: Peer._on_outcomes,
+    DeliveriesUnresumed: Peer._on_unresumed,
+    SettlementsReceived: Peer._on_settlements,
 }

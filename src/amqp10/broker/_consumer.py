@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ._coordinator import LocalTransaction
     from ._entry import Entry
     from ._queue import Queue
+    from ._suspended import Keeper, KeptLink
 
 _OUTCOMES = (Accepted, Rejected, Released, Modified)
 _keys = itertools.count(1)
@@ -83,7 +84,17 @@ class ConsumerLink(Consumer):
         self._largest = (link.remote.max_message_size if link.remote is not None else None) or None
         self._acquirer: LocalTransaction | None = None  # in which messages are taken
         self._in_transaction: dict[OutgoingDelivery, LocalTransaction] = {}
+        self.kept: KeptLink | None = None
+        self._keeper: Keeper | None = None
         self._over = False
+
+    def kept_as(self, kept: KeptLink) -> None:
+        """The link can be resumed; or it was, and goes on as the consumer that it was."""
+        self.kept = kept
+        self._keeper = self._peer.keeper
+        if kept.consumer is not None:
+            self.key = kept.consumer
+        kept.consumer = self.key
 
     def begin(self) -> None:
         """The link is attached: stand in line."""
@@ -115,6 +126,8 @@ class ConsumerLink(Consumer):
             acquirer.acquire(self, delivery)
             self._in_transaction[delivery] = acquirer
         delivery.waiter = entry
+        if self._keeper is not None and self.kept is not None:
+            self._keeper.held(self.kept, delivery.tag, entry)
         return True
 
     def fed(self) -> None:
@@ -141,6 +154,8 @@ class ConsumerLink(Consumer):
 
     def outcomes(self, deliveries: Iterable[OutgoingDelivery]) -> None:
         """The receiver named outcomes, or settled."""
+        if self._keeper is not None and self.kept is not None:
+            self._keeper.settled(self.kept, [delivery.tag for delivery in deliveries if delivery.local_settled])
         if self._in_transaction:
             deliveries = [delivery for delivery in deliveries if not self._named_again(delivery)]
         settle = self._queue.settle
@@ -243,17 +258,38 @@ class ConsumerLink(Consumer):
 
     # The end
 
-    def end(self) -> None:
-        """The link is over: what it held goes back, the youngest first, so that each finds its place at the front."""
+    def suspended(self) -> list[OutgoingDelivery]:
+        """What is to be kept of the link: the messages that it holds, but for those of transactions."""
+        return self._link.suspended()
+
+    def unresumed(self, deliveries: Iterable[OutgoingDelivery]) -> None:
+        """The receiver may have settled these, or never have had them: they count as attempts, and come again."""
+        deliveries = list(deliveries)
+        if self._keeper is not None and self.kept is not None:
+            self._keeper.settled(self.kept, [delivery.tag for delivery in deliveries])
+        for delivery in deliveries:
+            self._link.forget(delivery)
+        self.give_back(deliveries)
+
+    def give_back(self, deliveries: Iterable[OutgoingDelivery]) -> None:
+        """These are not resumed."""
+        for delivery in reversed(list(deliveries)):
+            # What never left was never attempted.
+            self._queue.settle(delivery.waiter, self, self._default_outcome if delivery.begun else RELEASED)
+
+    def end(self, kept: Iterable[OutgoingDelivery] = ()) -> None:
+        """The link is over: what it held goes back, but for what is `kept`.
+
+        The youngest goes first, so that each finds its place at the front.
+        """
         self._over = True
         self.acquire_in(None)
-        for delivery in reversed(list(self._link.unsettled.values())):
+        stays = set(kept)
+        for delivery in reversed([each for each in self._link.unsettled.values() if each not in stays]):
             transaction = self._in_transaction.get(delivery)
             if transaction is not None:
                 if transaction.retired(delivery):
                     continue  # its outcome was named before the end
                 transaction.forget(delivery)
-            # What never left was never attempted.
-            outcome = self._default_outcome if delivery.delivery_id is not None else RELEASED
-            self._queue.settle(delivery.waiter, self, outcome)
+            self.give_back([delivery])
         self._queue.remove_consumer(self)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ._coordinator import LocalTransaction
     from ._node import Node
     from ._router import Router
+    from ._suspended import KeptLink
 
 
 class ProducerLink(Producer):
@@ -34,6 +35,8 @@ class ProducerLink(Producer):
         self._router = router
         self._node = node
         self._may_reject = may_reject
+        self.kept: KeptLink | None = None
+        self._keeper = router.links.keeper
 
     def begin(self) -> None:
         """The link is attached: the node grants it credit when the pass ends."""
@@ -105,9 +108,26 @@ class ProducerLink(Producer):
         return self._peer.transaction(state.txn_id) if isinstance(state, TransactionalState) else None
 
     def _settle(self, delivery: IncomingDelivery, outcome: DeliveryState) -> None:
-        # A link may be gone by the time its last messages are looked at; its sender then never hears of them.
-        if not delivery.local_settled and self._link.attached:
+        if delivery.local_settled:
+            return
+        if self._link.attached:
             self._link.settle(delivery, outcome)
+        else:
+            # The link is gone by the time its last messages are looked at: the sender hears of it if it resumes.
+            delivery.state = outcome
+        if self._keeper is not None and self.kept is not None and not delivery.local_settled:
+            self._keeper.noted(self.kept, delivery.tag, outcome)
+
+    def suspended(self) -> list[IncomingDelivery]:
+        """What is to be kept of the link: outcomes without their messages, and what came of a message cut off."""
+        kept = []
+        for delivery in self._link.suspended():
+            if delivery.state is not None:
+                delivery.payload = b""
+            elif not hasattr(delivery, "stream"):
+                continue  # nobody has looked at it: to the sender it never came
+            kept.append(delivery)
+        return kept
 
     def _reject(self, delivery: IncomingDelivery, condition: str, description: str) -> None:
         error = Error(Symbol(condition), description)

@@ -18,6 +18,7 @@ from ._coordinator import OpenTransactions
 from ._node import Limits, Node
 from ._queue import Queue
 from ._subscriptions import Subscriptions
+from ._suspended import KeptLinks
 from ._topic import Subscription, Topic
 
 if TYPE_CHECKING:
@@ -35,9 +36,10 @@ class Router:
         unroutable: messages that came for no node and whose sender could not be told, for they were sent
             settled; malformed ones count too.
         subscriptions: those that outlive their links, or are shared.
+        links: those that can be resumed.
         transactions: those that are open, of all peers.
-        next_expiry: when the next message, subscription or transaction dies; `on_alarm` is called when that comes to be
-            sooner than it was.
+        next_expiry: when the next message, subscription, link or transaction dies; `on_alarm` is called when that comes
+            to be sooner than it was.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Router:
         self._touched: dict[Node, None] = {}
         self._numbers = itertools.count(1)
         self.subscriptions = Subscriptions(clock, self._alarm, max_subscription_timeout)
+        self.links = KeptLinks(clock, self._alarm)
         self.transactions = OpenTransactions(clock, self._alarm, transaction_timeout)
         self._store: Store | None = None
         self._queues: dict[Queue, None] = {}  # with the subscriptions: all that time passes for
@@ -219,7 +222,7 @@ class Router:
     def expire(self) -> float | None:
         """Let messages die whose time has come; return when the next one does, on the broker's clock."""
         now = self.clock()
-        lasting = [self.subscriptions.expire(now), self.transactions.expire(now)]
+        lasting = [self.links.expire(now), self.subscriptions.expire(now), self.transactions.expire(now)]
         deadlines = [*lasting, *(queue.expire(now) for queue in list(self._queues))]
         self.next_expiry = min((deadline for deadline in deadlines if deadline is not None), default=None)
         return self.next_expiry

@@ -21,7 +21,7 @@ from ._address import AddressError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ..messaging import Source, TerminusDurability, TerminusExpiryPolicy
+    from ..messaging import Source, Target, TerminusDurability, TerminusExpiryPolicy
     from ._entry import Clock
     from ._selection import Filtering
     from ._store import Store
@@ -33,7 +33,7 @@ Kind = Literal["own", "shared", "volatile"]
 Leaving = Literal["closed", "detached"]
 Passing = Literal["detached", "session", "connection"]
 # For each expiry policy: what has to be over, with the last link, for the time to run.
-_EXPIRES: dict[str, tuple[Passing, ...]] = {
+EXPIRES: dict[str, tuple[Passing, ...]] = {
     "link-detach": ("detached", "session", "connection"),
     "session-end": ("session", "connection"),
     "connection-close": ("connection",),
@@ -144,8 +144,8 @@ class Subscriptions:
         self._longest = longest
         self._all: dict[Key, Lasting] = {}
 
-    def lifetime(self, source: Source) -> Lifetime:
-        """How long a source's subscription is kept."""
+    def lifetime(self, source: Source | Target) -> Lifetime:
+        """How long what a terminus asks to be kept is: a subscription, or the state of a link."""
         policy, longest = source.expiry_policy, self._longest
         if longest is None:
             return Lifetime(policy, source.timeout)
@@ -156,6 +156,11 @@ class Subscriptions:
     def durability(self, source: Source) -> TerminusDurability:
         """What of a source's subscription survives the broker (§3.5.5)."""
         return "none" if self.store is None or source.durable == "none" else "configuration"
+
+    def standing(self, key: Key, topic: Topic, filters: Mapping[Any, Any] | None) -> Subscription | None:
+        """The queue that the next `join` finds."""
+        found = self._all.get(key)
+        return found.queue if found is not None and not found.queue.deleted and found.is_of(topic, filters) else None
 
     def check(self, key: Key, topic: Topic, filters: Mapping[Any, Any] | None) -> Subscription | None:
         """The queue of a subscription that the next `join` finds in use by others; None if it finds none so.
@@ -246,7 +251,7 @@ class Subscriptions:
         lifetime = lasting.lifetime
         if lasting.queue.deleted:
             self._forget(lasting)
-        if lasting.deadline is not None or how not in _EXPIRES[lifetime.expiry_policy]:
+        if lasting.deadline is not None or how not in EXPIRES[lifetime.expiry_policy]:
             return
         if not lifetime.timeout:
             self._end(lasting)

@@ -1,10 +1,10 @@
 """What the broker answers to an attach: the termini as they really are, not as they were wished for (§2.6.3, §3.5).
 
 A subscription that was asked to outlive its link does (`_subscriptions`), and its answer has the expiry policy and the
-timeout in force. Where there is a store, it outlives the broker too, if it was asked to: the answer says
-`durable="configuration"`; else whatever durability was asked for, the answer says `durable="none"`. Any other terminus
-says `expiry_policy="link-detach"`, so that a peer knows that nothing waits for it when it comes back. Of the filters
-those are answered that are applied.
+timeout in force, as has that of a link that can be resumed (`_suspended`). Where there is a store, a subscription
+outlives the broker too, if it was asked to: the answer says `durable="configuration"`; else whatever durability was
+asked for, the answer says `durable="none"`. Any other terminus says `expiry_policy="link-detach"`, so that a peer knows
+that nothing waits for it when it comes back. Of the filters those are answered that are applied.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def answer_source(
 ) -> Source:
     """The source of a link on which the broker sends; `filters` are those that are applied.
 
-    `lifetime`: how long a subscription is kept that may outlive its link, or is shared; None for any other source.
+    `lifetime`: how long a subscription is kept that may outlive its link, or is shared, or what a link holds that can
+    be resumed; None for any other source.
     `durable`: what of it survives the broker.
     """
     shared = lifetime is not None and "shared" in asked.capabilities
@@ -99,12 +100,16 @@ def answer_source(
     )
 
 
-def answer_target(asked: Target, node: Node | None, *, dynamic: bool) -> Target:
-    """The target of a link on which the broker receives; `node` None: the anonymous terminus."""
+def answer_target(asked: Target, node: Node | None, *, dynamic: bool, lifetime: Lifetime | None) -> Target:
+    """The target of a link on which the broker receives; `node` None: the anonymous terminus.
+
+    `lifetime`: how long its state is kept without a link; None for not at all.
+    """
     return Target(
         address=node.name if dynamic and node is not None else asked.address,
         durable="none",
-        expiry_policy="link-detach",
+        expiry_policy=lifetime.expiry_policy if lifetime is not None else "link-detach",
+        timeout=lifetime.timeout if lifetime is not None else 0,
         dynamic=dynamic,
         dynamic_node_properties=_lifetime(dynamic),
         capabilities=_capabilities(node) if node is not None else (),
