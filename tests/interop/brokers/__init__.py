@@ -6,6 +6,7 @@ from ._certificates import PASSWORD as PASSWORD
 from ._certificates import write_certificates as write_certificates
 from ._certificates import write_trust_store as write_trust_store
 from ._java import DidNotStart as DidNotStart
+from ._java import Mortal as Mortal
 from ._java import Recipe as Recipe
 from ._java import Server as Server
 from ._java import Unavailable as Unavailable
@@ -13,6 +14,7 @@ from ._java import cache as cache
 from ._java import copy_jars as copy_jars
 from ._java import free_ports as free_ports
 from ._java import java as java
+from ._java import mortal as mortal
 from ._java import serving as serving
 from ._rabbitmq import serving_rabbitmq as serving_rabbitmq
 from ._recipes import ARTEMIS as ARTEMIS

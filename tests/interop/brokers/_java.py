@@ -189,14 +189,60 @@ def serving(recipe: Recipe, certificates: Path) -> Iterator[Server]:
     raise DidNotStart(f"{recipe.name}: its ports were taken by others three times")
 
 
+class Mortal:
+    """A broker to be killed, and started again on the same ports with what it had written; made by `mortal`."""
+
+    def __init__(self, recipe: Recipe, program: str, jars: Path, certificates: Path, data: Path) -> None:
+        self._made_of = recipe, program, jars, certificates, data
+        self._process, ports = _start(*self._made_of)
+        self.server = Server(recipe.name, ports, self._process.pid, certificates, data / "broker.log")
+        self._until_it_serves()
+
+    def _until_it_serves(self) -> None:
+        if not _wait_until_it_serves(self._made_of[0], self._process, self.server.ports, self.server.log):
+            raise DidNotStart(f"{self.server.name}: a port of it was taken by others")
+
+    def kill(self) -> None:
+        """End it by SIGKILL, as a crash would."""
+        self._process.kill()
+        self._process.wait()
+
+    def restart(self) -> None:
+        """Start it after that."""
+        self._process, _ = _start(*self._made_of, self.server.ports)
+        self._until_it_serves()
+
+
+@contextmanager
+def mortal(recipe: Recipe, certificates: Path) -> Iterator[Mortal]:
+    """Run the broker on fresh data until the block is left, and let it be killed there.
+
+    Raises:
+        Unavailable: it cannot be had here.
+        DidNotStart: it does not serve; the end of its log is in the message.
+    """
+    program, jars = java(), install(recipe)
+    with tempfile.TemporaryDirectory(prefix=f"amqp10-{recipe.name}-", ignore_cleanup_errors=True) as folder:
+        broker = Mortal(recipe, program, jars, certificates, Path(folder, "data"))
+        try:
+            yield broker
+        finally:
+            broker.kill()
+
+
 def _start(
-    recipe: Recipe, program: str, jars: Path, certificates: Path, data: Path
+    recipe: Recipe,
+    program: str,
+    jars: Path,
+    certificates: Path,
+    data: Path,
+    ports: dict[str, int] | None = None,
 ) -> tuple[subprocess.Popen[bytes], dict[str, int]]:
-    data.mkdir()
+    data.mkdir(exist_ok=True)
     for where, what in recipe.files:
         (data / where).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(recipe.config / what, data / where)
-    ports = dict(zip(recipe.ports, free_ports(len(recipe.ports)), strict=True))
+    ports = ports or dict(zip(recipe.ports, free_ports(len(recipe.ports)), strict=True))
     properties = {"data": data, "config": recipe.config, "tls": certificates, "password": PASSWORD}
     properties |= {f"port.{use}": number for use, number in ports.items()}
     places = {"data": str(data), "config": str(recipe.config)}
