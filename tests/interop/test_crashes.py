@@ -45,7 +45,7 @@ async def contents(url: str, address: str) -> list[int]:
 
 @pytest.mark.parametrize("checkpoints", [1, 20])
 async def test_killed_in_mid_commit(broker: Mortal, checkpoints: int, anyio_backend_name: str) -> None:
-    """Each message is in one of two queues: of a commit in its new one, of a rollback in its old one, in doubt in one."""
+    """Each message is in one queue: of a commit in the new one, of a rollback in the old one, in doubt in either."""
     url, source, target = broker.server.url(), *(f"{end}-{anyio_backend_name}-{checkpoints}" for end in ("in", "out"))
     numbers = range(50)
     transactions: dict[int, Transaction] = {}
