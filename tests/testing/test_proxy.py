@@ -10,8 +10,9 @@ from anyio.abc import ByteStream, SocketAttribute
 
 from amqp10 import Connection, ConnectionLost
 from amqp10.broker import Broker
+from amqp10.broker._memory import MemoryStream, memory_streams
 from amqp10.testing import FaultProxy
-from amqp10.testing._proxy import Way
+from amqp10.testing._proxy import Relay, Way
 
 pytestmark = pytest.mark.anyio
 
@@ -196,3 +197,35 @@ async def test_client_and_broker(amqp_broker: Broker) -> None:
             with pytest.raises(ConnectionLost):
                 await sender.send(b"x" * 10_000)
     assert amqp_broker.queue("q").depth == 1
+
+
+class Held(MemoryStream):
+    """An end that takes nothing until it is let go."""
+
+    gate: anyio.Event
+
+    async def send(self, item: bytes) -> None:
+        await self.gate.wait()
+        await super().send(item)
+
+
+async def test_a_cut_while_another_connection_writes(anyio_backend: str) -> None:
+    """The connection that reaches the limit is cut there, and the other one loses nothing of its bytes."""
+    proxy = FaultProxy("tcp://localhost:1")
+    (client, _), (server, far), (other_server, other_far) = memory_streams(), memory_streams(), memory_streams()
+    assert isinstance(server, MemoryStream)
+    held = Held(server._incoming, server._outgoing)
+    held.gate = anyio.Event()
+    reaches, writes = Relay(client, held), Relay(client, other_server)
+    proxy.cut_after(10, "up")
+    with reaches.scope:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(proxy._forward, b"a" * 20, reaches, "up")
+            await anyio.wait_all_tasks_blocked()
+            await proxy._forward(b"b" * 20, writes, "up")
+            held.gate.set()
+    assert reaches.scope.cancelled_caught
+    assert not writes.scope.cancel_called
+    assert await far.receive() == b"a" * 10
+    assert await other_far.receive() == b"b" * 20
+    assert proxy.cuts == 1

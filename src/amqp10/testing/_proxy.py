@@ -198,10 +198,12 @@ class FaultProxy:
             left = self._limits[way] - self.passed[way]
             piece = data[at : at + int(min(size, left))]
             self.passed[way] += len(piece)
+            last = self.passed[way] >= self._limits[way]
+            if last:  # of this connection: one that writes at the same time goes on
+                self._limits[way] = math.inf
             if piece:
                 await relay.sinks[way].send(piece)
-            if self.passed[way] >= self._limits[way]:
-                self._limits[way] = math.inf
+            if last:
                 self._cut(relay, self._reset)
                 await anyio.lowlevel.checkpoint()
 
