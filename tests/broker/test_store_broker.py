@@ -151,6 +151,7 @@ async def test_transactions_are_one_commit(path: Path, monkeypatch: pytest.Monke
                 assert [each for each in written if each != (0, 0)] == [(2, 2)]
 
 
+@pytest.mark.spec("3.5.5", "durable: what of a terminus survives its container, as the answer says")
 async def test_answers_truly(path: Path) -> None:
     """A durable subscription is durable where there is a store, and says so; a queue's link keeps nothing."""
     wish = Source("topic.t", durable="unsettled-state", expiry_policy="never")

@@ -70,6 +70,7 @@ async def keep_on(broker: Process, work: Callable[[Connection], Awaitable[None]]
             await anyio.lowlevel.checkpoint()
 
 
+@pytest.mark.spec("3.2.1", "durable messages are not lost when an intermediary is terminated and restarted")
 async def test_nothing_accepted_is_lost(broker: Process, record_property: Callable[[str, object], None]) -> None:
     """Each message whose `send` returned is received, whenever the broker is killed; duplicates are few."""
     accepted: set[int] = set()

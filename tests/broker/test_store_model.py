@@ -146,7 +146,7 @@ def steps() -> st.SearchStrategy[Any]:
     return st.one_of(small, small, small, *whole, overlap)
 
 
-@given(st.lists(steps(), min_size=20, max_size=100))
+@given(st.lists(steps(), min_size=10, max_size=50))
 def test_the_next_life_has_the_last_commit(script: list[Any]) -> None:
     """Commits, failed commits, changes while one is under way, and crashes, in any order."""
     with tempfile.TemporaryDirectory() as folder:
