@@ -150,6 +150,23 @@ class Queue(Node):
             shelf.mark(entry)
             self._exhausted(entry)
 
+    def restore_held(self, entry: Entry) -> None:
+        """Take one that a consumer held and still holds, for its link can be resumed."""
+        shelf, self.shelf = self.shelf, None
+        self.put(entry)
+        self.shelf = shelf
+        entry.seen()
+        entry.available = False
+        entry.listed = True
+        self.unsettled += 1
+
+    def lost(self, entry: Entry) -> None:
+        """The link that held it before the broker began is over."""
+        if not (entry.gone or entry.available or self.deleted):
+            self.unsettled -= 1
+            self._fail(entry)
+            self.touch()
+
     # Consumers
 
     def add_consumer(self, consumer: Consumer) -> None:

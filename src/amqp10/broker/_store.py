@@ -32,6 +32,7 @@ from ._topic import Topic
 if TYPE_CHECKING:
     from ._entry import Clock, Entry
     from ._node import Node
+    from ._store_links import KeptRow, LinkKeeper
     from ._subscriptions import Lasting
 
 _log = logging.getLogger("amqp10.broker")
@@ -104,9 +105,13 @@ class Changes:
     dropped: list[int] = field(default_factory=list)
     messages: dict[Entry, Shelf] = field(default_factory=dict)
     rewritten: set[Entry] = field(default_factory=set)
+    links: dict[KeptRow, None] = field(default_factory=dict)
+    deliveries: dict[tuple[KeptRow, bytes], None] = field(default_factory=dict)
+    ended: list[int] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.messages or self.nodes or self.subscriptions or self.dropped)
+        others = self.nodes or self.subscriptions or self.dropped or self.links or self.deliveries or self.ended
+        return bool(self.messages or others)
 
     def before(self, later: Changes) -> Changes:
         """These, which could not be written, and what came later."""
@@ -117,6 +122,9 @@ class Changes:
             self.dropped + later.dropped,
             self.messages | later.messages,
             self.rewritten | later.rewritten,
+            self.links | later.links,
+            self.deliveries | later.deliveries,
+            self.ended + later.ended,
         )
 
 
@@ -141,6 +149,7 @@ class Store:
         self.changes = Changes()
         self.failure: sqlite3.Error | None = None
         self.on_failure: Callable[[], None] = lambda: None
+        self.keeper: LinkKeeper
         self._clock = clock
         self._wall = wall
         self._numbers = itertools.count(1)
@@ -259,6 +268,15 @@ class Store:
         file.mark_messages(marked)
         file.remove_messages(gone)
         file.remove_queues((number,) for number in changes.dropped)
+        if changes.links or changes.deliveries or changes.ended:
+            self._write_links(changes)
+
+    def _write_links(self, changes: Changes) -> None:
+        come, gone = self.keeper.delivery_rows(changes.deliveries)
+        self.file.put_links(self.keeper.link_rows(changes.links))
+        self.file.put_deliveries(come)
+        self.file.remove_deliveries(gone)
+        self.file.remove_links((number,) for number in changes.ended)
 
     def _row(self, entry: Entry, shelf: Shelf) -> MessageRow:
         expires = self._time_of_day(entry.expires)

@@ -34,6 +34,21 @@ _FORMAT: Final = Format(
             held INTEGER NOT NULL,
             expires REAL,
             payload BLOB NOT NULL);
+        CREATE TABLE links (
+            number INTEGER PRIMARY KEY,
+            identity TEXT,
+            container TEXT NOT NULL,
+            name TEXT NOT NULL,
+            direction TEXT NOT NULL,
+            node INTEGER,
+            policy TEXT NOT NULL,
+            timeout INTEGER NOT NULL);
+        CREATE TABLE deliveries (
+            link INTEGER NOT NULL,
+            tag BLOB NOT NULL,
+            message INTEGER,
+            outcome BLOB,
+            PRIMARY KEY (link, tag)) WITHOUT ROWID;
     """,
 )
 
@@ -72,6 +87,28 @@ class MessageRow(NamedTuple):
     payload: bytes
 
 
+class LinkRow(NamedTuple):
+    """A link that can be resumed; `node` None: that of the anonymous terminus."""
+
+    number: int
+    identity: str | None
+    container: str
+    name: str
+    direction: str
+    node: int | None
+    policy: str
+    timeout: int
+
+
+class DeliveryRow(NamedTuple):
+    """What a link holds unsettled: a consumer's the message with a number, a producer's the encoded outcome."""
+
+    link: int
+    tag: bytes
+    message: int | None
+    outcome: bytes | None
+
+
 class StoreFile(Database):
     """An open store.
 
@@ -93,9 +130,16 @@ class StoreFile(Database):
     def messages(self) -> Iterator[MessageRow]:
         return map(MessageRow._make, self.run("SELECT * FROM messages ORDER BY number"))
 
+    def links(self) -> Iterator[LinkRow]:
+        return map(LinkRow._make, self.run("SELECT * FROM links ORDER BY number"))
+
+    def deliveries(self) -> Iterator[DeliveryRow]:
+        """In the order of their messages."""
+        return map(DeliveryRow._make, self.run("SELECT * FROM deliveries ORDER BY link, message"))
+
     def highest(self) -> int:
         """The highest number that a row has."""
-        tables = ("nodes", "subscriptions", "messages")
+        tables = ("nodes", "subscriptions", "messages", "links")
         return max(int(self.run(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()[0]) for table in tables)
 
     # Writing
@@ -121,3 +165,19 @@ class StoreFile(Database):
         for number in numbers:
             for table, column in (("messages", "queue"), ("subscriptions", "number"), ("nodes", "number")):
                 self.run(f"DELETE FROM {table} WHERE {column} = ?", number)
+
+    def put_links(self, rows: Iterable[LinkRow]) -> None:
+        self.run_many("INSERT OR REPLACE INTO links VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def put_deliveries(self, rows: Iterable[DeliveryRow]) -> None:
+        self.run_many("INSERT OR REPLACE INTO deliveries VALUES (?, ?, ?, ?)", rows)
+
+    def remove_deliveries(self, keys: Iterable[tuple[int, bytes]]) -> None:
+        """By link and tag."""
+        self.run_many("DELETE FROM deliveries WHERE link = ? AND tag = ?", keys)
+
+    def remove_links(self, numbers: Iterable[tuple[int]]) -> None:
+        """Links, with what they hold."""
+        for number in numbers:
+            self.run("DELETE FROM deliveries WHERE link = ?", number)
+            self.run("DELETE FROM links WHERE number = ?", number)

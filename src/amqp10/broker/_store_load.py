@@ -1,9 +1,10 @@
-"""From the rows of a store back to queues and subscriptions, when the broker begins."""
+"""From the rows of a store back to queues, subscriptions and links, when the broker begins."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DecodeError, StoreError
 from ..messaging import Source
@@ -18,6 +19,7 @@ from ._topic import Topic
 
 if TYPE_CHECKING:
     from ._entry import Clock
+    from ._node import Node
     from ._router import Router
     from ._store import Store
     from ._store_file import MessageRow, SubscriptionRow
@@ -32,42 +34,84 @@ def load(store: Store, router: Router, wall: Clock = time.time) -> None:
     Raises:
         StoreError: what is in the store makes no sense, or is another kind of node than was declared.
     """
-    queues: dict[int, Queue] = {}
     try:
-        for node_row in store.file.nodes():
-            node = router.declare(node_row.name, "topic" if node_row.kind == "topic" else "queue")
-            node.shelf = Shelf(store, node_row.number)
-            if isinstance(node, Queue):
-                queues[node_row.number] = node
-        for subscription_row in store.file.subscriptions():
-            queues[subscription_row.number] = _subscribe(store, router, subscription_row, wall)
-        store.number(above=store.file.highest())
-        router.keep(store)
-        for message_row in store.file.messages():
-            _put(queues, message_row, router.clock(), wall)
+        Loading(store, router, wall).run()
     except (AddressError, DecodeError, KeyError, TypeError) as error:
         raise StoreError(f"{store.path}: {error}") from error
-    router.subscriptions.restore()
 
 
-def _subscribe(store: Store, router: Router, row: SubscriptionRow, wall: Clock) -> Queue:
-    topic = router.declare(row.topic, "topic")
-    source, _ = decode_composite(row.source)
-    if not isinstance(topic, Topic) or not isinstance(source, Source):
-        raise TypeError(f"the subscription {row.name!r} is none")
-    owner = (row.identity, row.container or "") if row.owned else None
-    filters, filtering = read_filters(source.filter, _NOBODY)
-    key = Key(owner, row.name, "own" if row.kind == "own" else "shared")
-    lasting = router.subscriptions.join(key, topic, source, filters, filtering)
-    lasting.queue.shelf = Shelf(store, row.number)
-    if row.deadline is not None:
-        lasting.deadline = router.clock() + (row.deadline - wall())
-    return lasting.queue
+class Loading:
+    """One go through the tables, each of which needs what is in those before."""
+
+    def __init__(self, store: Store, router: Router, wall: Clock) -> None:
+        self._store = store
+        self._router = router
+        self._wall = wall
+        self._now = router.clock()
+        self._nodes: dict[int, Node] = {}  # subscriptions among them
+        self._held: dict[int, Entry | None] = {}  # messages that a link holds, when they are found
+
+    def run(self) -> None:
+        store, router, file = self._store, self._router, self._store.file
+        for row in file.nodes():
+            node = self._nodes[row.number] = router.declare(row.name, "topic" if row.kind == "topic" else "queue")
+            node.shelf = Shelf(store, row.number)
+        for subscription in file.subscriptions():
+            self._nodes[subscription.number] = self._subscribe(subscription)
+        store.number(above=file.highest())
+        router.keep(store)
+        self._held = {row.message: None for row in file.deliveries() if row.message is not None}
+        for message in file.messages():
+            self._put(message)
+        self._restore_links()
+        router.subscriptions.restore()
+
+    def _subscribe(self, row: SubscriptionRow) -> Queue:
+        topic = self._router.declare(row.topic, "topic")
+        source, _ = decode_composite(row.source)
+        if not isinstance(topic, Topic) or not isinstance(source, Source):
+            raise TypeError(f"the subscription {row.name!r} is none")
+        owner = (row.identity, row.container or "") if row.owned else None
+        filters, filtering = read_filters(source.filter, _NOBODY)
+        key = Key(owner, row.name, "own" if row.kind == "own" else "shared")
+        lasting = self._router.subscriptions.join(key, topic, source, filters, filtering)
+        lasting.queue.shelf = Shelf(self._store, row.number)
+        if row.deadline is not None:
+            lasting.deadline = self._now + (row.deadline - self._wall())
+        return lasting.queue
+
+    def _put(self, row: MessageRow) -> None:
+        expires = None if row.expires is None else self._now + (row.expires - self._wall())
+        entry = Entry.stored_before(row.payload, row.format, row.failures, expires, self._now)
+        entry.row = row.number
+        entry.stored = True
+        queue = self._nodes[row.queue]
+        if not isinstance(queue, Queue):
+            raise TypeError(f"a message in {queue.name!r}, which is a topic")
+        if row.number in self._held:
+            self._held[row.number] = entry
+            queue.restore_held(entry)
+        else:
+            queue.restore(entry, held=row.held)
+
+    def _restore_links(self) -> None:
+        held: dict[int, dict[bytes, Any]] = defaultdict(dict)
+        for row in self._store.file.deliveries():
+            if row.message is not None:
+                what: Any = self._held[row.message]
+            else:
+                what = decode_composite(row.outcome or b"")[0]
+            if what is not None:
+                held[row.link][row.tag] = what
+        for link in self._store.file.links():
+            node = self._nodes[link.node] if link.node is not None else None
+            kept = self._store.keeper.restore(link, node, held[link.number], self._now)
+            self._router.links.restore(kept, lambda deliveries, queue=node: _give_back(queue, deliveries))  # type: ignore[misc]
 
 
-def _put(queues: dict[int, Queue], row: MessageRow, now: float, wall: Clock) -> None:
-    expires = None if row.expires is None else now + (row.expires - wall())
-    entry = Entry.stored_before(row.payload, row.format, row.failures, expires, now)
-    entry.row = row.number
-    entry.stored = True
-    queues[row.queue].restore(entry, held=row.held)
+def _give_back(queue: Node | None, deliveries: list[Any]) -> None:
+    """The link ends without having come back: what it held counts as attempts."""
+    if isinstance(queue, Queue):
+        for delivery in reversed(deliveries):
+            if isinstance(delivery.waiter, Entry):
+                queue.lost(delivery.waiter)
