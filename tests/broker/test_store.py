@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,79 +11,14 @@ import pytest
 
 from amqp10.broker._entry import Entry
 from amqp10.broker._node import Limits
-from amqp10.broker._queue import Queue
 from amqp10.broker._router import Router
 from amqp10.broker._store import Store
 from amqp10.broker._store_load import load
 from amqp10.errors import StoreError
-from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified, Rejected
+from amqp10.messaging import ACCEPTED, RELEASED, Modified, Rejected
 from amqp10.types import Symbol
 
-from .conftest import Clock, Taker
-
-# The time of day and the broker's clock go at the same pace and begin anywhere.
-DAY = 1_000_000_000.0
-
-
-class Life:
-    """A router with a store, from begin to crash."""
-
-    def __init__(self, path: Path, clock: Clock, **settings: object) -> None:
-        self.clock = clock
-        self.router = Router(clock=clock, limits=Limits(), **settings)  # type: ignore[arg-type]
-        self.store = Store(str(path), clock, self.wall)
-        load(self.store, self.router, self.wall)
-
-    def wall(self) -> float:
-        return DAY + self.clock.now
-
-    def queue(self, name: str = "q") -> Queue:
-        node = self.router.declare(name, "queue")
-        assert isinstance(node, Queue)
-        return node
-
-    def put(self, *bodies: object, name: str = "q", **fields: object) -> None:
-        for body in bodies:
-            payload = Message(body, **{"durable": True, **fields}).encode()  # type: ignore[arg-type]
-            self.queue(name).put(Entry.read(payload, 0, self.clock.now, self.wall))
-
-    def give(self, taker: Taker, name: str = "q") -> list[Entry]:
-        """What the taker is given of the queue."""
-        queue = self.queue(name)
-        if taker.key not in queue.consumers:
-            queue.add_consumer(taker)
-        queue.in_line(taker)
-        self.router.flush()
-        return taker.taken
-
-    def bodies(self, name: str = "q") -> list[object]:
-        """All that waits in the queue, without taking it."""
-        return [message.body for message in self.messages(name)]
-
-    def messages(self, name: str = "q") -> list[Message]:
-        browser = Taker(1000, copies=True)
-        self.give(browser, name)
-        self.queue(name).remove_consumer(browser)
-        return [Message.decode(payload) for payload in browser.payloads]
-
-
-Begin = Callable[..., Life]
-
-
-@pytest.fixture
-def begin(tmp_path: Path, clock: Clock) -> Iterator[Begin]:
-    """Begins a life on the same file; the one before crashes with that."""
-    lives: list[Life] = []
-
-    def next_life(**settings: object) -> Life:
-        for life in lives:
-            life.store.file.close()
-        lives.append(Life(tmp_path / "store", clock, **settings))
-        return lives[-1]
-
-    yield next_life
-    for life in lives:
-        life.store.file.close()
+from .conftest import Begin, Clock, Taker
 
 
 def test_messages_come_back(begin: Begin) -> None:

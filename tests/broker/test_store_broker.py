@@ -153,10 +153,14 @@ async def test_transactions_are_one_commit(path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.spec("3.5.5", "durable: what of a terminus survives its container, as the answer says")
 async def test_answers_truly(path: Path) -> None:
-    """A durable subscription is durable where there is a store, and says so; a queue's link keeps nothing."""
+    """A durable subscription is durable where there is a store, with what it holds if that is kept; a link is not."""
     wish = Source("topic.t", durable="unsettled-state", expiry_policy="never")
     async with Broker(store=path) as broker, broker.connect() as connection:
         async with connection.receiver(wish, name="s") as receiver:
+            assert receiver.source is not None
+            assert receiver.source.durable == "unsettled-state"
+        lesser = Source("topic.t", durable="unsettled-state", expiry_policy="link-detach")
+        async with connection.receiver(lesser, name="t") as receiver:
             assert receiver.source is not None
             assert receiver.source.durable == "configuration"
         async with connection.receiver("q") as receiver:

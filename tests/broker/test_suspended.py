@@ -336,7 +336,7 @@ def test_keeper(router: Router) -> None:
     notes = router.links.keeper = Notes()
     wire = Wire(router)
     link = sender(wire)
-    sent = link.send(Message("x").encode())
+    sent = link.send(Message("x", durable=True).encode())
     wire.turn()
     assert notes.said == [("began", "s"), ("noted", "s", sent.tag, ACCEPTED), ("settled", "s", [sent.tag])]
     link.detach()

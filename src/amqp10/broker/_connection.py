@@ -258,7 +258,7 @@ class Peer:
                         dynamic=link in self._owned,
                         filters=filters,
                         lifetime=subscriptions.lifetime(source) if key is not None or resumable else None,
-                        durable=subscriptions.durability(source) if key is not None else "none",
+                        durable=self._router.durability(source, subscription=key is not None, resumable=resumable),
                     ),
                     target=remote.target,
                     settle_mode="settled" if settles else "unsettled",
@@ -337,6 +337,7 @@ class Peer:
             raise AddressError("amqp:invalid-field", "to send, a link needs a target")
         node = self._node_of(link, target)
         before, lifetime = None, None
+        durable = self._router.durability(target, subscription=False, resumable=keeps(target))
         if keeps(target):
             lifetime = self._router.subscriptions.lifetime(target)
             before = self._router.links.claim(self._link_key(link, "in"))
@@ -346,7 +347,7 @@ class Peer:
                 LinkTerms(
                     name=link.name,
                     source=remote.source,
-                    target=answer_target(target, node, dynamic=link in self._owned, lifetime=lifetime),
+                    target=answer_target(target, node, dynamic=link in self._owned, lifetime=lifetime, durable=durable),
                     settle_mode=remote.settle_mode,
                     receiver_settle_mode=remote.receiver_settle_mode,
                     max_message_size=self._terms.max_message_size,

@@ -80,7 +80,7 @@ class ProducerLink(Producer):
             entry.origin = origin
             if delivery.remote_state is None:
                 node.put(entry)
-                self._settle(delivery, ACCEPTED)
+                self._settle(delivery, ACCEPTED, entry.durable)
             else:
                 self._post(delivery, node, entry)
         if link.attached:
@@ -91,7 +91,7 @@ class ProducerLink(Producer):
         state = delivery.remote_state
         if not isinstance(state, TransactionalState):
             node.put(entry)
-            self._settle(delivery, ACCEPTED)
+            self._settle(delivery, ACCEPTED, entry.durable)
             return
         transaction = self._transaction_of(delivery)
         if transaction is not None:
@@ -107,7 +107,8 @@ class ProducerLink(Producer):
         state = delivery.remote_state
         return self._peer.transaction(state.txn_id) if isinstance(state, TransactionalState) else None
 
-    def _settle(self, delivery: IncomingDelivery, outcome: DeliveryState) -> None:
+    def _settle(self, delivery: IncomingDelivery, outcome: DeliveryState, lasts: bool = False) -> None:
+        """Tell the outcome. `lasts`: so does the message, and both are to outlive the broker."""
         if delivery.local_settled:
             return
         if self._link.attached:
@@ -115,7 +116,7 @@ class ProducerLink(Producer):
         else:
             # The link is gone by the time its last messages are looked at: the sender hears of it if it resumes.
             delivery.state = outcome
-        if self._keeper is not None and self.kept is not None and not delivery.local_settled:
+        if lasts and self._keeper is not None and self.kept is not None and not delivery.local_settled:
             self._keeper.noted(self.kept, delivery.tag, outcome)
 
     def suspended(self) -> list[IncomingDelivery]:
@@ -192,7 +193,7 @@ class AnonymousProducerLink(ProducerLink):
             entry.origin = origin
             if delivery.remote_state is None:
                 node.put(entry)
-                self._settle(delivery, ACCEPTED)
+                self._settle(delivery, ACCEPTED, entry.durable)
             else:
                 self._post(delivery, node, entry)
             if node.short and node not in self._shares and link.attached:

@@ -24,6 +24,7 @@ from ._topic import Subscription, Topic
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ..messaging import Source, Target, TerminusDurability
     from ._entry import Clock, Entry
     from ._store import Store
 
@@ -122,6 +123,7 @@ class Router:
     def keep(self, store: Store) -> None:
         """What is here and not temporary survives the broker from now on."""
         self._store = self.subscriptions.store = store
+        self.links.keeper = store.keeper
         for node in self.nodes.values():
             if node.shelf is None and not node.temporary:
                 node.shelf = store.add_node(node)
@@ -174,6 +176,19 @@ class Router:
             # The dead-letter queue keeps what it has: a message has nowhere to go from there.
             "max_delivery_count": self._max_delivery_count if name != self._dead_letter_name else None,
         }
+
+    def durability(self, terminus: Source | Target, *, subscription: bool, resumable: bool) -> TerminusDurability:
+        """What of a terminus survives the broker (§3.5.5): what was asked for, as far as there is a store that has it.
+
+        Args:
+            subscription: it is that of a subscription which is kept.
+            resumable: what its link holds unsettled is kept.
+        """
+        if self._store is None or terminus.durable == "none":
+            return "none"
+        if resumable:
+            return terminus.durable
+        return "configuration" if subscription else "none"
 
     # Messages that nobody could take
 

@@ -27,12 +27,13 @@ import anyio.to_thread
 
 from ..types import encode
 from ._store_file import MessageRow, NodeRow, StoreFile, SubscriptionRow
+from ._store_links import LinkKeeper
 from ._topic import Topic
 
 if TYPE_CHECKING:
     from ._entry import Clock, Entry
     from ._node import Node
-    from ._store_links import KeptRow, LinkKeeper
+    from ._store_links import KeptRow
     from ._subscriptions import Lasting
 
 _log = logging.getLogger("amqp10.broker")
@@ -149,7 +150,7 @@ class Store:
         self.changes = Changes()
         self.failure: sqlite3.Error | None = None
         self.on_failure: Callable[[], None] = lambda: None
-        self.keeper: LinkKeeper
+        self.keeper = LinkKeeper(self)
         self._clock = clock
         self._wall = wall
         self._numbers = itertools.count(1)

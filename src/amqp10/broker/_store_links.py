@@ -7,22 +7,19 @@ message it holds by which tag, in a commit before the transfer is written: it is
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..engine import IncomingDelivery, OutgoingDelivery
-from ..messaging import RELEASED
-from ..types import decode_composite, encode
+from ..types import encode
 from ._entry import Entry
-from ._queue import Queue
 from ._store_file import DeliveryRow, LinkRow
 from ._subscriptions import Lifetime
 from ._suspended import Keeper, KeptLink, LinkKey
 
 if TYPE_CHECKING:
-    from ..messaging import DeliveryState, Outcome
+    from ..messaging import DeliveryState
     from ._node import Node
     from ._store import Store
 
@@ -118,7 +115,9 @@ class LinkKeeper(Keeper):
             if self._rows.get(row.link) is row
         ]
 
-    def delivery_rows(self, changed: Iterable[tuple[KeptRow, bytes]]) -> tuple[list[DeliveryRow], list[tuple[int, bytes]]]:
+    def delivery_rows(
+        self, changed: Iterable[tuple[KeptRow, bytes]]
+    ) -> tuple[list[DeliveryRow], list[tuple[int, bytes]]]:
         """What to write of these, and what to remove."""
         come, gone = [], []
         for row, tag in changed:

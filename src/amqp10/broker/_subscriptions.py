@@ -8,7 +8,7 @@ nobody. It ends
 - when its expiry policy says so and `timeout` seconds have passed since (§3.5.6), unless a link came back;
 - when it is asked for again with another topic or filter: then it begins anew.
 
-With a store those that are asked to be durable survive the broker. Its end is that of every connection.
+With a store those that are asked to be durable survive the broker, whose end is that of every connection.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ._address import AddressError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ..messaging import Source, Target, TerminusDurability, TerminusExpiryPolicy
+    from ..messaging import Source, Target, TerminusExpiryPolicy
     from ._entry import Clock
     from ._selection import Filtering
     from ._store import Store
@@ -152,10 +152,6 @@ class Subscriptions:
         if policy == "never":
             return Lifetime("link-detach", longest)
         return Lifetime(policy, min(source.timeout, longest))
-
-    def durability(self, source: Source) -> TerminusDurability:
-        """What of a source's subscription survives the broker (§3.5.5)."""
-        return "none" if self.store is None or source.durable == "none" else "configuration"
 
     def standing(self, key: Key, topic: Topic, filters: Mapping[Any, Any] | None) -> Subscription | None:
         """The queue that the next `join` finds."""

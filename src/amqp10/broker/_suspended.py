@@ -77,7 +77,7 @@ class Keeper(ABC):
 
     @abstractmethod
     def noted(self, link: KeptLink, tag: bytes, state: DeliveryState) -> None:
-        """A producer was told this outcome, and has not settled the delivery."""
+        """A producer was told this outcome of a durable message, and has not settled the delivery."""
 
     @abstractmethod
     def held(self, link: KeptLink, tag: bytes, entry: Entry) -> None:

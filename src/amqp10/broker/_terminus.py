@@ -1,10 +1,11 @@
 """What the broker answers to an attach: the termini as they really are, not as they were wished for (§2.6.3, §3.5).
 
 A subscription that was asked to outlive its link does (`_subscriptions`), and its answer has the expiry policy and the
-timeout in force, as has that of a link that can be resumed (`_suspended`). Where there is a store, a subscription
-outlives the broker too, if it was asked to: the answer says `durable="configuration"`; else whatever durability was
-asked for, the answer says `durable="none"`. Any other terminus says `expiry_policy="link-detach"`, so that a peer knows
-that nothing waits for it when it comes back. Of the filters those are answered that are applied.
+timeout in force, as has that of a link that can be resumed (`_suspended`). Where there is a store, both outlive the
+broker too; if that was asked for, the answer says `durable="configuration"`, or "unsettled-state" where the link can be
+resumed. Without a store it says `durable="none"`, whatever was asked for. Any other terminus says
+`expiry_policy="link-detach"`, so that a peer knows that nothing waits for it when it comes back. Of the filters those
+are answered that are applied.
 """
 
 from __future__ import annotations
@@ -100,14 +101,16 @@ def answer_source(
     )
 
 
-def answer_target(asked: Target, node: Node | None, *, dynamic: bool, lifetime: Lifetime | None) -> Target:
+def answer_target(
+    asked: Target, node: Node | None, *, dynamic: bool, lifetime: Lifetime | None, durable: TerminusDurability
+) -> Target:
     """The target of a link on which the broker receives; `node` None: the anonymous terminus.
 
     `lifetime`: how long its state is kept without a link; None for not at all.
     """
     return Target(
         address=node.name if dynamic and node is not None else asked.address,
-        durable="none",
+        durable=durable,
         expiry_policy=lifetime.expiry_policy if lifetime is not None else "link-detach",
         timeout=lifetime.timeout if lifetime is not None else 0,
         dynamic=dynamic,
