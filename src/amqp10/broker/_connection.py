@@ -17,6 +17,7 @@ from ..engine import (
     DeliveriesUnresumed,
     Engine,
     Event,
+    FlowReceived,
     Link,
     LinkAttached,
     LinkEnded,
@@ -408,6 +409,12 @@ class Peer:
         if consumer is not None:
             consumer.outcomes(event.deliveries)
 
+    def _on_flow(self, event: FlowReceived) -> None:
+        # Deliveries that were aborted, or were here already, used up credit, too.
+        producer = self._producers.get(event.link)
+        if isinstance(producer, ProducerLink):
+            producer.credit_used()
+
     def _on_unresumed(self, event: DeliveriesUnresumed) -> None:
         # A producer's are the sender's to send again.
         consumer = self._consumers.get(event.link) if isinstance(event.link, SenderLink) else None
@@ -484,5 +491,6 @@ _ACTIONS: dict[type[Event], Callable[[Peer, Any], None]] = {
     DeliveriesReceived: Peer._on_deliveries,
     OutcomesReceived: Peer._on_outcomes,
     DeliveriesUnresumed: Peer._on_unresumed,
+    FlowReceived: Peer._on_flow,
     SettlementsReceived: Peer._on_settlements,
 }

@@ -83,8 +83,12 @@ class ProducerLink(Producer):
                 self._settle(delivery, ACCEPTED, entry.durable)
             else:
                 self._post(delivery, node, entry)
-        if link.attached:
-            node.replenish(self)
+        self.credit_used()
+
+    def credit_used(self) -> None:
+        """It may be time for more credit."""
+        if self._link.attached and self._node is not None:
+            self._node.replenish(self)
 
     def _post(self, delivery: IncomingDelivery, node: Node, entry: Entry) -> None:
         """Put a message that came with a state into its node, or into the transaction that it names (§4.4.1)."""
@@ -199,6 +203,9 @@ class AnonymousProducerLink(ProducerLink):
             if node.short and node not in self._shares and link.attached:
                 self._shares[node] = link.credit
                 node.add_producer(self)
+        self._top_up()
+
+    def credit_used(self) -> None:
         self._top_up()
 
     def node_deleted(self, error: Error) -> None:

@@ -93,7 +93,8 @@ class CreditChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class FlowReceived(Event):
-    """A flow came for a receiver link, or the sender aborted a delivery: `credit` and `available` may have changed.
+    """A flow came for a receiver link, or the sender aborted a delivery, or resumed one that was here already: `credit`
+    and `available` may have changed.
 
     `drained` True: it answers our drain, all credit is used up or given back (§2.6.7).
     """

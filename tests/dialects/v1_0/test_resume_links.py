@@ -8,6 +8,7 @@ from amqp10.engine import (
     DeliveriesReceived,
     DeliveriesResumed,
     DeliveriesUnresumed,
+    FlowReceived,
     LinkIncomplete,
     OutcomesReceived,
     SettlementsReceived,
@@ -305,3 +306,55 @@ def test_beyond(by: str) -> None:
     assert ends.told(SettlementsReceived) == [delivery]
     ends.sender.resend(sent)
     assert len(ends.came()) == 1
+
+
+def test_tags_are_not_made_again(by: str) -> None:
+    """What is sent after a resume has a tag of its own, even when those before are settled in the same breath."""
+    ends = Ends("second", by=by)
+    ends.sender.send(BODY)
+    (old,) = ends.came()
+    ends.resume()
+    ends.receiver.settle(old, ACCEPTED)
+    writer, reader = ends.pair.client, ends.pair.server
+    if ends.receiver.session.engine is reader:
+        writer, reader = reader, writer
+    reader.receive_data(writer.data_to_send())
+    ends.sender.send(BODY)
+    (new,) = ends.came()
+    assert new.tag != old.tag
+    assert ends.receiver.attached
+
+
+@pytest.mark.parametrize("how", ["held", "aborted", "unknown"])
+def test_resumed_transfers_use_up_credit(by: str, how: str) -> None:
+    """Credit that goes for a delivery that does not come is told of, so that a receiver can grant more."""
+    ends = Ends("second", by=by)
+    ends.sender.send(BODY)
+    (delivery,) = ends.came()
+    if how == "aborted":
+        delivery.state = Received(9, 9)
+    ends.pair.lose()
+    ends.attach(ends.sender.suspended(), ends.receiver.suspended(), credit=0)
+    if how == "unknown":
+        ends.receiver._resuming.clear()  # type: ignore[attr-defined]
+    ends.receiver.flow(1)
+    ends.pair.run()
+    assert ends.receiver.credit == 0
+    events = [*ends.pair.client_events, *ends.pair.server_events]
+    assert FlowReceived(ends.receiver, False) in events
+
+
+def test_incomplete_is_told_last(by: str) -> None:
+    """`LinkIncomplete` comes after what the maps told, so that who attaches again has acted on it."""
+    ends = Ends(by="sender", frame_size=512)
+    for number in range(60):
+        ends.sender.send(BODY, tag=b"%032d" % number)
+    for engine in (ends.pair.client, ends.pair.server):
+        engine.data_to_send()
+    ends.resume()
+    kinds = [type(event) for event in ends.pair.client_events]
+    assert kinds.index(DeliveriesUnresumed) < kinds.index(LinkIncomplete)
+    ends.sender.detach(closed=False)
+    for delivery in ends.sender.suspended():
+        ends.sender.resend(delivery)
+    assert all(not delivery.begun for delivery in ends.sender.suspended())

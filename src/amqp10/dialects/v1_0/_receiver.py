@@ -334,8 +334,7 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
         """The last transfer of a resumed delivery is here."""
         delivery, first = partial.resumed, partial.first
         if delivery is None:
-            if self._draining and self.flow_state.used_up:
-                self._tell_flow(True)
+            self._tell_flow(self.flow_state.used_up)
             return
         came_in_part = self._in_part(delivery)
         if came_in_part:
@@ -347,8 +346,9 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
             self.incoming.append(delivery)
             if len(self.incoming) == 1:
                 self.session.engine.emit(DeliveriesReceived(self))
-        if self._draining and self.flow_state.used_up:
-            self._tell_flow(True)
+            if not (self._draining and self.flow_state.used_up):
+                return
+        self._tell_flow(self.flow_state.used_up)  # it used up a credit
 
     def _live_on(
         self,

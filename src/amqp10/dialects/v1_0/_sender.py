@@ -371,6 +371,10 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
         delivery.delivery_id = None
         delivery.on_wire = False
         self.unsettled[delivery.tag] = delivery
+        number = int.from_bytes(delivery.tag, "big")
+        if len(delivery.tag) in (4, 8) and number < 1 << 63:
+            # Its tag is not made again: what is sent next may go out before the word that this one is settled.
+            self._next_tag = max(self._next_tag, number + 1)
 
     def reconcile(self, theirs: Mapping[bytes, DeliveryState | None] | None) -> None:
         taken, self._taken = self._taken, []
@@ -384,11 +388,11 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
             if not delivery.local_settled:
                 self._decide(delivery, theirs, known, unresumed)
         self._tell_settled(taken, theirs or {})
-        self._pump()
         if known:
             self.session.engine.emit(OutcomesReceived(self, known))
         if unresumed:
             self.session.engine.emit(DeliveriesUnresumed(self, unresumed))
+        self._pump()
 
     def _decide(
         self,
@@ -500,11 +504,11 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
         )
 
     def resend(self, delivery: OutgoingDelivery) -> None:
-        if not self.attached:
+        ours = delivery.link is self and self.unsettled.get(delivery.tag) is delivery
+        if not self.attached and not (ours and self.incomplete):
             raise LocalProtocolError(f"the link {self._name!r} is not attached")
         if delivery.streamed:
             raise LocalProtocolError("what was sent in parts cannot be sent again")
-        ours = delivery.link is self and self.unsettled.get(delivery.tag) is delivery
         under_way = ours and (
             delivery.delivery_id is not None or any(part.delivery is delivery for part in self._waiting)
         )
