@@ -384,10 +384,10 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
             self._settled = None
             self.receive_states = self.looking(self.receive_states)  # type: ignore[method-assign]
             self.settle = self.looking(self.settle)  # type: ignore[method-assign]
+        self._tell_settled(taken, theirs or {})
         for delivery in taken:
             if not delivery.local_settled:
                 self._decide(delivery, theirs, known, unresumed)
-        self._tell_settled(taken, theirs or {})
         if known:
             self.session.engine.emit(OutcomesReceived(self, known))
         if unresumed:
@@ -480,7 +480,7 @@ class SenderEndpoint(LinkEndpoint, SenderLink):
     def _tell_settled(self, taken: list[OutgoingDelivery], theirs: Mapping[bytes, DeliveryState | None]) -> None:
         """Tell what the receiver cannot tell by our map: that we have settled what is in it, or what may be missing."""
         assert self.terms is not None
-        unsettled = {delivery.tag for delivery in taken if not delivery.local_settled or delivery.remote_state}
+        unsettled = {delivery.tag for delivery in taken if not delivery.local_settled}
         said = self.terms.unsettled or {}
         for tag, state in theirs.items():
             if tag not in unsettled and (tag in said or self.terms.incomplete_unsettled):
