@@ -10,10 +10,19 @@
 from .client import BodyWriter as BodyWriter
 from .client import Browser as Browser
 from .client import Connection as Connection
+from .client import ConnectionAttempted as ConnectionAttempted
+from .client import ConnectionDetails as ConnectionDetails
+from .client import ConnectionEvent as ConnectionEvent
+from .client import ConnectionGivenUp as ConnectionGivenUp
+from .client import ConnectionInterrupted as ConnectionInterrupted
+from .client import ConnectionRestored as ConnectionRestored
 from .client import ConnectionSettings as ConnectionSettings
 from .client import Delivery as Delivery
+from .client import LinkInterrupted as LinkInterrupted
+from .client import LinkRestored as LinkRestored
 from .client import Management as Management
 from .client import Receiver as Receiver
+from .client import Reconnect as Reconnect
 from .client import Request as Request
 from .client import Requester as Requester
 from .client import Responder as Responder
@@ -29,6 +38,7 @@ from .errors import ConnectionClosed as ConnectionClosed
 from .errors import ConnectionLost as ConnectionLost
 from .errors import DecodeError as DecodeError
 from .errors import DeliveryAborted as DeliveryAborted
+from .errors import DeliveryUncertain as DeliveryUncertain
 from .errors import EncodeError as EncodeError
 from .errors import EndpointError as EndpointError
 from .errors import FilterNotApplied as FilterNotApplied
@@ -43,6 +53,7 @@ from .errors import MessageRejected as MessageRejected
 from .errors import MessageReleased as MessageReleased
 from .errors import RemoteProtocolError as RemoteProtocolError
 from .errors import SessionEnded as SessionEnded
+from .errors import StaleDelivery as StaleDelivery
 from .errors import StoreError as StoreError
 from .errors import TransactionError as TransactionError
 from .errors import TransactionInDoubt as TransactionInDoubt
@@ -127,8 +138,14 @@ __all__ = (
     "Byte",
     "Char",
     "Connection",
+    "ConnectionAttempted",
     "ConnectionClosed",
+    "ConnectionDetails",
+    "ConnectionEvent",
+    "ConnectionGivenUp",
+    "ConnectionInterrupted",
     "ConnectionLost",
+    "ConnectionRestored",
     "ConnectionSettings",
     "Data",
     "Decimal32",
@@ -142,6 +159,7 @@ __all__ = (
     "Delivery",
     "DeliveryAborted",
     "DeliveryState",
+    "DeliveryUncertain",
     "Described",
     "DirectBinding",
     "EncodeError",
@@ -158,6 +176,8 @@ __all__ = (
     "InsecureTransport",
     "Int",
     "LinkDetached",
+    "LinkInterrupted",
+    "LinkRestored",
     "LocalProtocolError",
     "Management",
     "ManagementError",
@@ -177,6 +197,7 @@ __all__ = (
     "Proxy",
     "Received",
     "Receiver",
+    "Reconnect",
     "Rejected",
     "Released",
     "RemoteProtocolError",
@@ -194,6 +215,7 @@ __all__ = (
     "Short",
     "Source",
     "SqlFilter",
+    "StaleDelivery",
     "StartsWith",
     "StoreError",
     "StreamFilter",

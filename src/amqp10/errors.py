@@ -21,6 +21,8 @@
     ├── ManagementError           a management operation failed; carries the status and the response
     ├── StoreError                the file of a store cannot be used: in use, damaged, or something else
     ├── DeliveryAborted           the sender gave up a delivery whose body was being read
+    ├── DeliveryUncertain         a message was on its way when the link was lost: it arrived, or not
+    ├── StaleDelivery             a delivery of a link that was lost since: the peer has the message again
     └── MessageNotAccepted        a delivery ended in an outcome other than accepted
         ├── MessageRejected
         ├── MessageReleased
@@ -43,6 +45,7 @@ __all__ = (
     "ConnectionLost",
     "DecodeError",
     "DeliveryAborted",
+    "DeliveryUncertain",
     "EncodeError",
     "EndpointError",
     "FilterNotApplied",
@@ -57,6 +60,7 @@ __all__ = (
     "MessageReleased",
     "RemoteProtocolError",
     "SessionEnded",
+    "StaleDelivery",
     "StoreError",
     "TransactionError",
     "TransactionInDoubt",
@@ -200,6 +204,20 @@ class StoreError(AmqpError):
 
 class DeliveryAborted(AmqpError):
     """The sender gave a delivery up before its end, while its body was read (§2.6.14); it is settled with that."""
+
+
+class DeliveryUncertain(AmqpError):
+    """A message was on its way when its link was lost, and the peer cannot say what became of it (§2.6.13).
+
+    It may have been processed, or never have arrived. `__cause__` is what broke the link.
+    """
+
+
+class StaleDelivery(AmqpError):
+    """The link that a delivery came on was lost since, and the peer did not resume it (§2.6.13).
+
+    The outcome was not told: the peer delivers the message again, to whomever.
+    """
 
 
 class MessageNotAccepted(_ConditionError):

@@ -72,6 +72,7 @@ class Peer:
         outcome: what it answers each message with; None for nothing.
         refusal: the error with which it refuses links; None to take them.
         answers: it answers what the client opens; False for a peer that leaves it open.
+        dynamic: the address of nodes that it makes.
         filters: it says that it applies what filters it is asked for.
         stream: its end of the stream; `stream.shut = True` for a peer that has fallen silent.
         received: payloads of all messages that came, in order.
@@ -91,6 +92,7 @@ class Peer:
         self.outcome: Any = ACCEPTED
         self.refusal: Error | None = None
         self.answers = True
+        self.dynamic = "dynamic-1"
         self.filters = True
         self.received: list[bytes] = []
         self.links: dict[str, Any] = {}
@@ -149,7 +151,7 @@ class Peer:
             return
         terminus: Any = remote.source if link.is_sender else remote.target
         if terminus.dynamic:
-            terminus = replace_terminus(terminus, address="dynamic-1")
+            terminus = replace_terminus(terminus, address=self.dynamic)
             remote = replace(remote, **{"source" if link.is_sender else "target": terminus})
         if remote.source is not None and not self.filters:
             remote = replace(remote, source=replace_terminus(remote.source, filter=None))

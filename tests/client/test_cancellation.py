@@ -32,7 +32,6 @@ from amqp10.engine import (
 )
 from amqp10.errors import FilterNotApplied
 from amqp10.messaging import ACCEPTED, Accepted, Message, Selector, Source
-from amqp10.net import StreamFacts
 
 pytestmark = pytest.mark.anyio
 
@@ -268,9 +267,9 @@ async def test_the_helper_send(serve: Serve, monkeypatch: pytest.MonkeyPatch) ->
 
             async def connect(*args: Any) -> Any:
                 await anyio.lowlevel.checkpoint()
-                return connection._given, StreamFacts(secure=True)
+                return connection._lifeline.given
 
-            monkeypatch.setattr(amqp10.client._connection, "connect", connect)
+            monkeypatch.setattr(amqp10.client._lifeline, "connect", connect)
             await cancel.run(lambda: send("amqp://localhost", "q", "a", "b", close_timeout=1))
             await anyio.wait_all_tasks_blocked()
             assert peer.bodies() in ([], ["a", "b"])
@@ -287,11 +286,11 @@ async def test_the_helper_receive(serve: Serve, monkeypatch: pytest.MonkeyPatch)
 
             async def connect(*args: Any) -> Any:
                 await anyio.lowlevel.checkpoint()
-                return connection._given, StreamFacts(secure=True)
+                return connection._lifeline.given
 
             store = Store(peer, ["a", "b", "c"])
             peer.on_event = store.on_event
-            monkeypatch.setattr(amqp10.client._connection, "connect", connect)
+            monkeypatch.setattr(amqp10.client._lifeline, "connect", connect)
             await cancel.run(lambda: receive("amqp://localhost", "in", count=2, close_timeout=1))
             await anyio.wait_all_tasks_blocked()
             assert peer.over or peer.engine.remote is None

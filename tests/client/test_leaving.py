@@ -151,7 +151,9 @@ async def test_a_peer_that_reads_nothing(serve: Serve) -> None:
     here, there = memory_streams()
     watch = Watch()
     async with serve(close_timeout=LIMIT) as (_, connection):
-        connection._given, real = here, connection._given
+        assert connection._lifeline.given is not None
+        real, facts = connection._lifeline.given
+        connection._lifeline.given = here, facts
         async with anyio.create_task_group() as tasks:
 
             async def relay(source: ByteStream, sink: ByteStream) -> None:

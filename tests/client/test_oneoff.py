@@ -13,7 +13,6 @@ import amqp10.client._connection
 from amqp10 import Connection, DecodeError, LinkDetached, Message, Released, receive, send
 from amqp10.broker import Broker
 from amqp10.engine import CreditChanged
-from amqp10.net import StreamFacts
 
 pytestmark = pytest.mark.anyio
 
@@ -70,9 +69,9 @@ async def test_what_cannot_be_decoded_is_rejected(serve: Callable[..., Any], mon
     async with serve() as (peer, connection):
 
         async def connect(*args: Any) -> Any:
-            return connection._given, StreamFacts(secure=True)
+            return connection._lifeline.given
 
-        monkeypatch.setattr(amqp10.client._connection, "connect", connect)
+        monkeypatch.setattr(amqp10.client._lifeline, "connect", connect)
         sent: list[Any] = []
 
         def supply(event: Any) -> bool:

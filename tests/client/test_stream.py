@@ -439,14 +439,16 @@ async def test_memory_is_bounded(serve: Serve) -> None:
 async def test_send_waits_for_the_output(serve: Serve) -> None:
     """A window that never closes is no reason to pile up what the transport does not take."""
     async with serve(session=SessionTerms(incoming_window=0x7FFF_FFFF)) as (peer, connection):
-        gate, pushed = anyio.Event(), connection._given.send
+        assert connection._lifeline.given is not None
+        stream: Any = connection._lifeline.given[0]
+        gate, pushed = anyio.Event(), stream.send
         gate.set()
 
         async def push(item: bytes) -> None:
             await gate.wait()
             await pushed(item)
 
-        connection._given.send = push
+        stream.send = push
         async with connection, connection.sender("q") as sender:
             most = 0
 

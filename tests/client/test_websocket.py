@@ -90,7 +90,7 @@ async def test_connecting(way: str, tmp_path_factory: pytest.TempPathFactory) ->
                         await anyio.sleep(0.001)
 
             await anyio.wait_all_tasks_blocked()
-            await cancellation.at_each_checkpoint(trial, 8)
+            await cancellation.at_each_checkpoint(trial, 7)
 
 
 async def test_closing_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

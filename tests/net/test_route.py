@@ -115,6 +115,7 @@ def test_tls_of_a_plain_proxy() -> None:
 )
 def test_the_open_agrees_with_tls(settings: dict[str, Any], hostname: str) -> None:
     """The virtual host of the open is the name that TLS sends, unless it is said (§2.7.1 hostname)."""
-    connection = Connection("amqps://broker", **settings)
-    assert connection._terms.hostname == hostname
+    lifeline = Connection("amqps://broker", **settings)._lifeline
+    assert lifeline.endpoint is not None
+    assert lifeline._open(lifeline.endpoint, settings.get("tls")).hostname == hostname
     assert parse_url("amqps://broker").tls

@@ -5,9 +5,19 @@ from ._connection import Connection as Connection
 from ._delivery import Delivery as Delivery
 from ._delivery import SentDelivery as SentDelivery
 from ._management import Management as Management
+from ._observe import ConnectionAttempted as ConnectionAttempted
+from ._observe import ConnectionEvent as ConnectionEvent
+from ._observe import ConnectionGivenUp as ConnectionGivenUp
+from ._observe import ConnectionInterrupted as ConnectionInterrupted
+from ._observe import ConnectionRestored as ConnectionRestored
+from ._observe import LinkInterrupted as LinkInterrupted
+from ._observe import LinkRestored as LinkRestored
 from ._oneoff import receive as receive
 from ._oneoff import send as send
 from ._receiver import Receiver as Receiver
+from ._reconnect import Address as Address
+from ._reconnect import ConnectionDetails as ConnectionDetails
+from ._reconnect import Reconnect as Reconnect
 from ._request import ReplyReceiver as ReplyReceiver
 from ._request import Requester as Requester
 from ._respond import Request as Request
@@ -19,13 +29,23 @@ from ._stream import BodyWriter as BodyWriter
 from ._transaction import Transaction as Transaction
 
 __all__ = (
+    "Address",
     "BodyWriter",
     "Browser",
     "Connection",
+    "ConnectionAttempted",
+    "ConnectionDetails",
+    "ConnectionEvent",
+    "ConnectionGivenUp",
+    "ConnectionInterrupted",
+    "ConnectionRestored",
     "ConnectionSettings",
     "Delivery",
+    "LinkInterrupted",
+    "LinkRestored",
     "Management",
     "Receiver",
+    "Reconnect",
     "ReplyReceiver",
     "Request",
     "Requester",

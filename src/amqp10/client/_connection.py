@@ -8,7 +8,7 @@ Connection ──owns──> task group ──runs──> Pump ──drives─�
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack
 
@@ -22,11 +22,14 @@ from ..engine import (
     ConnectionTerms,
     CreditChanged,
     DeliveriesReceived,
+    DeliveriesResumed,
+    DeliveriesUnresumed,
     Engine,
     Event,
     FlowReceived,
     LinkAttached,
     LinkEnded,
+    LinkIncomplete,
     OutcomesReceived,
     PartsReceived,
     SessionBegun,
@@ -38,25 +41,16 @@ from ..engine import (
 from ..engine import dialect as find_dialect
 from ..errors import AmqpError, ConnectionLost
 from ..messaging import Error
-from ..net import (
-    TLS,
-    Proxy,
-    Pump,
-    Route,
-    StreamFacts,
-    TLSSettings,
-    WebSocket,
-    connect,
-    keep_from_children,
-    parse_url,
-    traced,
-)
+from ..net import Proxy, Pump, Route, StreamFacts, TLSSettings, WebSocket
 from ..profiles import Profile, recognize
 from ..profiles import profile as find_profile
-from ..sasl import Mechanism, from_credentials
 from ._endpoint import Endpoint
 from ._leaving import Leaving, leave_all
+from ._lifeline import Lifeline
 from ._link import Link
+from ._observe import ConnectionGivenUp, ConnectionInterrupted, ConnectionRestored, Observer, Observers
+from ._reconnect import Address, Reconnect
+from ._recovery import Recovery
 from ._session import Links, Session
 from ._settings import ConnectionSettings, SASLSettings
 from ._subscription import Subscribing, SubscriptionReceiver
@@ -68,11 +62,14 @@ class Connection(Endpoint, Links):
         async with Connection("amqp://guest:guest@localhost") as connection: ...
 
     An exception of the block leaves it as it is, never inside an exception group. When the connection dies, whoever
-    waits on it gets the cause, and so does every later call; the block itself is not cancelled.
+    waits on it gets the cause, and so does every later call; the block itself is not cancelled. With `reconnect` it
+    comes back with all its sessions and links, and who waits goes on waiting.
 
     Args:
         url: amqp://, amqps://, a WebSocket (ws://, wss://) or a Unix socket (amqp+unix://); user and password in it
-            choose the SASL mechanism.
+            choose the SASL mechanism. Several of them, tried in turn; or a callable, a coroutine function or not, that
+            returns one for each attempt, or `ConnectionDetails` with credentials of its own.
+        reconnect: how to stay up; None: a connection that is lost is over.
         tls: a `TLS` or any `ssl.SSLContext`; with amqps:// and wss:// the system's authorities are trusted when None.
         tls_upgrade: begin in the clear at an amqp:// port and secure the connection by AMQP's own header (§5.2.1);
             a peer that answers with anything else is left.
@@ -105,8 +102,9 @@ class Connection(Endpoint, Links):
 
     def __init__(
         self,
-        url: str,
+        url: Address,
         *,
+        reconnect: Reconnect | None = None,
         tls: TLSSettings | None = None,
         tls_upgrade: bool = False,
         proxy: str | Proxy | None = None,
@@ -128,15 +126,10 @@ class Connection(Endpoint, Links):
         super().__init__()
         self.connection = self
         self.close_timeout = close_timeout
-        self._endpoint = parse_url(url)
-        self._tls = tls
-        self._route = Route(Proxy(proxy) if isinstance(proxy, str) else proxy, tls_upgrade, websocket)
-        self._route.check(self._endpoint, tls)
-        if hostname is None:
-            hostname = (tls.server_hostname if isinstance(tls, TLS) else None) or self._endpoint.host or None
-        self._sasl = sasl
+        route = Route(Proxy(proxy) if isinstance(proxy, str) else proxy, tls_upgrade, websocket)
         self._dialect = find_dialect(dialect)
-        self._profile = find_profile(profile) if isinstance(profile, str) else profile
+        self._named_profile = find_profile(profile) if isinstance(profile, str) else profile
+        self._profile = self._named_profile
         self._terms = ConnectionTerms(
             container_id=container_id if container_id is not None else f"amqp10-{secrets.token_hex(8)}",
             hostname=hostname,
@@ -147,15 +140,26 @@ class Connection(Endpoint, Links):
             desired_capabilities=tuple(desired_capabilities),
             properties=dict(properties or {}),
         ).checked()
+        self._lifeline = Lifeline(
+            url,
+            settings=reconnect,
+            dialect=self._dialect,
+            terms=self._terms,
+            hostname=hostname,
+            tls=tls,
+            sasl=sasl,
+            route=route,
+        )
+        self._recovery = Recovery(self) if reconnect is not None else None
+        self._observers = Observers()
         self._session_terms = SessionTerms(incoming_window=incoming_window).checked()
         self._named = container_id is not None
         self._default: Session | None = None
-        self._links: dict[Link, Session | None] = {}  # that are attached, and on which session
+        self._links: dict[Link, Session] = {}  # attached, or being so, or to be so again; and on which session
         self._leaving = Leaving()
         self._subscriptions: dict[SubscriptionReceiver, Subscribing] = {}  # whose links are there
         self._mechanism: str | None = None
-        self._given: ByteStream | None = None
-        self._given_secure = False
+        self._failure: Exception | None = None  # why there never was a connection
         self._engine: Engine | None = None
         self._pump: Pump | None = None
         self._pumped = False
@@ -164,6 +168,8 @@ class Connection(Endpoint, Links):
         self._background: anyio.CancelScope
         self._shield: anyio.CancelScope
         self._tasks: TaskGroup | None = None
+        self._scopes: set[anyio.CancelScope] = set()
+        self._losing = False  # the events that are told just now end with a loss that is no end
 
     @classmethod
     def over(
@@ -180,11 +186,15 @@ class Connection(Endpoint, Links):
             stream: any anyio byte stream; memory streams and tunnels for instance.
             url: for its credentials and host; nothing is connected to.
             secure: secrets may cross the stream as they are.
-            settings: as for `Connection`.
+            settings: as for `Connection`, but for `reconnect`.
+
+        Raises:
+            ValueError: as for `Connection`.
         """
+        if settings.get("reconnect") is not None:
+            raise ValueError("a stream that is given cannot be connected again: leave reconnect out")
         connection = cls(url, **settings)
-        connection._given = stream
-        connection._given_secure = secure
+        connection._lifeline.given = stream, StreamFacts(secure=secure)
         return connection
 
     # Opening
@@ -205,11 +215,6 @@ class Connection(Endpoint, Links):
         Cancelling: the transport is closed, nothing is left behind.
         """
         self._enter()
-        mechanisms = self._mechanisms()
-        stream, facts = await self._connect()
-        keep_from_children(self, stream, Connection._forked)
-        stream = traced(stream, self._dialect.tracer, f"{self._endpoint}")
-        self._engine = engine = self._dialect.client(self._terms, mechanisms, facts.secure)
         # Cancelling the block must reach neither the background task, which has the closing still to do, nor the
         # waiting for it: the first has a shield of its own, the second a scope around the group, shut while closing.
         self._background = anyio.CancelScope(shield=True)
@@ -218,55 +223,62 @@ class Connection(Endpoint, Links):
         self._tasks = tasks = anyio.create_task_group()
         await tasks.__aenter__()
         try:
-            self._pump = Pump(stream, engine, self._handle)
-            engine.start()
-            engine.open()
             tasks.start_soon(self._run)
             await self._until(lambda: self.open or self._over)
             if self._over:
                 with anyio.move_on_after(self.close_timeout):
                     await self._until(lambda: self._pumped)
-                raise self._lost()
+                raise self._failure or self._lost()
         except BaseException:
             self._shield.shield = True
+            self._closed = True
             await self._stop_tasks()
             raise
         return self
 
-    async def _connect(self) -> tuple[ByteStream, StreamFacts]:
-        if self._given is not None:
-            return self._given, StreamFacts(secure=self._given_secure)
-        return await connect(self._endpoint, self._tls, self._route)
-
-    def _mechanisms(self) -> tuple[Mechanism, ...] | None:
-        if self._sasl is False:
-            return None
-        if self._sasl is None:
-            return from_credentials(self._endpoint.user, self._endpoint.password)
-        if isinstance(self._sasl, Mechanism):
-            return (self._sasl,)
-        return tuple(self._sasl)
-
     async def _run(self) -> None:
         """The background task. A fault of this package's own ends the connection like any other cause."""
-        assert self._pump is not None
-        assert self._engine is not None
         try:
             with self._background:
-                await self._pump.run()
+                await self._lifeline.run(self)
         except Exception as error:
             self._crash = only(error)
-            self._engine.receive_eof()
-            self._handle(self._engine.events())
+            if self._engine is not None:
+                self._engine.receive_eof()
+                self._handle(self._engine.events())
             self._on_ended(self._reason(None))
         finally:
             self._pumped = True
             self._changed()
 
+    def _adopt(self) -> None:
+        """The engine and pump that the lifeline has are the connection's from now on."""
+        self._engine, self._pump = self._lifeline.engine, self._lifeline.pump
+
+    def _start(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
+        """Run something in the background, for as long as the connection is open."""
+        if self._tasks is not None and not self._over:
+            self._tasks.start_soon(self._in_background, function, *args)
+
+    async def _in_background(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            try:
+                await function(*args)
+            finally:
+                self._scopes.discard(scope)
+
     # What happened
 
-    def _handle(self, events: Iterable[Event]) -> None:
+    def _handle(self, events: list[Event]) -> None:
         """Tell those concerned; called by the pump with the events of each pass."""
+        last = events[-1] if events else None
+        if isinstance(last, ConnectionEnded):
+            # One that ends in the moment it opens never was one: nobody could have used it.
+            events = [event for event in events if not isinstance(event, ConnectionOpened)]
+            self._losing = self._lifeline.keeps(self, last.error)
+            if self._recovery is not None:
+                self._recovery.losing = self._losing
         try:
             self._dispatch(events)
         except Exception as error:
@@ -311,10 +323,15 @@ class Connection(Endpoint, Links):
             if event.session.context is not None:
                 event.session.context._on_ended(self._reason(event.error))
         elif isinstance(event, ConnectionOpened):
-            self.open = not self._over
-            self._changed()
+            self._on_opened()
         elif isinstance(event, ConnectionEnded):
             self._on_ended(self._reason(event.error))
+        elif isinstance(event, DeliveriesUnresumed):
+            event.link.context._on_unresumed(event.deliveries)
+        elif isinstance(event, DeliveriesResumed):
+            event.link.context._on_resumed(event.deliveries)
+        elif isinstance(event, LinkIncomplete):
+            event.link.context._on_incomplete()
         elif isinstance(event, Authenticated):
             self._mechanism = event.mechanism
 
@@ -330,9 +347,43 @@ class Connection(Endpoint, Links):
         cause.__cause__ = self._crash
         return cause
 
+    def _on_opened(self) -> None:
+        self._adopt()
+        again = self._interrupted
+        self.open, self._interrupted = not self._over, False
+        self._profile = self._named_profile
+        downtime = self._lifeline.opened(self.remote.properties)
+        if again:
+            self._observers.tell(ConnectionRestored(f"{self._lifeline.endpoint}", downtime))
+            if self._recovery is not None:
+                self._recovery.restored()
+        self._changed()
+
     def _on_ended(self, error: AmqpError | None) -> None:
-        if not self._over:
-            super()._on_ended(error)
+        if self._over:
+            return
+        if self._losing:
+            self._losing = False
+            if self._recovery is not None:
+                self._recovery.losing = False
+            if self.open:
+                self._interrupt(error)
+                self._observers.tell(ConnectionInterrupted(error))
+            return
+        super()._on_ended(error)
+        if self._recovery is not None:
+            self._recovery.given_up(error)
+        self._observers.tell(ConnectionGivenUp(self._failure or error))
+        self._observers.end()
+
+    def _not_connected(self, error: Exception) -> None:
+        """There is no connection, and no further attempt."""
+        self._failure = error
+        if not isinstance(error, AmqpError):
+            lost = ConnectionLost(f"the connection could not be restored: {error}")
+            lost.__cause__ = error
+            error = lost
+        self._on_ended(error)
 
     def _forked(self) -> None:
         """This is a child process: the connection is the parent's."""
@@ -394,8 +445,21 @@ class Connection(Endpoint, Links):
             LocalProtocolError: the connection is not open yet, and no profile was named.
         """
         if self._profile is None:
-            self._profile = recognize(self.remote.properties, self._endpoint.host)
+            endpoint = self._lifeline.endpoint
+            self._profile = recognize(self.remote.properties, endpoint.host if endpoint is not None else "")
         return self._profile
+
+    @property
+    def url(self) -> str:
+        """Where the connection is, without credentials; or was last, or will be tried first."""
+        return f"{self._lifeline.endpoint or ''}"
+
+    def events(self) -> Observer:
+        """What happens to the connection from now on, as an async iterator: interrupted, attempted, restored, given up.
+
+        It ends when the connection is over. The logger `amqp10.connection` has the same.
+        """
+        return self._observers.add()
 
     @property
     def offered_capabilities(self) -> tuple[str, ...]:
@@ -426,7 +490,7 @@ class Connection(Endpoint, Links):
 
     def _default_session(self) -> Session:
         """The session of links that ask for none; begun when first needed, and again if the peer ended it."""
-        if self._default is None or not self._default.open:
+        if self._default is None or not (self._default.open or self._default._interrupted):
             session = Session(self, self._session_terms)
             session._begin()
             self._default = session
@@ -480,8 +544,10 @@ class Connection(Endpoint, Links):
         self.open = False
         with self._leaving.exit(self.close_timeout, outermost=True) as this:
             try:
-                await leave_all(self._links, this.links_by)
-                if self._engine is not None and not self._over:
+                await leave_all([link for link in self._links if link._standing], this.links_by)
+                if self._interrupted:
+                    self._background.cancel()
+                elif self._engine is not None and not self._over:
                     if self._default is not None and self._default.open:
                         self._default._in_engine.end()
                     self._engine.close()
@@ -498,6 +564,10 @@ class Connection(Endpoint, Links):
         tasks = self._tasks
         assert tasks is not None
         self._background.cancel()
+        for scope in self._scopes:
+            scope.cancel()
+        if not self._over and self._interrupted:
+            self._on_ended(None)
         try:
             await tasks.__aexit__(None, None, None)
         except BaseExceptionGroup as group:

@@ -14,6 +14,7 @@ import anyio.lowlevel
 
 from ..engine import IncomingDelivery, OutgoingDelivery
 from ..errors import (
+    AmqpError,
     DecodeError,
     LocalProtocolError,
     MessageModified,
@@ -37,12 +38,51 @@ from ..messaging import (
     TransactionalState,
 )
 from ..profiles import Profile
+from ._endpoint import fresh
 from ._files import BodyTarget, save
 
 if TYPE_CHECKING:
+    from ._receiver import Receiver
     from ._transaction import Transaction
 
 OUTCOMES = frozenset({Accepted, Rejected, Released, Modified, Declared})
+
+
+class Unknown:
+    """In the place of a state that will never come: the link was lost, and what became of the message is not known.
+
+    Attributes:
+        error: what to raise where the outcome is waited for.
+    """
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: AmqpError) -> None:
+        self.error = error
+
+
+def unknown(delivery: OutgoingDelivery) -> AmqpError | None:
+    """Why a delivery's outcome will never be known; None as long as it may be."""
+    state: Any = delivery.remote_state
+    return state.error if type(state) is Unknown else None
+
+
+class Stale:
+    """In the place of the link of deliveries that the peer did not resume: nothing can be told of them."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.context = receiver
+
+    def settle(self, *_: Any, **__: Any) -> None:
+        raise LocalProtocolError("the link that the delivery came on was lost since")
+
+    discard = read = settle
+
+
+def is_stale(delivery: IncomingDelivery) -> bool:
+    """Whether the peer has not resumed it."""
+    link: Any = delivery.link
+    return type(link) is Stale
 
 
 class Delivery(IncomingDelivery):
@@ -130,6 +170,7 @@ class Delivery(IncomingDelivery):
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is gone; the message is the
                 sender's to deliver again.
+            StaleDelivery: the link was lost since and is there again, but without this delivery.
             LocalProtocolError: the transaction is over, or cannot cover this link; the delivery is settled already, or
                 part of another transaction.
             Unsupported: the peer is known not to apply the outcome in a transaction.
@@ -205,6 +246,7 @@ class Delivery(IncomingDelivery):
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link ended first; whether the sender
                 saw the outcome is not known.
+            StaleDelivery: the link was lost, and the peer did not resume the delivery.
             anyio.ClosedResourceError: the receiver was closed here first.
 
         Cancelling: only stops the waiting; the outcome stands.
@@ -213,6 +255,8 @@ class Delivery(IncomingDelivery):
         if self.local_settled:
             await anyio.lowlevel.checkpoint()
         while not self.local_settled:
+            if is_stale(self):
+                raise receiver._stale()
             if receiver._over or receiver._closed:
                 raise receiver._gone()
             if self.waiter is None:
@@ -224,10 +268,8 @@ class Delivery(IncomingDelivery):
         receiver = link.context
         try:
             link.settle(self, state)
-        except LocalProtocolError:
-            if receiver.open:
-                raise
-            raise receiver._gone() from None
+        except LocalProtocolError as error:
+            receiver._settle_after_loss(self, state, error)
         receiver._wake()
 
     def __enter__(self) -> Message:
@@ -332,12 +374,17 @@ class SentDelivery(OutgoingDelivery):
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link ended first; whether the message
                 was processed is not known.
+            DeliveryUncertain: the link was lost, and it is not known either, and it is not to be sent again
+                (`Reconnect.on_uncertain`).
             anyio.ClosedResourceError: the sender was closed here first, and did not get the outcome in time.
 
         Cancelling: only stops the waiting; the outcome is not lost, ask again.
         """
         while (outcome := self._known_outcome()) is None:
             sender = self.link.context
+            if (error := unknown(self)) is not None:
+                sender._untold.discard(self)
+                raise fresh(error)
             if sender._over:
                 sender._told = True
                 raise sender._lost()
@@ -356,6 +403,8 @@ class SentDelivery(OutgoingDelivery):
             return state.outcome  # type: ignore[no-any-return]
         if self.remote_settled:
             return self._default_outcome()
+        if unknown(self) is not None:
+            return None
         # Sent settled: done once with the output. What closing aborted is settled too, but never got there.
         return ACCEPTED if self.local_settled and (self.on_wire or self.link.context.open) else None
 

@@ -39,6 +39,7 @@ class Endpoint:
 
     # _over: it is over for the engine too, nothing more will come. _closed: its owner closed it, or is closing it.
     # _cause: why it is over; None for an orderly end of our own.
+    # _interrupted: it was lost, for `_loss`, and will be restored or be over (`_recovery`).
 
     connection: Connection
     _kind: ClassVar[str] = "endpoint"
@@ -49,6 +50,12 @@ class Endpoint:
         self._closed = False
         self._cause: AmqpError | None = None
         self._entered = False
+        self._interrupted = False
+        self._loss: AmqpError | None = None
+        self._generation = 0  # how often it was interrupted
+        self._failures = 0  # restorations in a row that failed, or did not last
+        self._refusals = 0  # those of them that failed, since `_lost_at`
+        self._lost_at = self._restored_at = 0.0
         self._change: anyio.Event | None = None
 
     def _gone(self) -> Exception:
@@ -57,6 +64,8 @@ class Endpoint:
             return anyio.ClosedResourceError(f"the {self._kind} was closed here")
         if self._over:
             return self._lost()
+        if self._interrupted and self._loss is not None:
+            return fresh(self._loss)
         return LocalProtocolError(f"the {self._kind} is not open yet: it is opened by `async with`")
 
     def _lost(self) -> AmqpError | anyio.ClosedResourceError:
@@ -73,10 +82,26 @@ class Endpoint:
 
     def _on_ended(self, error: AmqpError | None) -> None:
         """The engine says that it is over."""
-        self.open = False
+        self._end_for_good(error)
+
+    def _end_for_good(self, error: AmqpError | None) -> None:
+        self.open = self._interrupted = False
         self._over = True
         self._cause = error
         self._changed()
+
+    def _interrupt(self, error: AmqpError | None) -> None:
+        """It is lost, and will be restored."""
+        self.open = False
+        self._interrupted = True
+        self._loss = error
+        self._generation += 1
+        self._changed()
+
+    async def _ready(self) -> None:
+        """Wait while it is being restored."""
+        if self._interrupted:
+            await self._until(lambda: not self._interrupted)
 
     def _changed(self) -> None:
         """Let those who wait in `until` look again."""

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import anyio
 
 from ..engine import LinkTerms
 from ..errors import AmqpError, Unsupported
-from ..messaging import outlives_link
+from ..messaging import Source, Target, outlives_link
+from ..types import Symbol, UInt
 from ._endpoint import Endpoint
 from ._leaving import until
 
 if TYPE_CHECKING:
     from ..engine import Link as EngineLink
     from ..engine import ReceiverSettleMode, SenderSettleMode
-    from ..messaging import Source
     from ._connection import Connection
     from ._session import Session
 
@@ -24,30 +26,61 @@ if TYPE_CHECKING:
 ANSWER_SHARE = 0.25
 
 
+class Retired:
+    """Stands for the owner of an engine's link that was left for another: nothing that still comes concerns it."""
+
+    open = False
+
+    def _on_credit(self) -> None: ...
+
+    def _on_outcomes(self, deliveries: object) -> None: ...
+
+    def _on_settlements(self, deliveries: object) -> None: ...
+
+    def _on_flow(self, drained: bool) -> None: ...
+
+    def _on_deliveries(self) -> None: ...
+
+    def _on_ended(self, error: object) -> None: ...
+
+
 class Link(Endpoint):
     """One end of a link. `Sender` and `Receiver` are the two kinds."""
 
     _kind: ClassVar[str] = "link"
+    _restorable = True
 
     def __init__(self, connection: Connection, session: Session | None, terms: LinkTerms) -> None:
         super().__init__()
         self.connection = connection
         self._session = session
         self._terms = terms
+        self._lasts = outlives_link(terms.source, terms.target)
         self._abandoned = False
         self._under_way = False  # leaving
+        self._on: Session | None = None
+        self._standing = False  # it was attached
+        self._attaching = False  # our attach is out, and the answer is not here
+        self._parting = False  # our detach is out
+        self._resuming = False  # it was attached last, or is being attached, with its deliveries (§2.6.13)
+        self._may_resume = False  # the peer keeps them while the link is not attached
 
     # Attaching
 
     async def _attach(self) -> None:
         self._enter()
         self.connection._leaving.interrupted()
+        await self.connection._ready()
         session = self._session if self._session is not None else self.connection._default_session()
+        await session._ready()
         if not session.open or not self.connection.open:
             raise session._gone() if self.connection.open else self.connection._gone()
         self._require_capabilities()
-        link = self._attach_to(session)
-        link.context = self
+        self._ask_to_be_kept()
+        self._attach_to(session).context = self
+        self._attaching = True
+        self._on = session
+        self.connection._links[self] = session
         self.connection._wake()
         try:
             await self._until(lambda: self.open or self._over)
@@ -57,21 +90,80 @@ class Link(Endpoint):
         if self._over:
             raise self._lost()
 
+    def _ask_to_be_kept(self) -> None:
+        """Ask the peer to keep its end of the link for a while when the connection is lost (§3.5.6)."""
+        recovery = self.connection._recovery
+        if recovery is None or not self._restorable or not self.connection.profile.resumes:
+            return
+        name = "target" if self._kind == "sender" else "source"
+        terminus = getattr(self._terms, name)
+        usual = isinstance(terminus, Source | Target) and terminus.expiry_policy == "session-end"
+        if usual and not terminus.timeout and not terminus.dynamic and recovery.settings.resume_timeout:
+            kept = copy.copy(terminus)
+            kept.expiry_policy, kept.timeout = Symbol("connection-close"), UInt(recovery.settings.resume_timeout)
+            self._terms = replace(self._terms, **{name: kept})
+
     def _abandon(self) -> None:
         """Attaching was cancelled: nobody will use the link, so it goes as soon as it stands."""
         self._closed = self._abandoned = True
-        if self.open:
+        if self._interrupted:
+            self._end_for_good(None)
+        elif self.open:
             self._detach(closed=not self._lasting())
 
     def _on_attached(self) -> None:
         """The peer's attach is here."""
+        self._attaching = False
         if self._abandoned:
             # What is meant to outlive the link may have been there before, with messages in it.
             self._detach(closed=not self._lasting())
             return
-        self.open = True
-        self.connection._links[self] = self._session or self.connection._default
+        restored, self._interrupted = self._interrupted and self._standing, False
+        self._standing = True
+        self._may_resume = self._is_kept()
+        self.open = not self._closed
+        if restored:
+            self._restored_at, self._refusals = anyio.current_time(), 0
+            assert self.connection._recovery is not None
+            self.connection._recovery.link_restored(self)
+            self._on_restored()
         self._changed()
+
+    def _is_kept(self) -> bool:
+        """Whether the peer keeps its end for a while without the connection, as its answer says."""
+        recovery = self.connection._recovery
+        if recovery is None or not self.connection.profile.resumes:
+            return False
+        terminus = self.remote.target if self._kind == "sender" else self.remote.source
+        return isinstance(terminus, Source | Target) and (terminus.expiry_policy == "never" or bool(terminus.timeout))
+
+    # After a loss
+
+    def _restore(self) -> None:
+        """Attach again; the connection and the session are there."""
+        assert self._on is not None
+        self._resuming = self._may_resume and self._standing
+        self._attach_to(self._on).context = self
+        self._attaching = True
+        self.connection._wake()
+
+    def _interrupt(self, error: AmqpError | None) -> None:
+        super()._interrupt(error)
+        self._attaching = False
+
+    def _on_incomplete(self) -> None:
+        """Not all could be resumed at once, and nothing new may be sent: once more, with what is left (§2.6.13)."""
+        link, recovery = self._engine_link, self.connection._recovery
+        assert link is not None
+        assert recovery is not None
+        self._interrupt(None)
+        link.context = Retired()
+        link.detach(closed=False)
+        recovery.restore_link(self)
+
+    @abstractmethod
+    def _on_restored(self) -> None:
+        """It is attached again."""
 
     @property
     @abstractmethod
@@ -142,7 +234,7 @@ class Link(Endpoint):
 
     def _lasting(self) -> bool:
         """Whether the terminus at the peer is meant to outlive the link, as a durable subscription is (§3.5.6)."""
-        return outlives_link(self._terms.source, self._terms.target)
+        return self._lasts
 
     async def _leave(self, closed: bool, deadline: float | None = None) -> None:
         """Finish, detach and wait for the answer: shielded, and until the deadline at most, if one is given."""
@@ -164,8 +256,13 @@ class Link(Endpoint):
             self._changed()
 
     async def _go(self, closed: bool, deadline: float) -> None:
+        if self._interrupted and self._kind == "receiver":
+            self._end_for_good(self._loss)  # nothing is held that could be given back
+            return
         with until(deadline, 1 - ANSWER_SHARE):
             await self._finish()
+        if self._interrupted:
+            self._end_for_good(self._loss)
         if not self._over:
             self._wrap_up()
             self._detach(closed=closed)
@@ -173,6 +270,7 @@ class Link(Endpoint):
                 await self._until(lambda: self._over)
 
     def _detach(self, closed: bool) -> None:
+        self._parting = True
         link = self._engine_link
         if link is not None:
             link.detach(closed=closed)
@@ -196,6 +294,16 @@ class Link(Endpoint):
         await self._leave(closed=False)
 
     def _on_ended(self, error: AmqpError | None) -> None:
-        super()._on_ended(error)
+        recovery = self.connection._recovery
+        if recovery is None or self._parting or self._over or not recovery.link_returns(self, error):
+            self._end_for_good(error)
+            return
+        self._interrupt(error)
+        recovery.link_lost(self, error)
+
+    def _end_for_good(self, error: AmqpError | None) -> None:
+        if self._over:
+            return
+        super()._end_for_good(error)
         self.connection._links.pop(self, None)
         self._stop()

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import anyio
 
 from ..messaging import Accepted
+from ._delivery import unknown
 
 if TYPE_CHECKING:
     from ..engine import OutgoingDelivery
+    from ..errors import AmqpError
     from ..messaging import Outcome
     from ._delivery import SentDelivery
 
@@ -20,7 +22,7 @@ class Pipeline:
     Attributes:
         sent, accepted: how many deliveries, and how many of them were accepted.
         in_flight: how many have no outcome yet.
-        failure: the first outcome that was not Accepted.
+        failure: the first outcome that was not Accepted, or why there will never be one.
         failed: there is one.
     """
 
@@ -36,7 +38,7 @@ class Pipeline:
         self.accepted = 0
         self.not_accepted = 0
         self.in_flight = 0
-        self.failure: Outcome | None = None
+        self.failure: Outcome | AmqpError | None = None
         self.failed = False
 
     @property
@@ -56,7 +58,10 @@ class Pipeline:
         """The receiver told a state of the delivery, perhaps its outcome."""
         outcome = delivery._known_outcome()  # type: ignore[attr-defined]
         if outcome is None:
-            return
+            outcome = unknown(delivery)
+            if outcome is None:
+                return
+            delivery.link.context._untold.discard(delivery)
         delivery.waiter = None
         self.in_flight -= 1
         if type(outcome) is Accepted:

@@ -15,16 +15,17 @@ import anyio
 import anyio.lowlevel
 
 from ..engine import LinkTerms, ReceiverLink
-from ..errors import AmqpError, FilterNotApplied, LocalProtocolError, Unsupported
+from ..errors import AmqpError, FilterNotApplied, LocalProtocolError, StaleDelivery, Unsupported
 from ..messaging import RELEASED, TXN_ID, TransactionalState, unapplied_filters
 from ..types import Symbol
-from ._delivery import AcquiredDelivery, Delivery
+from ._delivery import AcquiredDelivery, Delivery, Stale, is_stale
 from ._link import Link
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
     from ..engine import IncomingDelivery
+    from ..messaging import DeliveryState
     from ._connection import Connection
     from ._session import Session
     from ._transaction import Transaction
@@ -67,12 +68,18 @@ class Receiver(Link):
         self._refill_at = max(1, credit // 2) if credit else 0xFFFF_FFFF
         self._taken = 0  # deliveries handed out since the credit was set
         self._run = 0  # deliveries handed out since other tasks could run
+        self._collected: list[Any] = []  # what `receive_batch` has taken aside
         self._waiter: anyio.Event | None = None  # also the mark that a task is in receive
         self._drain_running = False
         self._drained = False
         self._used_up = False  # the last drain ended by deliveries, without an answer
         self._acquirer: Transaction | None = None  # in which messages are acquired
         self._flow_properties: dict[Any, Any] | None = None
+        # Of the link that was lost: all its deliveries that may be resumed, those of them that nobody took, and the
+        # credit that was out.
+        self._pending: list[Any] = []
+        self._hidden: list[Any] = []
+        self._granted = 0
         self._wake: Callable[[], None] = connection._wake
 
     # Attaching
@@ -108,14 +115,17 @@ class Receiver(Link):
             self._require("settle-second", "receiver settle mode 'second'")
 
     def _attach_to(self, session: Session) -> ReceiverLink:
-        self._link = link = session._in_engine.attach_receiver(self._terms)
+        resuming = self._pending if self._resuming else None
+        self._link = link = session._in_engine.attach_receiver(self._terms, resuming=resuming)
         link.delivery_type = Delivery
-        self._incoming = link.incoming
+        # The same at every attachment: `receive` holds on to it.
+        link.incoming = self._incoming
         return link
 
     def _on_attached(self) -> None:
+        first = not self._standing
         super()._on_attached()
-        if self.open:
+        if self.open and first:
             self._unfit = self._examine()
             if self._automatic and self._unfit is None:
                 self._taken = self._automatic
@@ -257,7 +267,7 @@ class Receiver(Link):
         The engine tells of arrivals when the deque was empty, so what is here is held aside meanwhile.
         """
         incoming = self._incoming
-        held: list[Any] = []
+        held = self._collected
         self._run = 0
         try:
             while True:
@@ -271,12 +281,13 @@ class Receiver(Link):
         finally:
             self._waiter = None
             incoming.extendleft(reversed(held))
+            held.clear()
             if self._closed:
                 self._release_buffered()
 
     async def _next_arrival(self) -> None:
         """Wait for deliveries; raise if none can come any more."""
-        if not self.open:
+        if not self.open and (self._closed or not self._interrupted):
             raise self._gone()
         if self._automatic and self.credit <= 0 and self._taken:
             self._refill()  # after a drain, for one: whoever waits here wants more
@@ -319,10 +330,13 @@ class Receiver(Link):
         if credit < 0:
             raise ValueError("credit is added, never taken back; drain() takes all of it back")
         link = self._link
-        if link is None or not self.open:
+        if link is None or not (self.open or self._interrupted) or self._closed:
             raise self._gone()
         if self._automatic:
             raise LocalProtocolError("the credit of this receiver is automatic; manual credit needs credit=0")
+        if self._interrupted and transaction is None:
+            self._granted += credit
+            return
         if transaction is not self._acquirer:
             self._acquire_in(transaction)
         self._flow(link.credit + credit)
@@ -372,7 +386,7 @@ class Receiver(Link):
         kept = [delivery for delivery in self._incoming if not acquired(delivery)]
         self._incoming.clear()
         self._incoming.extend(kept)
-        if not self._over:
+        if not self._over and link.attached:
             for delivery in [each for each in link.unsettled.values() if acquired(each)]:
                 link.settle(delivery, None, settled=True)
             self._wake()
@@ -392,6 +406,7 @@ class Receiver(Link):
         """
         if self._drain_running:
             raise anyio.BusyResourceError("draining this receiver")
+        await self._ready()
         if not self.open:
             raise self._gone()
         self._require("drain", "drain")
@@ -404,11 +419,12 @@ class Receiver(Link):
             raise
         if not self._drained and not self.open:
             raise self._gone()
+        await self._ready()
         self._taken = max(0, self._automatic - len(self._incoming))
 
     async def _drain(self) -> None:
         link = self._link
-        if link is None or self._over or link.credit <= 0:
+        if link is None or not link.attached or link.credit <= 0:
             self._drained = True
             return
         self._drain_running = True
@@ -448,8 +464,106 @@ class Receiver(Link):
         for delivery in deliveries:
             if delivery.waiter is not None:
                 delivery.waiter.set()
+            if delivery in self._hidden:
+                self._hidden.remove(delivery)  # nobody has seen it, and the sender is done with it
         if self._change is not None:
             self._changed()
+
+    # After a loss
+
+    def _interrupt(self, error: AmqpError | None) -> None:
+        link, incoming = self._link, self._incoming
+        assert link is not None
+        self._granted += link.credit
+        # What was sent settled is ours. The rest is handed out when the peer has resumed it, else it comes again.
+        known = set(map(id, self._pending))
+        self._pending += [delivery for delivery in link.suspended() if id(delivery) not in known]
+        here = [*self._collected, *incoming]
+        self._hidden += [delivery for delivery in here if not delivery.local_settled]
+        kept = [delivery for delivery in here if delivery.local_settled]
+        self._collected.clear()
+        incoming.clear()
+        incoming.extend(kept)
+        self._flow_properties = None
+        self._drained = True  # there is no credit any more
+        super()._interrupt(error)
+        if not self._may_resume:
+            self._give_up(self._pending)
+            self._pending = []
+        if self._closed:
+            self._end_for_good(error)
+
+    def _on_restored(self) -> None:
+        unfit = self._examine()
+        if unfit is not None:  # another host perhaps, which has no such filter
+            self._detach(closed=not self._lasting())
+            self._end_for_good(unfit)
+            return
+        link = self._link
+        assert link is not None
+        if self._resuming:
+            pending, self._pending = self._pending, []
+            resumed = [delivery for delivery in pending if delivery.tag in (self.remote.unsettled or ())]
+            granted = self._granted + len(resumed)  # each of them takes a credit again
+        else:
+            granted = self._granted + len(self._hidden)
+            self._give_up(self._pending)
+            self._pending = []
+        self._granted = 0
+        if self._automatic:
+            self._taken = self._automatic
+            self._refill()
+        elif granted:
+            link.flow(granted)
+            self._wake()
+
+    def _on_unresumed(self, deliveries: Iterable[IncomingDelivery]) -> None:
+        """The peer does not have these any more, or not for this link."""
+        hidden = len(self._hidden)
+        self._give_up(deliveries)
+        dropped = hidden - len(self._hidden)
+        if dropped and not self._automatic and self._link is not None and self.open:
+            self._flow(self._link.credit + dropped)
+
+    def _on_resumed(self, deliveries: Iterable[IncomingDelivery]) -> None:
+        """These live on; those that nobody took are handed out now."""
+        back = [delivery for delivery in deliveries if delivery in self._hidden]
+        for delivery in back:
+            self._hidden.remove(delivery)
+        self._incoming.extend(back)
+        self._taken += len(tuple(deliveries)) - len(back)
+        if back:
+            self._on_deliveries()
+        if self._taken >= self._refill_at:
+            self._refill()
+
+    def _give_up(self, deliveries: Iterable[Any]) -> None:
+        """Nothing can be told of these any more."""
+        stale = Stale(self)
+        gone = set(map(id, deliveries))
+        self._hidden = [delivery for delivery in self._hidden if id(delivery) not in gone]
+        for delivery in deliveries:
+            delivery.link = stale
+            if delivery.waiter is not None:
+                delivery.waiter.set()
+
+    def _stale(self) -> StaleDelivery:
+        error = StaleDelivery("the link that the delivery came on was lost since: the peer delivers the message again")
+        error.__cause__ = self._loss
+        return error
+
+    def _settle_after_loss(self, delivery: Delivery, state: DeliveryState, error: LocalProtocolError) -> None:
+        """The engine has no link to say it on."""
+        if is_stale(delivery):
+            recovery = self.connection._recovery
+            if recovery is None or recovery.settings.on_stale == "raise":
+                raise self._stale() from None
+        elif self._interrupted and not self._closed and not isinstance(state, TransactionalState):
+            delivery.state = state  # the attach tells it
+        elif self.open:
+            raise error
+        else:
+            raise self._gone() from None
 
     # Closing
 
@@ -477,7 +591,7 @@ class Receiver(Link):
     def _wrap_up(self) -> None:
         self._release_buffered()
         link = self._link
-        if link is not None:
+        if link is not None and link.attached:
             for delivery in list(link.unsettled.values()):
                 if isinstance(delivery.state, TransactionalState):
                     # The outcome outlives the link, but at Broker-J only when it is settled.
@@ -489,7 +603,7 @@ class Receiver(Link):
         incoming, link = self._incoming, self._link
         while incoming:
             delivery = incoming.popleft()
-            if link is not None and not self._over and not delivery.local_settled:
+            if link is not None and link.attached and not delivery.local_settled:
                 released = RELEASED if self._acquirer is None else self._acquirer._given_back
                 link.settle(delivery, released, settled=True)
                 self._wake()

@@ -14,25 +14,32 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 
 from ..engine import LinkTerms, ReceiverLink
-from ..errors import DecodeError, LocalProtocolError
+from ..errors import AmqpError, DecodeError, DeliveryUncertain, LocalProtocolError
 from ..messaging import ACCEPTED, Accepted, Error, Message, Rejected, Source
 from ..types import Symbol
 from ._delivery import SentDelivery, not_accepted
 from ._receiver import Receiver
+from ._sender import Repeating
 
 if TYPE_CHECKING:
     from ._connection import Connection
+    from ._reconnect import OnUncertain
     from ._sender import Sender
     from ._session import Session
 
 
-class Waiting:
-    """One request without a reply. It takes the place of the event that a delivery's outcome sets, too."""
+class Waiting(Repeating):
+    """One request without a reply. It takes the place of the event that a delivery's outcome sets, too.
 
-    __slots__ = ("_event", "reply")
+    Attributes:
+        lost: the address that the reply was to come to is gone with its link, and there is another.
+    """
+
+    __slots__ = ("_event", "lost", "reply")
 
     def __init__(self) -> None:
         self.reply: Message | None = None
+        self.lost = False
         self._event = anyio.Event()
 
     def set(self) -> None:
@@ -51,6 +58,7 @@ class ReplyReceiver(Receiver):
 
     def __init__(self, connection: Connection, session: Session | None, terms: LinkTerms, credit: int) -> None:
         super().__init__(connection, session, terms, credit, require_filters=True)
+        self._last_address: str | None = None
         self.waiting: dict[Hashable, Waiting] = {}
         self.unmatched = 0
 
@@ -93,6 +101,18 @@ class ReplyReceiver(Receiver):
         if self._taken >= self._refill_at and link is not None and link.attached:
             self._refill()
 
+    def _interrupt(self, error: AmqpError | None) -> None:
+        if self._standing and self._link is not None and self._link.remote is not None:
+            self._last_address = self.address
+        super()._interrupt(error)
+
+    def _on_restored(self) -> None:
+        super()._on_restored()
+        if self._over or self.address != self._last_address:
+            for waiting in self.waiting.values():
+                waiting.lost = True
+                waiting.set()
+
     def _stop(self) -> None:
         super()._stop()
         for waiting in self.waiting.values():
@@ -111,10 +131,13 @@ class Requester:
         sender, replies: the two links.
     """
 
-    def __init__(self, sender: Sender, replies: ReplyReceiver, reply_to: str | None = None) -> None:
+    def __init__(
+        self, sender: Sender, replies: ReplyReceiver, reply_to: str | None = None, on_lost: OnUncertain | None = None
+    ) -> None:
         self.sender = sender
         self.replies = replies
         self._reply_to = reply_to
+        self._on_lost = on_lost
         self._prefix = uuid.uuid4().hex[:12]
         self._count = 0
 
@@ -164,6 +187,8 @@ class Requester:
             MessageRejected, MessageReleased, MessageModified: the request was not taken, so no reply will come.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: a link ended before the reply came; whether
                 the request was processed is not known.
+            DeliveryUncertain: the connection was lost and is there again, and requests are not to be sent a second
+                time (`on_lost="raise"`).
             LocalProtocolError: another request with this correlation-id waits for its reply.
             EncodeError: see `Sender.submit`.
             anyio.ClosedResourceError: the requester was closed here.
@@ -176,7 +201,6 @@ class Requester:
         made = f"{self._prefix}-{self._count}"
         correlation = request.correlation_id if request.correlation_id is not None else request.message_id
         request = request.replace(
-            reply_to=self.reply_to,
             message_id=request.message_id if request.message_id is not None else made,
             correlation_id=correlation if correlation is not None else made,
         )
@@ -184,25 +208,48 @@ class Requester:
         table, waiting = self.replies.waiting, Waiting()
         if any(key in table for key in keys):
             raise LocalProtocolError(f"a request with the correlation-id {request.correlation_id!r} waits already")
+        await self.replies._ready()
         if not self.replies.open:
             raise self.replies._gone()  # before it is sent: nobody could hear the reply
         table.update(dict.fromkeys(keys, waiting))
         try:
-            return await self._reply(waiting, await self.sender.submit(request))
+            while True:
+                waiting.lost = False
+                delivery = await self.sender.submit(request.replace(reply_to=self.reply_to))
+                reply = await self._reply(waiting, delivery)
+                if reply is not None:
+                    return reply
+                await self._lost()
         finally:
             for key in keys:
                 table.pop(key, None)
 
-    async def _reply(self, waiting: Waiting, delivery: SentDelivery) -> Message:
+    async def _lost(self) -> None:
+        """The reply can come no more: send the request again, or say so."""
+        replies = self.replies
+        await replies._ready()
+        recovery = replies.connection._recovery
+        assert recovery is not None
+        if (self._on_lost or recovery.settings.on_uncertain) == "raise":
+            raise DeliveryUncertain("the connection was lost: it is not known what became of the request") from (
+                replies._loss
+            )
+        if not replies.open:
+            raise replies._gone()
+
+    async def _reply(self, waiting: Waiting, delivery: SentDelivery) -> Message | None:
+        """The reply; None if the address that it was to come to is there no more."""
         sender = self.sender
         settled = False
         try:
             while waiting.reply is None:
+                if waiting.lost:
+                    return None
                 if not settled and (outcome := delivery._known_outcome()) is not None:
                     settled = True
                     if type(outcome) is not Accepted:
                         raise not_accepted(outcome, sender.connection.profile)
-                if not self.replies.open:
+                if not (self.replies.open or self.replies._interrupted) or self.replies._closed:
                     raise self.replies._gone()
                 if not settled and sender._over:
                     raise sender._lost()

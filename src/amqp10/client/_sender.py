@@ -20,13 +20,14 @@ import anyio
 import anyio.lowlevel
 
 from ..engine import LinkTerms, OutgoingDelivery, SenderLink
-from ..errors import LocalProtocolError
-from ..messaging import Accepted, Message, Target
-from ._delivery import SentDelivery, not_accepted
+from ..errors import AmqpError, DeliveryUncertain, LocalProtocolError, TransactionRolledBack
+from ..messaging import Accepted, Message, Target, TransactionalState
+from ._delivery import SentDelivery, Unknown, not_accepted, unknown
+from ._endpoint import fresh
 from ._files import CHUNK, BodySource, chunks, size_of
-from ._link import Link
+from ._link import Link, Retired
 from ._pipeline import Pipeline
-from ._stream import BodyWriter, Retired
+from ._stream import BodyWriter
 
 if TYPE_CHECKING:
     from ._connection import Connection
@@ -47,6 +48,12 @@ class Turn:
         self.event = anyio.Event()
 
 
+class Repeating:
+    """A waiter of a delivery that sends the message again by itself after a loss."""
+
+    __slots__ = ()
+
+
 class Sender(Link):
     """The sending end of a link; made by `connection.sender()`, attached by `async with`.
 
@@ -62,7 +69,6 @@ class Sender(Link):
     def __init__(self, connection: Connection, session: Session | None, terms: LinkTerms) -> None:
         super().__init__(connection, session, terms)
         self._link: SenderLink | None = None
-        self._on: Session | None = None
         self._presettled = terms.settle_mode == "settled"
         self._turns: deque[Turn] = deque()
         self._stream: Turn | None = None  # of a stream that is under way; the first in `_turns` then
@@ -70,6 +76,8 @@ class Sender(Link):
         self._last: OutgoingDelivery | None = None
         self._draining = False
         self._waiters: set[anyio.Event | Pipeline] = set()  # of all who wait for outcomes
+        self._pending: list[OutgoingDelivery] = []  # of the link that was lost, as long as it is not restored
+        self._untold: set[OutgoingDelivery] = set()  # whose fate is not known, which nobody was told yet
         self._spoiled = False  # an aborted delivery stands in the way of others, for the peer knows none
         self._told = False  # the cause of the link's end has been raised to the user
 
@@ -98,10 +106,13 @@ class Sender(Link):
                 self._require("anonymous-terminus", "anonymous terminus")
 
     def _attach_to(self, session: Session) -> SenderLink:
-        self._link = link = session._in_engine.attach_sender(self._terms)
+        resuming = self._pending if self._resuming else None
+        self._link = link = session._in_engine.attach_sender(self._terms, resuming=resuming)
         link.delivery_type = SentDelivery
         session._add_sender(self)
         self._on = session
+        if resuming is not None:
+            self._pending = []  # the link's now
         return link
 
     @property
@@ -124,6 +135,8 @@ class Sender(Link):
     @property
     def unsettled(self) -> int:
         """How many deliveries are out without an outcome."""
+        if self._interrupted:
+            return len(self._pending)
         return len(self._link.unsettled) if self._link is not None else 0
 
     # Sending
@@ -264,7 +277,8 @@ class Sender(Link):
             raise
         await self._flow_out(pipeline)
         if pipeline.failure is not None:
-            failed = not_accepted(pipeline.failure, self.connection.profile)
+            failure = pipeline.failure
+            failed = failure if isinstance(failure, AmqpError) else not_accepted(failure, self.connection.profile)
             failed.add_note(pipeline.account())
             raise failed
         return pipeline.accepted
@@ -425,22 +439,22 @@ class Sender(Link):
             self._run = 0
             await anyio.lowlevel.checkpoint()
         link, turns = self._link, self._turns
-        if link is None or not self.open:
+        if link is None or not (self.open or self._returning):
             raise self._refusal()
         ahead = len(turns)
-        if link.credit > ahead and link.session.sendable and not self.connection._output_full and not self._stream:
+        if self._room_on(link, ahead) and not self.connection._output_full:
             return link
         turn = Turn()
         turns.append(turn)
         try:
-            while link.credit <= ahead or not link.session.sendable or self.connection._output_full or self._stream:
-                if link.credit > ahead and link.session.sendable and not self._stream:
+            while not self._room_on(link, ahead) or self.connection._output_full:
+                if self._room_on(link, ahead):
                     await self.connection._output_drained()
                 else:
                     await turn.event.wait()
                     turn.event = anyio.Event()
                     ahead = 0  # whoever is woken has credit of its own
-                if not self.open or self._link is None:
+                if self._link is None or not (self.open or self._returning):
                     raise self._refusal()
                 link = self._link
         except BaseException:
@@ -456,14 +470,29 @@ class Sender(Link):
         if self._draining:
             self._give_back()
 
+    def _room_on(self, link: SenderLink, ahead: int) -> bool:
+        """Whether credit and window allow another message, behind so many."""
+        return link.credit > ahead and self.open and link.session.sendable and self._stream is None
+
+    @property
+    def _returning(self) -> bool:
+        """The link was lost, and who waits to send goes on waiting."""
+        return self._interrupted and not self._closed
+
     def _refusal(self) -> Exception:
         self._told = True
         return self._gone()
 
+    def _stream_lost(self) -> Exception:
+        """Of a stream whose link is not the sender's any more: streams are not sent again."""
+        if self._loss is not None and not (self._over or self._closed):
+            return fresh(self._loss)
+        return self._refusal()
+
     def _wake_turns(self) -> None:
         """Wake as many as there is credit for; a stream is waited for by all."""
         link = self._link
-        if self._turns and link is not None and not (self._stream and self.open):
+        if self._turns and link is not None and not (self._stream and self.open) and not self._returning:
             count = max(0, link.credit) if self.open else len(self._turns)
             for turn in islice(self._turns, count):
                 turn.event.set()
@@ -507,6 +536,60 @@ class Sender(Link):
         if self._change is not None:
             self._changed()
 
+    # After a loss
+
+    def _interrupt(self, error: AmqpError | None) -> None:
+        if self._stream is not None:
+            self._turns.remove(self._stream)  # whoever writes it is told by its next call
+            self._stream = None
+        self._draining = self._spoiled = False
+        if self._last is not None and self._last.local_settled:
+            self._last = None
+        link = self._link
+        assert link is not None
+        for delivery in list(link.unsettled.values()):
+            if isinstance(delivery.state, TransactionalState):
+                lost = TransactionRolledBack(description="the connection was lost before the transaction was committed")
+                lost.__cause__ = error
+                self._lose(delivery, lost)
+        known = set(map(id, self._pending))
+        self._pending += [delivery for delivery in link.suspended() if id(delivery) not in known]
+        super()._interrupt(error)
+
+    def _on_restored(self) -> None:
+        pending, self._pending = self._pending, []
+        if pending:
+            self._on_unresumed(pending)
+        self._wake_turns()
+
+    def _on_unresumed(self, deliveries: Iterable[OutgoingDelivery]) -> None:
+        """The peer cannot say what became of these."""
+        link, recovery = self._link, self.connection._recovery
+        assert link is not None
+        assert recovery is not None
+        resend = recovery.settings.on_uncertain == "resend"
+        for delivery in deliveries:
+            if isinstance(delivery.waiter, Repeating):
+                link.forget(delivery)  # it is sent again by others, in other words
+            elif delivery.streamed or (delivery.handed_over and not resend):
+                link.forget(delivery)
+                error = DeliveryUncertain(
+                    "the link was lost before the outcome came: it is not known whether it arrived"
+                )
+                error.__cause__ = self._loss
+                self._lose(delivery, error)
+            else:
+                link.resend(delivery)
+        self.connection._wake()
+
+    def _lose(self, delivery: OutgoingDelivery, error: AmqpError) -> None:
+        """What became of it will never be known."""
+        delivery.remote_state = Unknown(error)  # type: ignore[assignment]
+        self._untold.add(delivery)
+        if self._last is delivery:
+            self._last = None
+        self._on_outcomes((delivery,))
+
     # Closing
 
     def _stop(self) -> None:
@@ -523,7 +606,7 @@ class Sender(Link):
 
     def _finished(self) -> bool:
         last = self._last
-        return not self.unsettled and (last is None or last.on_wire)
+        return not self._interrupted and not self.unsettled and (last is None or last.on_wire)
 
     def _wrap_up(self) -> None:
         """Nothing to say: what is half on the wire the engine aborts (§2.6.4)."""
@@ -542,11 +625,16 @@ class Sender(Link):
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link ended with deliveries in flight, and
                 no call has said so yet.
+            DeliveryUncertain: of a delivery it is not known whether it arrived, and no call has said so yet.
             TimeoutError: deliveries had no outcome when `close_timeout` seconds had passed.
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most.
         """
         await self._leave(closed=not self._lasting())
+        for delivery in self._untold:
+            error = unknown(delivery)
+            if error is not None and exc is None:
+                raise fresh(error)
         left = self._without_outcome()
         if left and exc is None and not self._told:
             self._told = True

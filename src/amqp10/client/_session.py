@@ -18,6 +18,7 @@ from ..types import Int, Symbol
 from ._browser import Browser
 from ._endpoint import Endpoint
 from ._leaving import leave_all, until
+from ._link import Link
 from ._management import Management
 from ._receiver import EXCLUSIVE, Receiver
 from ._request import ReplyReceiver, Requester
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ..engine import Session as EngineSession
     from ..messaging import Filter
     from ._connection import Connection
+    from ._reconnect import OnUncertain
 
 # What both ends of our links can take, said where the user does not say it: some brokers otherwise send none but
 # accepted, or end a link over a message they would have rejected (§3.5.3 "outcomes").
@@ -269,7 +271,12 @@ class Links:
         return Browser(connection, session, terms, credit, require_filters=require_filters)
 
     def requester(
-        self, address: str | Target | None, *, reply_to: str | Source | None = None, credit: int = 100
+        self,
+        address: str | Target | None,
+        *,
+        reply_to: str | Source | None = None,
+        on_lost: OnUncertain | None = None,
+        credit: int = 100,
     ) -> Requester:
         """A requester: sends requests and waits for their replies; to be opened by `async with`.
 
@@ -277,6 +284,9 @@ class Links:
             address: where requests go; None for an anonymous one, whose requests each say it in their `to`.
             reply_to: where replies come from: an address, which no other requester may share, or a `Source` to say
                 more. None: a dynamic node, made by the peer for this requester.
+            on_lost: what becomes of requests without a reply when the connection is lost and restored, and their
+                dynamic node was lost with it: "resend" them, so that they may be processed twice, or "raise"
+                `DeliveryUncertain`. None: as `Reconnect.on_uncertain` says.
             credit: replies that may be on their way; not the number of requests under way.
 
         Raises:
@@ -290,7 +300,7 @@ class Links:
         elif isinstance(reply_to, str):
             reply_to = Source(reply_to, outcomes=OUTCOME_NAMES)
         terms = LinkTerms(name=link_name(connection, "replies"), source=reply_to, target=Target(), settle_mode="mixed")
-        return Requester(self.sender(address), ReplyReceiver(connection, session, terms, credit))
+        return Requester(self.sender(address), ReplyReceiver(connection, session, terms, credit), on_lost=on_lost)
 
     def responder(self, address: str | Source, *, credit: int = 100) -> Responder:
         """A responder: receives requests and sends replies; to be opened by `async with`.
@@ -346,6 +356,8 @@ class Session(Endpoint, Links):
         self._begun = False
         self._engine_session: EngineSession | None = None
         self._senders: dict[Sender, None] = {}
+        self._parting = False  # our end is out
+        self._refused_to_resume = False  # it may have ended because a link of it was to be resumed
         self._coordinating: anyio.Lock | None = None
         self._coordinator_link: CoordinatorSender | None = None
 
@@ -364,6 +376,7 @@ class Session(Endpoint, Links):
 
         Cancelling: the session is ended as soon as the peer's answer comes.
         """
+        await self.connection._ready()
         self._begin()
         try:
             await self._until(lambda: self._begun or self._over)
@@ -382,14 +395,30 @@ class Session(Endpoint, Links):
         self.connection._leaving.interrupted()
         if not self.connection.open:
             raise self.connection._gone()
+        self._begin_in_engine()
+        if self.connection._recovery is not None:
+            self.connection._recovery.sessions[self] = None
+
+    def _begin_in_engine(self) -> None:
         self._engine_session = session = self.connection._in_engine.begin(self._terms)
         session.context = self
         self.open = True
         self.connection._wake()
 
+    def _restore(self) -> None:
+        """Begin again, with all links."""
+        self._begin_in_engine()
+        self._interrupted = False
+        recovery = self.connection._recovery
+        assert recovery is not None
+        for link in self._links:
+            recovery.restore_link(link)
+        self._changed()
+
     def _on_begun(self) -> None:
         """The peer's begin is here."""
         self._begun = True
+        self._restored_at, self._refusals = anyio.current_time(), 0
         if self._abandoned:
             self._end()
         self._changed()
@@ -453,13 +482,35 @@ class Session(Endpoint, Links):
 
     def _end(self) -> None:
         self.open = False
+        self._parting = True
         if self._engine_session is not None:
             self._engine_session.end()
             self.connection._wake()
 
     def _on_ended(self, error: AmqpError | None) -> None:
-        super()._on_ended(error)
+        recovery = self.connection._recovery
+        if recovery is not None and recovery.session_returns(self, error):
+            self._refused_to_resume = False
+            self._interrupt(error)
+            recovery.session_lost(self)
+        else:
+            self._end_for_good(error)
+
+    def _end_for_good(self, error: AmqpError | None) -> None:
+        super()._end_for_good(error)
+        self._forget()
         self._senders.clear()
+        for link in self._links:
+            link._end_for_good(error)
+
+    @property
+    def _links(self) -> list[Link]:
+        """Those that are attached on it, or being attached, or interrupted."""
+        return [link for link, on in self.connection._links.items() if on is self]
+
+    def _forget(self) -> None:
+        if self.connection._recovery is not None:
+            self.connection._recovery.sessions.pop(self, None)
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
@@ -475,8 +526,13 @@ class Session(Endpoint, Links):
         if self._closed or self._over:
             return
         self._closed = True
+        if self._interrupted and not any(link._kind == "sender" for link in self._links):
+            self._end_for_good(None)
+            return
         self.open = False
-        await leave_all((link for link, on in self.connection._links.items() if on is self), deadline)
+        await leave_all(self._links, deadline)
+        if self._interrupted:
+            self._end_for_good(self._loss)
         if not self._over:
             self._end()
             with until(deadline):

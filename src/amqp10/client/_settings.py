@@ -8,6 +8,7 @@ from typing import Any, Literal, TypedDict
 from ..net import Proxy, TLSSettings, WebSocket
 from ..profiles import Profile
 from ..sasl import Mechanism
+from ._reconnect import Reconnect
 
 SASLSettings = Mechanism | Sequence[Mechanism] | Literal[False] | None
 
@@ -15,6 +16,7 @@ SASLSettings = Mechanism | Sequence[Mechanism] | Literal[False] | None
 class ConnectionSettings(TypedDict, total=False):
     """The keyword arguments of `Connection`; see there."""
 
+    reconnect: Reconnect | None
     tls: TLSSettings | None
     tls_upgrade: bool
     proxy: str | Proxy | None

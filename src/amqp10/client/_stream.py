@@ -31,18 +31,6 @@ SECTION_HEAD: Final = 8  # bytes, of a data section that is not short
 LARGEST_SECTION: Final = 0xFFFF_FFFF
 
 
-class Retired:
-    """Stands for a sender on a link that it has left for another: nothing that still comes there concerns it."""
-
-    open = False
-
-    def _on_credit(self) -> None: ...
-
-    def _on_outcomes(self, deliveries: object) -> None: ...
-
-    def _on_ended(self, error: object) -> None: ...
-
-
 class BodyWriter:
     """Writes the body of one message; made by `sender.stream()`, begun and ended by `async with`.
 
@@ -157,7 +145,7 @@ class BodyWriter:
         while True:
             self._check()
             if not link.session.sendable:
-                await sender._until(lambda: link.session.sendable or not sender.open or self._refused() is not None)
+                await sender._until(lambda: link.session.sendable or not link.attached or self._refused() is not None)
             elif sender.connection._output_full:
                 await sender.connection._output_drained()
             else:
@@ -166,8 +154,8 @@ class BodyWriter:
     def _check(self) -> None:
         if self._over:
             raise LocalProtocolError(self._over)
-        if not self._sender.open:
-            raise self._sender._refusal()
+        if not self._sender.open or self._sender._link is not self._link:
+            raise self._sender._stream_lost()
         outcome = self._refused()
         if outcome is not None:
             raise not_accepted(outcome, self._sender.connection.profile)
@@ -241,8 +229,9 @@ class BodyWriter:
             self._link.abort(self._delivery)
         except LocalProtocolError:
             pass  # the link is gone, and the delivery with it
-        self._sender.connection._wake()
-        self._sender._end_stream(aborted=self._delivery)
+        if self._sender._link is self._link and not self._sender._interrupted:
+            self._sender.connection._wake()
+            self._sender._end_stream(aborted=self._delivery)
 
     def _ended(self, why: str) -> None:
         self._over = why

@@ -18,9 +18,10 @@ import anyio
 import anyio.lowlevel
 
 from ..engine import LinkTerms, ReceiverLink
-from ..errors import DecodeError, DeliveryAborted, LocalProtocolError
+from ..errors import AmqpError, DecodeError, DeliveryAborted, LocalProtocolError
 from ..messaging import DeliveryState, Message, StreamDecoder, TransactionalState
-from ._delivery import Delivery, not_data
+from ._delivery import Delivery, is_stale, not_data
+from ._endpoint import fresh
 from ._receiver import BURST, Receiver
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ class StreamedDelivery(Delivery):
 
     def _feed(self) -> bool:
         """Give the decoder the next part, or the end; False if there is neither yet."""
+        if is_stale(self):
+            return False
         part = self.link.read(self)
         self.link.context._wake()
         if part is not None:
@@ -114,6 +117,8 @@ class StreamedDelivery(Delivery):
     async def _more(self) -> None:
         """Until something came, or nothing can come any more."""
         receiver: StreamReceiver = self.link.context
+        if is_stale(self) and receiver._loss is not None and not receiver._closed:
+            raise fresh(receiver._loss)
         if not receiver.open:
             raise receiver._gone()
         self._run = 0
@@ -129,7 +134,7 @@ class StreamedDelivery(Delivery):
 
     def _settle(self, state: DeliveryState) -> None:
         receiver: StreamReceiver = self.link.context
-        if self.stream.whole or self.local_settled or receiver.connection.profile.early_outcomes:
+        if is_stale(self) or self.stream.whole or self.local_settled or receiver.connection.profile.early_outcomes:
             super()._settle(state)
         elif isinstance(state, TransactionalState):
             raise LocalProtocolError("in a transaction a delivery is settled when all of it is here: read it first")
@@ -138,7 +143,7 @@ class StreamedDelivery(Delivery):
             self.state = receiver._deferred[self]
         else:
             raise receiver._gone()
-        if not self._decoder.finished:
+        if not self._decoder.finished and not is_stale(self):
             self._given_up = True
             self.link.discard(self)
             self.link.context._wake()
@@ -202,6 +207,7 @@ class StreamReceiver(Receiver):
         if not self._own or self._entered:
             await super()._attach()
             return
+        await self.connection._ready()
         session = self._session
         self._require_capabilities()
         session._begin()
@@ -220,9 +226,18 @@ class StreamReceiver(Receiver):
         link = super()._attach_to(session)
         link.delivery_type = StreamedDelivery
         link.streaming = True
+        link.incoming = deque()  # deliveries of which not even the head is here
         session._in_engine.strict_window = self.connection.profile.keeps_window
-        self._incoming = deque()
         return link
+
+    def _interrupt(self, error: AmqpError | None) -> None:
+        # What came in part is not resumed: its readers are told, and it comes again.
+        self._may_resume = False
+        self._opening.clear()
+        self._deferred.clear()
+        self._latest = None
+        super()._interrupt(error)
+        self._wake_readers()
 
     # What came
 
@@ -268,6 +283,9 @@ class StreamReceiver(Receiver):
 
     def _stop(self) -> None:
         super()._stop()
+        self._wake_readers()
+
+    def _wake_readers(self) -> None:
         for delivery in self._readers:
             if delivery._arrival is not None:
                 delivery._arrival.set()

@@ -91,7 +91,7 @@ class SubscriptionReceiver(Receiver):
         here = self.connection._subscriptions
         if self._subscribing.shared:
             # The lowest that is free: brokers keep what they know of a durable one for each name.
-            taken = {receiver.name for receiver in here}
+            taken = {receiver.name for receiver in here if receiver is not self}
             name = next(name for name in self._subscribing.link_names() if name not in taken)
             self._terms = replace(self._terms, name=name)
         link = super()._attach_to(session)
@@ -115,9 +115,9 @@ class SubscriptionReceiver(Receiver):
         in_time = self.connection.profile.timeouts and answered.timeout >= asked.timeout
         return asked.expiry_policy != "never" and in_time
 
-    def _on_ended(self, error: AmqpError | None) -> None:
+    def _end_for_good(self, error: AmqpError | None) -> None:
         self.connection._subscriptions.pop(self, None)
-        super()._on_ended(error)
+        super()._end_for_good(error)
 
 
 def subscription_terms(
@@ -171,7 +171,9 @@ async def end_subscription(connection: Connection, session: Session, subscribing
         settle_mode="unsettled",
         desired_capabilities=subscribing.capabilities,
     )
-    async with Receiver(connection, session, terms, 0, require_filters=False) as link:
+    ending = Receiver(connection, session, terms, 0, require_filters=False)
+    ending._restorable = False
+    async with ending as link:
         found = link.source is not None
         link._detach(closed=True)
         await link._until(lambda: link._over)

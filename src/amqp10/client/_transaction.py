@@ -41,7 +41,8 @@ from ..messaging import (
     TransactionalState,
 )
 from ..profiles import TransactionSupport
-from ._delivery import Delivery, SentDelivery, not_accepted
+from ._delivery import Delivery, SentDelivery, not_accepted, unknown
+from ._endpoint import fresh
 from ._leaving import until
 from ._sender import Sender
 
@@ -154,6 +155,9 @@ class Transaction:
         if self.state != "active":
             raise LocalProtocolError("the transaction is not active: it takes work in its own block only")
         coordinator = self._coordinator
+        if coordinator._over and coordinator._cause is not None:
+            lost = f"it is rolled back, for its coordinator was lost: {coordinator._cause}"
+            raise TransactionRolledBack(description=lost) from coordinator._lost()
         if link.connection is not coordinator.connection:
             raise LocalProtocolError("the link and the transaction are on different connections")
         ours, theirs = coordinator._engine_link, link._engine_link
@@ -258,7 +262,16 @@ class Transaction:
     async def _outcome_of(self, delivery: SentDelivery) -> Outcome:
         """Not by `delivery.outcome()`, for whoever waits there is left to it; and sent settled, it is still to go."""
         sender: Sender = delivery.link.context
-        await sender._until(lambda: sender._over or (delivery.on_wire and delivery._known_outcome() is not None))
+        await sender._until(
+            lambda: (
+                sender._over
+                or unknown(delivery) is not None
+                or (delivery.on_wire and delivery._known_outcome() is not None)
+            )
+        )
+        if (error := unknown(delivery)) is not None:
+            sender._untold.discard(delivery)
+            raise fresh(error)
         outcome = delivery._known_outcome()
         if outcome is None:
             raise sender._lost()
@@ -361,7 +374,9 @@ class Transaction:
 
 
 class CoordinatorSender(Sender):
-    """The link of a session to the coordinator (§4.5.1)."""
+    """The link of a session to the coordinator (§4.5.1). Its transactions end with it."""
+
+    _restorable = False
 
     def __init__(self, session: Session, name: str) -> None:
         terms = LinkTerms(

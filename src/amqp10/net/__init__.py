@@ -8,6 +8,7 @@ from ._connect import connect as connect
 from ._connect import require_wsproto as require_wsproto
 from ._fork import keep_from_children as keep_from_children
 from ._pump import Pump as Pump
+from ._retry import backoff as backoff
 from ._route import Proxy as Proxy
 from ._route import Route as Route
 from ._route import WebSocket as WebSocket
@@ -29,6 +30,7 @@ __all__ = (
     "WebSocket",
     "accept",
     "accept_websocket",
+    "backoff",
     "connect",
     "keep_from_children",
     "listen_tcp",

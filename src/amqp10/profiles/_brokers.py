@@ -40,6 +40,7 @@ RABBITMQ: Final = Profile(
     transactions=None,
     reply_capabilities=("rabbitmq:volatile-queue",),
     replies_since="4.2",
+    resumes=False,
     hints={
         "no exclusive": "declare the queue exclusive, for its connection, or with a single active consumer",
         "released": "it routed the message to no queue: no binding of the exchange matches (released = unroutable)",
@@ -111,6 +112,7 @@ ARTEMIS: Final = Profile(
     capabilities=True,
     timeouts=False,
     transactions=TransactionSupport(outcomes=frozenset({"accepted"}), acquires=False),
+    resumes=False,
     hints={
         "no exclusive": "its queue is exclusive by configuration, and then gives all messages to one of its consumers",
         "amqp:unauthorized-access": "the user may not create the address either: see security-settings in broker.xml",
@@ -173,6 +175,7 @@ BROKER_J: Final = Profile(
     capabilities=True,
     keeps_window=False,
     transactions=TransactionSupport(outcomes=frozenset({"accepted", "rejected", "modified"}), spans_sessions=True),
+    resumes=False,
     hints={
         "no exclusive": "its queue is exclusive by its attribute of that name",
         "amqp:precondition-failed": "a memory-only virtual host takes no durable messages",
@@ -286,6 +289,7 @@ SERVICE_BUS: Final = Profile(
     hosts=(".servicebus.windows.net", ".servicebus.usgovcloudapi.net", ".servicebus.chinacloudapi.cn"),
     topic_source="",
     transactions=TransactionSupport(spans_sessions=True),
+    resumes=False,
     hints={
         "amqp:link:detach-forced": "a link without traffic for 10 minutes is detached, heartbeats or not: attach again",
         "no topic": "a subscription is received from by its own path: TOPIC/Subscriptions/NAME",

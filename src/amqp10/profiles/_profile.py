@@ -70,6 +70,8 @@ class Profile:
         copies: where it answers that it copies, for browsing, messages stay in the queue; one that takes them all the
             same has them back when the browser is left.
         transactions: what its transactions can do; None: it has none, and is not asked for any.
+        resumes: it may keep a link's unsettled deliveries without its connection (§2.6.13); one that never does is not
+            asked to.
         timeouts: it keeps a terminus for the timeout that it confirms (§3.5.3).
         reply_capabilities: what a dynamic source for replies must say, where one is only made on saying so; it is then
             attached with settle mode "settled".
@@ -90,6 +92,7 @@ class Profile:
     early_outcomes: bool = False
     keeps_window: bool = True
     copies: bool = True
+    resumes: bool = True
     timeouts: bool = True
     transactions: TransactionSupport | None = TransactionSupport()
     reply_capabilities: tuple[str, ...] = ()

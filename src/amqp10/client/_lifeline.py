@@ -1,0 +1,266 @@
+"""The transports of a connection, one after the other: where to, how long between, until when.
+
+    round ──> host ──> connect ──> engine + pump ──> opened ──> ... lost ──> pause ──> round ──> ...
+                          └── failed: the next host, or after a pause the next round
+
+Nothing here knows of sessions or links: the connection is told of events by the pump, and asks `keeps` whether an end
+is the end.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+from anyio.abc import ByteStream
+
+from ..engine import ConnectionTerms, Dialect, Engine
+from ..errors import AmqpError, ConnectionLost
+from ..net import TLS, Endpoint, Pump, Route, StreamFacts, TLSSettings, connect, keep_from_children, parse_url, traced
+from ..sasl import Mechanism, from_credentials
+from ._observe import ConnectionAttempted
+from ._reconnect import Address, ConnectionDetails, Reconnect, failover_hosts, passing, redirect
+
+if TYPE_CHECKING:
+    from ._connection import Connection
+    from ._settings import SASLSettings
+
+
+MOST_REDIRECTS: Final = 10
+"""Redirects in a row that are followed."""
+
+
+class Lifeline:
+    """What keeps a connection on a transport.
+
+    Args:
+        address: see `Address`; URLs are read here.
+        settings: None: one round for the first connection, and none after a loss.
+        hostname: what the open says; None: the host, or the name that TLS sends.
+
+    Attributes:
+        endpoint: where the connection is, or was last, or will try first.
+        engine, pump: of the transport that is there, or was last.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        settings: Reconnect | None,
+        dialect: Dialect,
+        terms: ConnectionTerms,
+        hostname: str | None,
+        tls: TLSSettings | None,
+        sasl: SASLSettings,
+        route: Route,
+    ) -> None:
+        self._ask = address if callable(address) else None
+        urls = [] if callable(address) else [address] if isinstance(address, str) else list(address)
+        if not urls and self._ask is None:
+            raise ValueError("a connection needs a URL")
+        self._hosts = [parse_url(url) for url in urls]
+        for endpoint in self._hosts:
+            route.check(endpoint, tls)
+        self.endpoint = self._hosts[0] if self._hosts else None
+        self.settings = settings if settings is not None else Reconnect()
+        self.persistent = settings is not None
+        self._dialect = dialect
+        self._terms = terms
+        self._hostname = hostname
+        self._tls = tls
+        self._sasl = sasl
+        self._route = route
+        self.given: tuple[ByteStream, StreamFacts] | None = None
+        self.engine: Engine | None = None
+        self.pump: Pump | None = None
+        self._alternatives: list[Endpoint] = []
+        self._first = True  # there was no connection yet
+        self._opened = False  # the transport that is there has become a connection
+        self._since = 0.0  # of that, or of the loss before it
+        self._attempts = 0  # since then
+        self._rounds = 0
+        self._redirects = 0  # that were followed in a row
+        self._short_lives = 0  # connections in a row that ended as soon as they began
+        self._round: deque[Endpoint | None] = deque()
+        self._error: Exception | None = None
+        self._deadline: anyio.CancelScope | None = None
+
+    # The life
+
+    async def run(self, owner: Connection) -> None:
+        """Until the connection is over.
+
+        Cancelling: the transport is closed, and `owner` told of its end.
+        """
+        self._since = anyio.current_time()
+        alone = not self.persistent and len(self._hosts) == 1
+        while await self._turn(owner):
+            endpoint = self._round.popleft()
+            limit = math.inf if alone else anyio.current_time() + self.settings.attempt_timeout
+            with anyio.CancelScope(deadline=limit) as self._deadline:
+                if await self._establish(owner, endpoint):
+                    assert self.pump is not None
+                    await self.pump.run()
+            if owner._over:
+                return
+            if self._opened:
+                self._interrupted()
+                continue
+            where = str(self.endpoint) if self.endpoint is not None else ""
+            if self._deadline.cancelled_caught:
+                self._error = ConnectionLost(f"{where} did not open in {self.settings.attempt_timeout} s")
+            assert self._error is not None
+            owner._observers.tell(ConnectionAttempted(self._attempts, where, self._error))
+
+    def keeps(self, owner: Connection, error: AmqpError | None) -> bool:
+        """Whether the connection goes on although its transport has ended so."""
+        if owner._closed or owner._crash is not None or error is None:
+            return False
+        self._error = error
+        if self._opened:
+            return self.persistent and passing(error, credentials_anew=self._ask is not None)
+        return self._worth_another(error)
+
+    def _worth_another(self, error: AmqpError) -> bool:
+        """Whether an attempt that failed so is followed by another."""
+        if self._redirected(error) is not None:
+            return True
+        more = bool(self._round) or self._rounds < self._most_rounds
+        if more and passing(error, credentials_anew=self._ask is not None):
+            return True
+        self._account(error)
+        return False
+
+    def _redirected(self, error: Exception | None) -> Endpoint | None:
+        follow = self.persistent and self.settings.follow_alternatives and self._redirects < MOST_REDIRECTS
+        return redirect(error, self.endpoint) if follow and self.endpoint is not None else None
+
+    def opened(self, properties: Any) -> float:
+        """The transport has become a connection; return how long there was none, seconds."""
+        now = anyio.current_time()
+        if self._deadline is not None:
+            self._deadline.deadline = math.inf
+        downtime, self._since = now - self._since, now
+        self._opened, self._first = True, False
+        if self.settings.follow_alternatives and self.endpoint is not None:
+            known = [*self._hosts, self.endpoint]
+            self._alternatives = [each for each in failover_hosts(properties, self.endpoint) if each not in known]
+        return downtime
+
+    def _interrupted(self) -> None:
+        """It was one, and is to be again."""
+        now = anyio.current_time()
+        # One that does not last is as good as a failure: without a pause that grows, both sides would only reconnect.
+        if now - self._since < self.settings.max_delay:
+            self._short_lives += 1
+        else:
+            self._short_lives = self._redirects = 0
+        self._since, self._attempts, self._rounds = now, 0, 0
+        self._opened = False
+        self._round.clear()
+
+    # Where to, and when
+
+    @property
+    def _most_rounds(self) -> float:
+        return self.settings.first_attempts if self._first else self.settings.attempts
+
+    async def _turn(self, owner: Connection) -> bool:
+        """Wait for the time of the next attempt, whose host is then the first of the round; False: there is none."""
+        target = self._redirected(self._error)
+        self._error = None if target is not None else self._error
+        self._attempts += 1
+        if target is not None:
+            self._redirects += 1
+            self._round.appendleft(target)
+        elif not self._round:
+            if not await self._pause(owner):
+                return False
+            self._rounds += 1
+            hosts: list[Endpoint | None] = [*self._hosts, *self._alternatives] if self._ask is None else [None]
+            if self.settings.order == "random":
+                random.shuffle(hosts)
+            self._round.extend(hosts)
+        return True
+
+    async def _pause(self, owner: Connection) -> bool:
+        """Between rounds, and after a loss; False when it is given up."""
+        failures = self._rounds if self._first else self._rounds + max(1, self._short_lives)
+        delay = self.settings.delay(failures, random.random()) if failures else 0.0
+        longest = self.settings.first_max_time if self._first else self.settings.max_time
+        spent = anyio.current_time() - self._since
+        if self._rounds < self._most_rounds and spent + delay <= longest:
+            if delay:
+                await anyio.sleep(delay)
+            return True
+        assert self._error is not None
+        self._attempts -= 1  # this one is none
+        self._account(self._error)
+        owner._not_connected(self._error)
+        return False
+
+    def _account(self, error: Exception) -> None:
+        """Say on the last error how long it was tried."""
+        if self._attempts > 1:
+            spent = anyio.current_time() - self._since
+            error.add_note(f"given up after {self._attempts} attempts in {spent:.1f} s")
+
+    # One attempt
+
+    async def _establish(self, owner: Connection, endpoint: Endpoint | None) -> bool:
+        """Connect, and begin; False if that failed, and the owner was told if it is over with that."""
+        try:
+            sasl, tls = self._sasl, self._tls
+            if endpoint is None:
+                endpoint, sasl, tls = await self._details()
+            self.endpoint = endpoint
+            login = mechanisms(sasl, endpoint)
+            stream, facts = self.given if self.given is not None else await connect(endpoint, tls, self._route)
+        except (AmqpError, OSError, ValueError) as error:
+            self._error = error
+            if not (isinstance(error, AmqpError) and self._worth_another(error)):
+                owner._not_connected(error)
+            return False
+        keep_from_children(owner, stream, type(owner)._forked)
+        self.engine = engine = self._dialect.client(self._open(endpoint, tls), login, facts.secure)
+        self.pump = Pump(traced(stream, self._dialect.tracer, f"{endpoint}"), engine, owner._handle)
+        if self._first:
+            owner._adopt()
+        engine.start()
+        engine.open()
+        return True
+
+    def _open(self, endpoint: Endpoint, tls: TLSSettings | None) -> ConnectionTerms:
+        """What the open says there."""
+        hostname = self._hostname
+        if hostname is None:
+            hostname = (tls.server_hostname if isinstance(tls, TLS) else None) or endpoint.host or None
+        return replace(self._terms, hostname=hostname)
+
+    async def _details(self) -> tuple[Endpoint, SASLSettings, TLSSettings | None]:
+        assert self._ask is not None
+        ask: Callable[[], Any] = self._ask
+        said = ask()
+        if inspect.isawaitable(said):
+            said = await said
+        details = said if isinstance(said, ConnectionDetails) else ConnectionDetails(said)
+        endpoint = parse_url(details.url)
+        tls = details.tls if details.tls is not None else self._tls
+        self._route.check(endpoint, tls)
+        return endpoint, details.sasl if details.sasl is not None else self._sasl, tls
+
+
+def mechanisms(sasl: SASLSettings, endpoint: Endpoint) -> tuple[Mechanism, ...] | None:
+    """The mechanisms to choose from; None for no SASL layer."""
+    if sasl is False:
+        return None
+    if sasl is None:
+        return from_credentials(endpoint.user, endpoint.password)
+    return (sasl,) if isinstance(sasl, Mechanism) else tuple(sasl)

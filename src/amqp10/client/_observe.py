@@ -1,0 +1,138 @@
+"""What a connection tells of its own life: lost, tried, restored, given up; for logs, metrics and health checks."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
+
+import anyio
+
+from ..errors import AmqpError
+
+if TYPE_CHECKING:
+    from ._link import Link
+
+_log = logging.getLogger("amqp10.connection")
+
+MOST_KEPT: Final = 1000
+"""Events that wait for one observer; of more, the oldest are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionEvent:
+    """The base of all these. Connections without `reconnect` have none but `ConnectionGivenUp`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionInterrupted(ConnectionEvent):
+    """The connection was lost, and is to be restored."""
+
+    cause: AmqpError | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionAttempted(ConnectionEvent):
+    """An attempt failed.
+
+    Attributes:
+        number: of the attempt, 1 for the first after the loss, or at all.
+        url: where to, without credentials.
+        error: why it failed.
+    """
+
+    number: int
+    url: str
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionRestored(ConnectionEvent):
+    """The connection is open again.
+
+    Attributes:
+        url: where to, without credentials.
+        downtime: seconds since the loss.
+    """
+
+    url: str
+    downtime: float
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionGivenUp(ConnectionEvent):
+    """The connection is over: it is not tried, or not again."""
+
+    cause: Exception | None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkInterrupted(ConnectionEvent):
+    """The peer detached a link or ended its session; it is to be attached again."""
+
+    link: Link
+    cause: AmqpError | None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRestored(ConnectionEvent):
+    """A link is attached again.
+
+    Attributes:
+        resumed: with its unsettled deliveries (§2.6.13).
+    """
+
+    link: Link
+    resumed: bool
+
+
+class Observer:
+    """The events from the moment it was made; an async iterator, which ends with the connection."""
+
+    def __init__(self, over: bool) -> None:
+        self._waiting: deque[ConnectionEvent] = deque(maxlen=MOST_KEPT)
+        self._over = over
+        self._news = anyio.Event()
+
+    def _tell(self, event: ConnectionEvent | None) -> None:
+        if event is None:
+            self._over = True
+        else:
+            self._waiting.append(event)
+        self._news.set()
+
+    def __aiter__(self) -> Observer:
+        return self
+
+    async def __anext__(self) -> ConnectionEvent:
+        while not self._waiting:
+            if self._over:
+                raise StopAsyncIteration
+            self._news = anyio.Event()
+            await self._news.wait()
+        return self._waiting.popleft()
+
+
+class Observers:
+    """Those who look on, and the log `amqp10.connection`."""
+
+    def __init__(self) -> None:
+        self._all: WeakSet[Observer] = WeakSet()
+        self._over = False
+
+    def add(self) -> Observer:
+        observer = Observer(self._over)
+        self._all.add(observer)
+        return observer
+
+    def tell(self, event: ConnectionEvent) -> None:
+        _log.info("%s", event)
+        for observer in list(self._all):
+            observer._tell(event)
+
+    def end(self) -> None:
+        self._over = True
+        for observer in list(self._all):
+            observer._tell(None)

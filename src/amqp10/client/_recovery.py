@@ -1,0 +1,130 @@
+"""Sessions and links after a loss: all of them when the connection is back, one alone where the peer ended it alone.
+
+What is lost is *interrupted*: it is not over, whoever waits on it goes on waiting, and it is begun or attached again,
+with pauses that grow as long as the peer refuses. What becomes of a link's deliveries is the link's business
+(`_sender`, `_receiver`); here is only what comes back, and when.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import anyio
+
+from ..errors import AmqpError, LinkDetached, LocalProtocolError, SessionEnded
+from ._observe import LinkInterrupted, LinkRestored
+from ._reconnect import passing
+
+if TYPE_CHECKING:
+    from ._connection import Connection
+    from ._link import Link
+    from ._session import Session
+
+
+class Recovery:
+    """Of one connection that has `reconnect`.
+
+    Attributes:
+        settings: the user's.
+        losing: the events that are told just now end with the loss of the connection, which will be restored.
+        sessions: those that are to be there, in order of beginning.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.settings = connection._lifeline.settings
+        self.losing = False
+        self.sessions: dict[Session, None] = {}
+        self._connection = connection
+
+    # The connection
+
+    def restored(self) -> None:
+        """The connection is open again."""
+        for session in list(self.sessions):
+            self._restore_session(session)
+
+    def given_up(self, error: AmqpError | None) -> None:
+        """Nothing comes back."""
+        for session in list(self.sessions):
+            for link in session._links:
+                link._end_for_good(error)
+            session._end_for_good(error)
+
+    # A session
+
+    def session_returns(self, session: Session, error: AmqpError | None) -> bool:
+        """Whether a session that ended so is begun again; its links have been asked before."""
+        if session._parting or session not in self.sessions:
+            return False
+        return self.losing or (session._begun and (session._refused_to_resume or passing(error)))
+
+    def session_lost(self, session: Session) -> None:
+        """It is interrupted, by itself or with the connection."""
+        if not self.losing:
+            self._later(session)
+
+    def _restore_session(self, session: Session) -> None:
+        if session._over or not session._interrupted or not self._connection.open:
+            return
+        try:
+            session._restore()
+        except LocalProtocolError as error:  # the peer takes no more sessions than are there
+            session._end_for_good(error)
+
+    # A link
+
+    def link_returns(self, link: Link, error: AmqpError | None) -> bool:
+        """Whether a link that ended so is attached again."""
+        if not link._restorable or link._on not in self.sessions:
+            return False
+        return self.losing or (link._standing and (link._resuming or passing(error)))
+
+    def link_lost(self, link: Link, error: AmqpError | None) -> None:
+        """It is interrupted, by itself, or with its session or the connection."""
+        if isinstance(error, SessionEnded | LinkDetached):
+            self._connection._observers.tell(LinkInterrupted(link, error))
+        if self.losing or not isinstance(error, LinkDetached):
+            return
+        if link._resuming:  # refused: once again, without the deliveries, and at once
+            link._may_resume = False
+            self.restore_link(link)
+        else:
+            self._later(link)
+
+    def link_restored(self, link: Link) -> None:
+        self._connection._observers.tell(LinkRestored(link, link._resuming and link.remote.unsettled is not None))
+
+    def restore_link(self, link: Link) -> None:
+        """Attach it again, if it is time for that."""
+        if not link._interrupted or link._attaching or link._on is None or not link._on.open:
+            return
+        try:
+            link._restore()
+        except LocalProtocolError as error:  # no handle is left, or the name is taken
+            link._end_for_good(error)
+
+    def _later(self, endpoint: Session | Link) -> None:
+        """Restore it after a pause, the longer the more often in a row that has failed."""
+        now, settings = anyio.current_time(), self.settings
+        if now - endpoint._restored_at > settings.max_delay:
+            endpoint._failures = 0
+        if endpoint._refusals == 0:
+            endpoint._lost_at = now
+        endpoint._failures += 1
+        endpoint._refusals += 1
+        delay = settings.delay(endpoint._failures, random.random())
+        if endpoint._refusals > settings.attempts or now + delay - endpoint._lost_at > settings.max_time:
+            endpoint._end_for_good(endpoint._loss)
+        else:
+            self._connection._start(self._restore_after, delay, endpoint)
+
+    async def _restore_after(self, delay: float, endpoint: Session | Link) -> None:
+        generation = endpoint._generation
+        await anyio.sleep(delay)
+        if endpoint._generation != generation:
+            return  # the connection was lost meanwhile, and brought it back, or will
+        if endpoint._kind == "session":
+            self._restore_session(endpoint)  # type: ignore[arg-type]
+        else:
+            self.restore_link(endpoint)  # type: ignore[arg-type]
