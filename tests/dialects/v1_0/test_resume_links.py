@@ -358,3 +358,23 @@ def test_incomplete_is_told_last(by: str) -> None:
     for delivery in ends.sender.suspended():
         ends.sender.resend(delivery)
     assert all(not delivery.begun for delivery in ends.sender.suspended())
+
+
+def test_unread_parts_hold_the_window(by: str) -> None:
+    """What a reader has not read of a stream when its link is lost counts against the window of the next session."""
+    ends = Ends(by=by, frame_size=512, streaming=True, window=8)
+    ends.sender.send(LARGE)
+    ends.pair.run()
+    assert ends.receiver.incoming
+    (delivery,) = ends.came()
+    before = len(delivery.stream.parts)
+    assert before >= 4
+    ends.resume()
+    window = ends.receiver.session.window  # type: ignore[attr-defined]
+    assert window.capacity == 8 - len(delivery.stream.parts)
+    got = b""
+    while (part := ends.receiver.read(delivery)) is not None:
+        got += part
+        ends.pair.run()
+    assert got == LARGE
+    assert window.capacity == 8

@@ -2,73 +2,35 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...engine import (
     DeliveriesReceived,
-    DeliveriesResumed,
-    DeliveriesUnresumed,
     FlowReceived,
     IncomingDelivery,
     IncomingStream,
     PartsReceived,
-    ReceiverLink,
     SettlementsReceived,
 )
 from ...errors import AmqpError, LocalProtocolError
-from ...messaging import Received
-from ._credit import ReceiverCredit
-from ._link import LinkEndpoint
 from ._performatives import Flow, Transfer
-from ._resume import OUTCOMES, Place, of_transaction, offset_of, reach, receiver_state
+from ._receiver_resume import PartialDelivery, ResumingReceiver
+from ._resume import Place
 
 if TYPE_CHECKING:
     from ...messaging import DeliveryState
     from ._session import SessionEndpoint
 
 
-class PartialDelivery:
-    """The frames so far of a delivery whose last frame is to come.
-
-    `resumed` is the delivery of an earlier attachment that it continues; None also for one that is not known here.
-    """
-
-    __slots__ = ("first", "parts", "resumed", "settled", "size", "state")
-
-    def __init__(self, first: Transfer) -> None:
-        self.first = first
-        self.parts: list[bytes] = []
-        self.size = 0
-        self.settled = False
-        self.state: DeliveryState | None = None
-        self.resumed: IncomingDelivery | None = None
-
-
-class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
+class ReceiverEndpoint(ResumingReceiver):
     """See `ReceiverLink` for the contract."""
 
     is_sender = False
 
     def __init__(self, session: SessionEndpoint, name: str) -> None:
         super().__init__(session, name)
-        self.flow_state = ReceiverCredit(None)
-        self.incoming: deque[IncomingDelivery] = deque()
-        self.unsettled: dict[bytes, IncomingDelivery] = {}
-        self.delivery_type = IncomingDelivery
-        self._partial: PartialDelivery | None = None
         self._limit: int | None = None
-        self._second = False
-        self._settle_first: set[int] = set()  # deliveries whose own rcv-settle-mode is "first" on a "second" link
-        self._draining = False
-        self._streaming = False
-        self._coming: IncomingDelivery | None = None  # streamed, and its last frame is to come
-        self._resuming: dict[
-            bytes, IncomingDelivery
-        ] = {}  # of an earlier attachment; the sender has yet to resume them
-        self._settled_early: dict[bytes, bool | None] = {}  # of these: how they are to be settled
-        self._held = 0  # transfers that wait to be read, and keep their places in the session's window
 
     @property
     def credit(self) -> int:  # type: ignore[override]
@@ -242,160 +204,6 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
             self._tell_flow(True)
         return delivery
 
-    # Resuming (§2.6.13)
-
-    def suspended(self) -> list[IncomingDelivery]:
-        deliveries = [each for each in self.unsettled.values() if not of_transaction(each.state, each.remote_state)]
-        partial = self._partial
-        if partial is None or partial.settled or of_transaction(partial.state):
-            return deliveries
-        if partial.resumed is not None:
-            if self._in_part(partial.resumed):
-                partial.resumed.stream.parts = deque(partial.parts)
-        elif not partial.first.resume and partial.first.delivery_tag is not None:
-            cut_off = self.delivery_type(self, partial.first.delivery_id or 0, partial.first.delivery_tag, b"", False)
-            cut_off.message_format = partial.first.message_format or 0
-            cut_off.stream = IncomingStream()
-            cut_off.stream.parts.extend(partial.parts)
-            deliveries.append(cut_off)
-        return deliveries
-
-    def _in_part(self, delivery: IncomingDelivery) -> bool:
-        """Whether its owner has not seen it yet, for it came in part, on a link that does not stream."""
-        return not self._streaming and hasattr(delivery, "stream")
-
-    def states_of(self, deliveries: Sequence[Any]) -> Iterable[tuple[bytes, DeliveryState | None]]:
-        return ((delivery.tag, receiver_state(delivery)) for delivery in deliveries)
-
-    def adopt(self, deliveries: Sequence[IncomingDelivery]) -> None:
-        for delivery in deliveries:
-            delivery.link = self
-            delivery.delivery_id = None
-            self.unsettled[delivery.tag] = self._resuming[delivery.tag] = delivery
-            if self._streaming:
-                self._hold_again(delivery)
-
-    def reconcile(self, theirs: Mapping[bytes, DeliveryState | None] | None) -> None:
-        assert self.remote is not None
-        if self.incomplete:
-            self.receive_states = self.looking(self.receive_states)  # type: ignore[method-assign]
-            self.settle = self.looking(self.settle)  # type: ignore[method-assign]
-        if theirs is not None and self.remote.incomplete_unsettled:
-            return
-        # What the sender does not say it has settled, or lost with the rest of the link.
-        gone = [delivery for tag, delivery in self._resuming.items() if theirs is None or tag not in theirs]
-        for delivery in gone:
-            self._lose(delivery)
-            if theirs is not None:
-                delivery.remote_settled = delivery.local_settled = True
-        told = [delivery for delivery in gone if not self._in_part(delivery)]
-        if told:
-            event = DeliveriesUnresumed if theirs is None else SettlementsReceived
-            self.session.engine.emit(event(self, told))
-
-    def _lose(self, delivery: IncomingDelivery) -> None:
-        """Nothing more comes of it, and nothing more is said of it."""
-        self._resuming.pop(delivery.tag, None)
-        self._settled_early.pop(delivery.tag, None)
-        if self.unsettled.get(delivery.tag) is delivery:
-            del self.unsettled[delivery.tag]
-        if self._streaming and not delivery.stream.whole:
-            delivery.stream.aborted = True
-            self.discard(delivery)
-            self.session.engine.emit(PartsReceived(delivery))
-
-    @property
-    def reduced(self) -> bool:
-        said = (self.terms.unsettled if self.terms is not None else None) or {}
-        return not any(tag in said for tag in (*self._resuming, *self.unsettled))
-
-    def _continue(self, partial: PartialDelivery) -> bool:
-        """A transfer resumes a delivery: find what is here of it; False if the link failed on that.
-
-        "If the sending application marks the resend attempt as a resumed delivery then it MUST be ignored", where
-        nothing is known of it here.
-        """
-        first = partial.first
-        if first.delivery_id is None or first.delivery_tag is None:
-            self.fail("amqp:invalid-field", "the first transfer of a delivery without delivery-id or delivery-tag")
-            return False
-        delivery = partial.resumed = self._resuming.get(first.delivery_tag)
-        if delivery is None or not self._in_part(delivery) or first.aborted:
-            return True
-        here = b"".join(delivery.stream.parts)
-        offset = offset_of(here, first.state) if isinstance(first.state, Received) else len(here)
-        if offset is None:
-            self.fail("amqp:invalid-field", "a delivery resumed beyond the place where what came of it ends")
-            return False
-        partial.parts, partial.size = [here[:offset]], offset
-        return True
-
-    def _complete_resumed(self, partial: PartialDelivery) -> None:
-        """The last transfer of a resumed delivery is here."""
-        delivery, first = partial.resumed, partial.first
-        if delivery is None:
-            self._tell_flow(self.flow_state.used_up)
-            return
-        came_in_part = self._in_part(delivery)
-        if came_in_part:
-            del delivery.stream
-            delivery.payload = b"".join(partial.parts)
-            delivery.message_format = first.message_format or delivery.message_format
-        self._live_on(delivery, first, partial.settled, partial.state, told=not came_in_part)
-        if came_in_part:
-            self.incoming.append(delivery)
-            if len(self.incoming) == 1:
-                self.session.engine.emit(DeliveriesReceived(self))
-            if not (self._draining and self.flow_state.used_up):
-                return
-        self._tell_flow(self.flow_state.used_up)  # it used up a credit
-
-    def _live_on(
-        self,
-        delivery: IncomingDelivery,
-        first: Transfer,
-        settled: bool,
-        state: DeliveryState | None,
-        *,
-        told: bool = True,
-    ) -> None:
-        """A delivery of an earlier attachment has its place in this one."""
-        number = delivery.delivery_id = first.delivery_id
-        assert number is not None
-        delivery.resumed = True
-        self._resuming.pop(delivery.tag, None)
-        early = self._settled_early.pop(delivery.tag, None) if delivery.tag in self._settled_early else ...
-        if state is not None and not isinstance(state, Received):
-            delivery.remote_state = state
-        if settled:
-            self._settled_by_sender(delivery, told=told)
-            return
-        self.session.incoming[number] = delivery
-        if first.rcv_settle_mode == 0 and self._second:
-            self._settle_first.add(number)
-        if told:
-            self.session.engine.emit(DeliveriesResumed(self, (delivery,)))
-        if isinstance(state, OUTCOMES):
-            # "the receiver SHOULD then echo this and settle": the outcome is what it is at the sender (§3.4.6).
-            self.settle(delivery, state, settled=True)
-            delivery.remote_settled = True
-            if told:
-                self.session.engine.emit(SettlementsReceived(self, (delivery,)))
-        elif early is not ...:
-            self.settle(delivery, delivery.state, settled=early)
-        elif delivery.state is not None:
-            self.settle(delivery, delivery.state)
-
-    def _drop_resumed(self, delivery: IncomingDelivery) -> None:
-        """The sender has resumed a delivery only to abort it: it is settled there (§2.7.5)."""
-        in_part = self._in_part(delivery)
-        self._lose(delivery)
-        delivery.remote_settled = delivery.local_settled = True
-        if not in_part:
-            self.session.engine.emit(SettlementsReceived(self, (delivery,)))
-        if self.incomplete:
-            self.check_reduced()
-
     # Transfers of a link that streams (§2.6.14): a delivery is handed out with its first part.
 
     @property
@@ -406,6 +214,8 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
     def streaming(self, streaming: bool) -> None:
         self._streaming = streaming
         if streaming:
+            for delivery in self._resuming.values():
+                self._hold_again(delivery)
             # In place of the method, so that links that do not stream ask nothing more of each message.
             self.receive_transfer = self._receive_streamed  # type: ignore[method-assign]
 
@@ -473,42 +283,6 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
             self._coming = delivery
         return delivery
 
-    def _resume_stream(self, frame: Transfer) -> IncomingDelivery | None:
-        """A transfer that resumes a delivery; None if it is not to go on here: whole, unknown, or aborted."""
-        if self._partial is None:
-            tag = frame.delivery_tag
-            delivery = self._resuming.get(tag) if tag is not None else None
-            if delivery is not None and not delivery.stream.whole and not frame.aborted:
-                if not self.flow_state.received():
-                    self._overrun()
-                    return None
-                if frame.delivery_id is None:
-                    self.fail("amqp:invalid-field", "the first transfer of a delivery without delivery-id")
-                    return None
-                self._live_on(delivery, frame, bool(frame.settled), frame.state)
-                self._coming = delivery
-                return delivery
-        self._receive_part(frame, b"")
-        return None
-
-    def _skip(self, delivery: IncomingDelivery, first: Transfer, payload: bytes) -> bytes:
-        """What of a resumed transfer's payload was not here yet."""
-        place = delivery.stream.place
-        if not isinstance(first.state, Received) or reach(first.state) == reach(place.received):
-            return payload
-        section, offset = reach(first.state)
-        again = place.offset - offset
-        if section != place.section or not 0 < again <= len(payload):
-            self.fail("amqp:not-implemented", "a stream resumed elsewhere than where what came of it ends")
-            return b""
-        return payload[again:]
-
-    def _hold_again(self, delivery: IncomingDelivery) -> None:
-        """What was not read of it in an earlier attachment counts against this session's window."""
-        for _ in range(len(delivery.stream.parts) + delivery.stream.lent):
-            self._held += 1
-            self.session.window.hold()
-
     def _abort_stream(self, delivery: IncomingDelivery) -> None:
         """The sender gave it up; "aborted deliveries are implicitly settled" (§2.7.5)."""
         delivery.stream.aborted = True
@@ -518,7 +292,6 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
         self.session.engine.emit(PartsReceived(delivery))
 
     def _settled_by_sender(self, delivery: IncomingDelivery, *, told: bool = True) -> None:
-        """It said so by a transfer. `told`: the owner knows the delivery."""
         self.receive_states((delivery,), None, True)
         if told:
             self.session.engine.emit(SettlementsReceived(self, (delivery,)))
@@ -574,14 +347,6 @@ class ReceiverEndpoint(LinkEndpoint, ReceiverLink):
             self.unsettled.pop(delivery.tag, None)
             self.session.incoming.pop(number, None)
             self._settle_first.discard(number)
-
-    def _settle_early(self, delivery: IncomingDelivery, state: DeliveryState | None, settled: bool | None) -> None:
-        """The sender has yet to resume it: it is told then, or by the map of the attach after this one."""
-        if self._resuming.get(delivery.tag) is not delivery:
-            raise LocalProtocolError("the delivery was not resumed: nothing can be said of it any more")
-        if state is not None:
-            delivery.state = state
-        self._settled_early[delivery.tag] = settled
 
     def receive_states(self, deliveries: Sequence[Any], state: DeliveryState | None, settled: bool) -> Sequence[Any]:
         for delivery in deliveries:

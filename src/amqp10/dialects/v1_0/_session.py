@@ -27,7 +27,8 @@ from ._frames import encode_disposition
 from ._link import LinkEndpoint, SessionFault, attach_terms
 from ._performatives import Attach, Begin, Detach, Disposition, End, Flow, Transfer
 from ._receiver import ReceiverEndpoint
-from ._sender import OutgoingPart, SenderEndpoint
+from ._sender import SenderEndpoint
+from ._sender_resume import OutgoingPart
 from ._states import SESSION, SessionState
 from ._window import SessionWindow
 
