@@ -52,7 +52,8 @@ def outgoing(play: Play, state: Any, *, streamed: bool = False) -> OutgoingDeliv
     delivery = link.send(PAYLOAD, tag=TAG)
     script.end_of_stream()
     assert link.suspended() == [delivery]
-    delivery.state, delivery.streamed = state, streamed
+    delivery.state = state
+    delivery.past = 4 if streamed else 0
     return delivery
 
 

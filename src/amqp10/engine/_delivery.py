@@ -21,7 +21,8 @@ class OutgoingDelivery:
         tag: the delivery-tag, at most 32 bytes, unique among the link's unsettled deliveries.
         delivery_id: the session-scoped number (RFC 1982), None until the first frame is formed, in each attachment.
         payload: the encoded message; kept until settled, for link resume.
-        streamed: it was sent in parts that nobody keeps (`more=True`), so that it cannot be sent again.
+        past: the engine's own, one number for all that is rarely so: 1, some of it went out in an earlier attachment;
+            2, all of it did; 4, it is `streamed`.
         message_format: 0 for a standard AMQP message (§3.2).
         local_settled: this side has settled it (at once, if sent settled).
         state: what this side said last (a transactional state, for instance); of a stream that is whole, where it ends.
@@ -42,7 +43,6 @@ class OutgoingDelivery:
         "remote_settled",
         "remote_state",
         "state",
-        "streamed",
         "tag",
         "waiter",
     )
@@ -58,19 +58,23 @@ class OutgoingDelivery:
         self.remote_state: DeliveryState | None = None
         self.remote_settled = False
         self.on_wire = False
-        self.streamed = False
-        self.past = 0  # how much of it went out in earlier attachments: nothing, some of it, or (2) all
+        self.past = 0
         self.waiter: Any = None
 
     @property
     def begun(self) -> bool:
         """Some frame of it was once handed to the output, in whatever attachment; else the peer surely has nothing."""
-        return self.delivery_id is not None or self.past > 0
+        return self.delivery_id is not None or self.past & 3 > 0
 
     @property
     def handed_over(self) -> bool:
         """All of its frames once were; else the peer surely has not had it whole."""
-        return self.on_wire or self.past > 1
+        return self.on_wire or self.past & 2 > 0
+
+    @property
+    def streamed(self) -> bool:
+        """It was sent in parts that nobody keeps (`more=True`), so that it cannot be sent again."""
+        return self.past & 4 > 0
 
 
 class IncomingDelivery:

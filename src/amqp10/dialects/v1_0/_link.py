@@ -68,6 +68,10 @@ class LinkEndpoint(Link):
     """
 
     session: SessionEndpoint
+    # Of the class, until they are true: an object of more than thirty attributes is slower in each of them.
+    incomplete = False
+    resumes = False
+    _told_reduced = False
 
     def __init__(self, session: SessionEndpoint, name: str) -> None:
         self.session = session
@@ -82,9 +86,6 @@ class LinkEndpoint(Link):
         self.state = LinkState.DETACHED
         self.detach_sent = False
         self.errant = False
-        self.incomplete = False
-        self.resumes = False
-        self._told_reduced = False
         self._ended = False
 
     @property

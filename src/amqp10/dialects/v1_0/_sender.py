@@ -128,7 +128,7 @@ class SenderEndpoint(ResumingSender):
         if more:
             self._streaming = delivery
             self._streamed = len(payload)
-            delivery.streamed = True
+            delivery.past = 4
             self._place = Place()
             self._place.feed(payload)
         session.transmit(OutgoingPart(self, delivery, payload, True, more, batchable))

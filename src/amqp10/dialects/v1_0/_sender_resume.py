@@ -74,9 +74,10 @@ class ResumingSender(LinkEndpoint, SenderLink):
         self.auto_settle = True
         self._next_tag = 0
         self._streaming: OutgoingDelivery | None = None
-        self._taken: list[OutgoingDelivery] = []  # of an earlier attachment, until the peer's attach is here
+        # Of an earlier attachment: all of them until the peer's attach is here, then, where the link is incomplete,
+        # those that are resumed.
+        self._taken: list[OutgoingDelivery] = []
         self._waiting: deque[OutgoingPart] = deque()  # to be resumed or sent again when there is credit
-        self._reducing: list[OutgoingDelivery] = []  # on an incomplete link: what was resumed
         self._template = TransferTemplate(0, 0)
         self.drain_owed = False
         self._must_settle = False
@@ -108,7 +109,7 @@ class ResumingSender(LinkEndpoint, SenderLink):
         self._taken = list(deliveries)
 
     def _adopt(self, delivery: OutgoingDelivery) -> None:
-        delivery.past = 2 if delivery.handed_over else 1 if delivery.begun else 0
+        delivery.past = delivery.past & 4 | (2 if delivery.handed_over else delivery.begun)
         delivery.link = self
         delivery.delivery_id = None
         delivery.on_wire = False
@@ -172,7 +173,7 @@ class ResumingSender(LinkEndpoint, SenderLink):
         elif step is Step.CONTINUE:
             payload = b"" if delivery.streamed else delivery.payload[offset:]
             if payload:
-                delivery.past = 1  # the receiver has not had it whole
+                delivery.past = 1  # not streamed, and the receiver has not had it whole
             start = Received(state.section_number, state.section_offset) if isinstance(state, Received) else None
             self._resume(delivery, payload, start)
         elif step is Step.RESTATE:
@@ -205,7 +206,7 @@ class ResumingSender(LinkEndpoint, SenderLink):
         part.resume, part.state = True, state
         self._waiting.append(part)
         if self.incomplete:
-            self._reducing.append(delivery)
+            self._taken.append(delivery)
 
     def _note(self, tag: bytes, *, state: DeliveryState | None = None, abort: bool = False) -> None:
         """A resumed transfer that only settles, with an outcome or by aborting."""
@@ -241,7 +242,7 @@ class ResumingSender(LinkEndpoint, SenderLink):
     def reduced(self) -> bool:
         return not (
             self._waiting
-            or any(not delivery.local_settled for delivery in self._reducing)
+            or any(not delivery.local_settled for delivery in self._taken)
             or any(part.link is self for part in self.session.held)
         )
 
