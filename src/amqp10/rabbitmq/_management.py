@@ -89,8 +89,9 @@ class Management:
 
     Any number of tasks may use it at a time. Every method raises, besides what it says:
 
-        ManagementError: RabbitMQ's answer is no: `status` 404 for what is not there, 409 for what is there with other
-            arguments, 403 for a reserved name; `description` says it in its words.
+        ManagementError: RabbitMQ's answer is no: `status` 404 for what is asked after and not there, 400 or 404 for what is
+            worked on and not there, 409 for what is there with other arguments, 403 for a reserved name; `description`
+            says it in its words.
         SessionEnded: the user may not do this; this management is over.
         LinkDetached, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: see `Requester.request`.
 
@@ -172,7 +173,7 @@ class Management:
         """Drop all messages that are ready in a queue; return how many.
 
         Raises:
-            ManagementError: with status 404, there is no such queue.
+            ManagementError: with status 400 or 404, there is no such queue.
 
         Cancelling: see the class.
         """
@@ -252,7 +253,7 @@ class Management:
             arguments: those that a headers exchange compares, for instance.
 
         Raises:
-            ManagementError: with status 404, one of the two is not there.
+            ManagementError: with status 400 or 404, one of the two is not there.
             ValueError: neither queue nor exchange, or both.
 
         Cancelling: see the class.
