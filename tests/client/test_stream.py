@@ -29,6 +29,7 @@ pytestmark = pytest.mark.anyio
 
 Serve = Callable[..., Any]
 FORGETFUL = Profile("forgetful", "Knows no aborts", aborts=False)
+OUTCOMES = [ACCEPTED, Rejected(), ACCEPTED]
 HEAD = {"content_type": "video/mp4", "subject": "s", "application_properties": {"n": 1}}
 
 
@@ -174,6 +175,32 @@ async def test_a_peer_that_knows_no_aborts(serve: Serve, before: int) -> None:
             await sender.send("after")
             assert sender.credit == new.credit
         assert not new.attached
+
+
+async def test_outcomes_that_come_at_once_before_the_link_is_left(serve: Serve) -> None:
+    """Each is told to who waits for it, though the first one that is told is where the link is left."""
+    async with serve(profile=FORGETFUL) as (peer, connection), connection, connection.sender("q") as sender:
+        peer.outcome = None
+        old = peer.links["q"]
+        got: dict[int, Any] = {}
+
+        async def wait(number: int, delivery: Any) -> None:
+            got[number] = await delivery.outcome()
+
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                for number in range(3):
+                    tasks.start_soon(wait, number, await sender.submit(number))
+                with pytest.raises(RuntimeError):
+                    async with sender.stream() as body:
+                        await body.send(b"never")
+                        raise RuntimeError
+                await anyio.wait_all_tasks_blocked()
+                for delivery, outcome in zip(list(old.unsettled.values()), OUTCOMES, strict=True):
+                    old.settle(delivery, outcome)
+                peer.pump.wake()
+        assert got == dict(enumerate(OUTCOMES))
+        assert not old.attached
 
 
 async def test_a_peer_that_knows_no_aborts_and_takes_no_other_link(serve: Serve) -> None:

@@ -29,6 +29,7 @@ from amqp10.messaging import (
     Error,
     TransactionalState,
 )
+from amqp10.profiles import Profile
 from amqp10.testing import Detach, End, ScriptedPeer, Transfer
 from amqp10.types import Symbol, as_composite
 
@@ -371,6 +372,26 @@ async def test_streams() -> None:
                 await body.send(b"x")
         await sender.send("still usable")
         assert broker.queue("q").depth == 2
+
+
+async def test_a_stream_that_costs_the_link() -> None:
+    """Where an abort makes the sender change its link, what was sent in the transaction on the old one still counts."""
+    profile = Profile("peer", "Gets lost with aborts", aborts=False)
+    async with Broker() as broker, broker.connect(profile=profile) as connection, connection.sender("q") as sender:
+        name = sender.name
+        async with connection.transaction() as transaction:
+            await sender.send("before", transaction=transaction)
+            await sender.submit("at the same time", transaction=transaction)
+            with pytest.raises(KeyError):
+                async with sender.stream(transaction=transaction) as body:
+                    await body.send(b"x" * 300_000)
+                    raise KeyError
+            with anyio.fail_after(5):
+                while sender.name == name:
+                    await anyio.lowlevel.checkpoint()
+            assert broker.queue("q").depth == 0
+        await sender.send("after")
+        assert broker.queue("q").depth == 3
 
 
 async def test_what_is_held_back() -> None:

@@ -121,7 +121,29 @@ async def test_abort(peer: Peer) -> None:
                     bodies.append(message.body)
         assert bodies == ["before", "after", "last"]
         if not connection.profile.aborts:
-            peer.note("not known to the broker; the sender goes on with a new link")
+            peer.note("the sender goes on with a new link")
+
+
+async def test_abort_among_others(peer: Peer) -> None:
+    """What was aborted is in nobody's way: neither of those before it, nor of large messages behind it."""
+    bodies = []
+    async with Connection(peer.url()) as connection:
+        address = await peer.queue(connection)
+        async with connection.sender(address) as sender, anyio.create_task_group() as tasks:
+            for number in range(5):
+                for half in (True, False):
+                    bodies.append(body := bytes([number]) * (200_000 if half else 400_000))
+                    tasks.start_soon(sender.send_stream, None, body)
+                    with pytest.raises(RuntimeError):
+                        async with sender.stream(size=600_000) as stream:
+                            await stream.send(bytes(500_000))
+                            raise RuntimeError
+        async with connection.receiver(address, stream=True) as receiver:
+            for _ in range(len(bodies)):
+                delivery = await receiver.receive()
+                bodies.remove(b"".join([piece async for piece in delivery.body()]))
+                delivery.accept()
+        assert bodies == []
 
 
 @pytest.mark.matrix("outcome before the end of a message")

@@ -39,6 +39,19 @@ BURST = 65_536
 MESSAGE_COST = 1024
 
 
+class Left(Retired):
+    """Stands for a sender on a link that it has left by its own will.
+
+    The last outcomes still concern it: the engine knows all that came in one pass, and the link is left at the first.
+    """
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    def _on_outcomes(self, deliveries: Sequence[OutgoingDelivery]) -> None:
+        self._sender._on_outcomes(deliveries)
+
+
 class Turn:
     """A task's place in the queue of those who wait to send."""
 
@@ -410,7 +423,7 @@ class Sender(Link):
         old, on = self._link, self._on
         assert old is not None
         assert on is not None
-        old.context = Retired()
+        old.context = Left(self)
         old.detach(closed=not self._lasting())
         self._spoiled = False
         self._terms = replace(self._terms, name=f"{self._terms.name}+")

@@ -261,6 +261,8 @@ class Transaction:
 
     async def _outcome_of(self, delivery: SentDelivery) -> Outcome:
         """Not by `delivery.outcome()`, for whoever waits there is left to it; and sent settled, it is still to go."""
+        if delivery.on_wire and (outcome := delivery._known_outcome()) is not None:
+            return outcome  # on a link, perhaps, that its sender has left for another
         sender: Sender = delivery.link.context
         await sender._until(
             lambda: (

@@ -61,8 +61,8 @@ class Profile:
             percent-encoded. None: the broker has no such node.
         topic_source: how the address to receive from is made, where it is another; "" if nothing is received there.
         capabilities: whether the terminus says by its capability, "queue" or "topic", what kind of node it means.
-        aborts: it knows aborted deliveries (§2.7.5). On one that does not, a sender that has aborted one goes on with
-            another link, once the outcomes on the old one are known.
+        aborts: it forgets an aborted delivery and goes on (§2.7.5). On one that does not, a sender that has aborted one
+            goes on with another link, once the outcomes on the old one are known.
         early_outcomes: it takes an outcome for a delivery that it is still sending (§2.6.12). As most get lost with it,
             the client says the outcome to others when the delivery is whole, or at the end of the link.
         keeps_window: it stops sending where the session's window ends (§2.5.6), in the middle of a message too. For one

@@ -89,9 +89,9 @@ class Management:
 
     Any number of tasks may use it at a time. Every method raises, besides what it says:
 
-        ManagementError: RabbitMQ's answer is no: `status` 404 for what is asked after and not there, 400 or 404 for what is
-            worked on and not there, 409 for what is there with other arguments, 403 for a reserved name; `description`
-            says it in its words.
+        ManagementError: RabbitMQ's answer is no: `status` 404 for what is asked after and not there, 400 or 404 for
+            what is worked on and not there, 409 for what is there with other arguments, 403 for a reserved name;
+            `description` says it in its words.
         SessionEnded: the user may not do this; this management is over.
         LinkDetached, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: see `Requester.request`.
 
