@@ -200,6 +200,7 @@ async def test_outcomes_that_come_at_once_before_the_link_is_left(serve: Serve) 
                     old.settle(delivery, outcome)
                 peer.pump.wake()
         assert got == dict(enumerate(OUTCOMES))
+        await anyio.wait_all_tasks_blocked()
         assert not old.attached
 
 

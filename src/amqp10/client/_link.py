@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
 
@@ -33,7 +33,7 @@ class Retired:
 
     def _on_credit(self) -> None: ...
 
-    def _on_outcomes(self, deliveries: object) -> None: ...
+    def _on_outcomes(self, deliveries: Any) -> None: ...
 
     def _on_settlements(self, deliveries: object) -> None: ...
 
