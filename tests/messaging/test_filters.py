@@ -136,6 +136,11 @@ WRONG: list[tuple[Any, type[Exception]]] = [
     (lambda: HeadersBinding({"x-match": "any"}), ValueError),
     (lambda: PropertiesFilter(subjekt="x"), TypeError),  # type: ignore[call-arg]
     (lambda: StreamOffset("soon"), ValueError),
+    (lambda: StreamOffset(1.5), TypeError),  # type: ignore[arg-type]
+    (lambda: StreamOffset(True), TypeError),
+    (lambda: StreamOffset(None), TypeError),  # type: ignore[arg-type]
+    (lambda: StreamFilter(["eu", "us"]), TypeError),  # type: ignore[arg-type]
+    (lambda: Selector(None), TypeError),  # type: ignore[arg-type]
     (lambda: StreamOffset("10 minutes"), ValueError),
     (lambda: StreamOffset(-1), ValueError),
     (lambda: StreamOffset(timedelta(seconds=-1)), ValueError),

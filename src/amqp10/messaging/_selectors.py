@@ -66,6 +66,8 @@ def _signed(digits: str) -> str:
 
 def bind(expression: str, values: dict[str, Any]) -> str:
     """The condition with each `:name` outside of quotes replaced by its literal; untouched when there are no values."""
+    if not isinstance(expression, str):
+        raise TypeError(f"a condition is a string, no {type(expression).__name__}")  # a null would be no filter
     if not values:
         return expression
     unused = set(values)

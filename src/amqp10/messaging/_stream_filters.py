@@ -28,6 +28,7 @@ class StreamOffset(Filter):
 
     Raises:
         ValueError: another word, a negative offset or time, a naive datetime.
+        TypeError: a value of another type.
     """
 
     __slots__ = ()
@@ -45,6 +46,8 @@ class StreamOffset(Filter):
         elif isinstance(where, str):
             if where not in _WORDS and not _INTERVAL.fullmatch(where):
                 raise ValueError(f"{where!r} is no place in a stream: first, last, next, or an interval such as 10m")
+        elif isinstance(where, bool) or not isinstance(where, int):
+            raise TypeError(f"a place in a stream is no {type(where).__name__}")
         elif where < 0:
             raise ValueError("an offset is not negative")
         else:
@@ -60,6 +63,7 @@ class StreamFilter(Filter):
 
     Raises:
         ValueError: no value.
+        TypeError: one that is no string: several are several arguments.
     """
 
     __slots__ = ()
@@ -69,6 +73,9 @@ class StreamFilter(Filter):
     def __init__(self, *values: str) -> None:
         if not values:
             raise ValueError("a stream filter has at least one value")
+        for value in values:
+            if not isinstance(value, str):
+                raise TypeError(f"a value of a stream filter is a string, no {type(value).__name__}")
         super().__init__(list(values))
 
 
