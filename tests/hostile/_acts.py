@@ -32,6 +32,7 @@ WINDOW = 16
 CHANNEL_MAX = 7
 HANDLE_MAX = 7
 MAX_FRAME = 4096
+MAX_MESSAGE = 20_000
 
 NOTHING = b"\x00\x53\x77\x40"  # an amqp-value section with null
 
@@ -51,6 +52,11 @@ def transfer(number: int, **fields: Any) -> bytes:
     return frame(Transfer(**{"handle": 0, "delivery_id": number, "delivery_tag": b"%d" % number, **fields}), NOTHING)
 
 
+def more(**fields: Any) -> bytes:
+    """3,000 bytes more of a message whose end does not come."""
+    return frame(Transfer(**{"handle": 0, "more": True, **fields}), b"x" * 3000)
+
+
 def flow(**fields: Any) -> bytes:
     """A flow of the session."""
     said: dict[str, Any] = {"next_incoming_id": 0, "incoming_window": 10, "next_outgoing_id": 0, "outgoing_window": 10}
@@ -66,12 +72,14 @@ class Act:
         data: what is written.
         answer: how far up the fault is answered: a detach, an end or a close.
         condition: with what words; None where it may be any.
+        first: an orderly answer to the orderly part of it, which comes before.
     """
 
     name: str
     data: bytes
     answer: type[Detach | End | Close]
     condition: str | None
+    first: tuple[type[Detach | End], ...] = ()
 
 
 BEGIN = Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1)
@@ -107,10 +115,16 @@ ACTS = (
     Act("no delivery-tag", transfer(0, delivery_tag=None), Detach, _INVALID),
     Act("delivery-tag in use", transfer(0) + transfer(1, delivery_tag=b"0"), Detach, _INVALID),
     Act("a new delivery within another", transfer(0, more=True) + transfer(1), Detach, _INVALID),
+    Act("another delivery-id within a delivery", transfer(0, more=True) + more(delivery_id=7), Detach, _INVALID),
+    Act("another message-format within a delivery", transfer(0, more=True) + more(message_format=7), Detach, _INVALID),
+    Act("a message without end", transfer(0, more=True) + more() * 7, Detach, _LINK + "message-size-exceeded"),
     # Sessions
     Act("unknown handle", transfer(0, handle=5), End, _SESSION + "unattached-handle"),
     Act("flow for an unknown handle", flow(handle=5), End, _SESSION + "unattached-handle"),
     Act("detach of an unknown handle", frame(Detach(handle=5)), End, _SESSION + "unattached-handle"),
+    Act("delivery-ids with a gap", transfer(0) + transfer(5), End, _INVALID),
+    Act("delivery-id again", transfer(0) + transfer(0, delivery_tag=b"other"), End, _INVALID),
+    Act("transfer after detach", frame(Detach(handle=0)) + transfer(0), End, _SESSION + "unattached-handle", (Detach,)),
     Act("transfer on our sender", transfer(0, handle=1), End, "amqp:not-allowed"),
     Act("a window beyond what was sent", flow(next_incoming_id=1000), End, _SESSION + "window-violation"),
     Act(
@@ -132,12 +146,28 @@ ACTS = (
         _INVALID,
     ),
     Act("a range backwards", frame(Disposition(role=True, first=5, last=4, settled=True)), End, _INVALID),
+    Act(
+        "an unsettled map with keys that are no tags",
+        frame(
+            Attach(
+                name="x",
+                handle=3,
+                role=True,
+                source=Source("q"),
+                target=Target("q"),
+                unsettled={"text": None},
+            )
+        ),
+        End,
+        _INVALID,
+    ),
     # Connections
     Act("handle above the limit", frame(Attach(name="x", handle=HANDLE_MAX + 1, role=True)), Close, _FRAMING),
     Act("channel above the limit", frame(BEGIN, channel=CHANNEL_MAX + 1), Close, _FRAMING),
     Act("a channel without session", frame(Detach(handle=0), channel=5), Close, None),
     Act("end of a channel without session", frame(End(), channel=5), Close, None),
     Act("begin again", frame(BEGIN), Close, _ILLEGAL),
+    Act("transfer after end", frame(End()) + transfer(0), Close, "amqp:not-allowed", (End,)),
     Act("an answer to no begin", frame(Begin(6, 0, 1, 1), channel=6), Close, None),
     Act("open again", frame(Open(container_id="again")), Close, _ILLEGAL),
     Act("SASL within AMQP", encode_sasl_frame(SaslInit(mechanism="ANONYMOUS")), Close, None),
@@ -159,6 +189,8 @@ ACTS = (
     Act("text that is no UTF-8", raw(b"\x00\x53\x10\xc0\x05\x01\xa1\x02\xff\xfe"), Close, _DECODE),
     Act("too many fields", raw(b"\x00\x53\x17\xc0\x04\x03\x40\x40\x40"), Close, _DECODE),
     Act("wrong type of a field", raw(b"\x00\x53\x16\xc0\x04\x01\xa1\x01x"), Close, _DECODE),
+    Act("a delivery-state that is text", raw(b"\x00\x53\x15\xc0\x0a\x05\x41\x43\x43\x41\xa1\x03foo"), Close, _DECODE),
+    Act("an open for a state", raw(b"\x00\x53\x15\xc0\x09\x05\x41\x43\x43\x41\x00\x53\x10\x45"), Close, _DECODE),
     Act("bytes behind a performative", raw(b"\x00\x53\x17\x45\x00\x00"), Close, _DECODE),
 )  # fmt: skip
 
@@ -168,3 +200,30 @@ Judge = Callable[[str | None], bool]
 def judge(act: Act) -> Judge:
     """Whether an error's condition is what the act deserves."""
     return lambda condition: condition is not None and act.condition in (None, condition)
+
+
+# What a peer may say, and what costs as little as it changes.
+HARMLESS = {
+    "dispositions of 2^31 deliveries": frame(Disposition(role=True, first=0, last=0x7FFFFFFF, settled=True)) * 100,
+    "dispositions of what was never sent": b"".join(
+        frame(Disposition(role=True, first=n * 1000, last=n * 1000 + 999, settled=True)) for n in range(2000)
+    ),
+    "settlements of what never came": frame(Disposition(role=False, first=0, last=0x7FFFFFFF, settled=True)) * 100,
+    "all the credit there is": frame(
+        Flow(
+            next_incoming_id=0,
+            incoming_window=0xFFFFFFFF,
+            next_outgoing_id=0,
+            outgoing_window=0,
+            handle=1,
+            delivery_count=0,
+            link_credit=0xFFFFFFFF,
+        )
+    ),
+    "a delivery-tag that is too long": transfer(0, delivery_tag=b"t" * 200),
+    "a delivery that is aborted at once": transfer(0, aborted=True),
+    "resuming what was never begun": transfer(0, resume=True) + transfer(1, resume=True, settled=True),
+    "questions": flow(echo=True) * 2000,
+    "empty frames": raw(b"") * 20_000,
+    "a map as large as a frame": flow(handle=1, properties={f"key {n}": None for n in range(300)}),
+}

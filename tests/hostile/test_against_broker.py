@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import anyio
 import pytest
 
 from amqp10.broker import Broker
-from amqp10.messaging import Source, Target
-from amqp10.testing import Close, Disposition, Flow, SaslInit, SaslResponse, ScriptedPeer
+from amqp10.messaging import Accepted, Declared, Modified, Received, Source, Target, TransactionalState
+from amqp10.testing import Attach, Close, Detach, Disposition, Flow, SaslInit, SaslResponse, ScriptedPeer
 
-from ._acts import ACTS, CREDIT, Act, judge
+from ._acts import ACTS, CREDIT, HARMLESS, MAX_MESSAGE, Act, frame, judge, raw, transfer
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +23,12 @@ OTHER_LIMITS = {"handle above the limit", "channel above the limit", "frame too 
 @pytest.fixture
 async def broker(anyio_backend: str) -> AsyncIterator[Broker]:
     async with Broker(
-        credit=CREDIT, handshake_timeout=0.3, close_timeout=0.2, users={"u": "p"}, anonymous=True
+        credit=CREDIT,
+        handshake_timeout=0.3,
+        close_timeout=0.2,
+        users={"u": "p"},
+        anonymous=True,
+        max_message_size=MAX_MESSAGE,
     ) as broker:
         yield broker
 
@@ -46,8 +52,61 @@ async def test_act(broker: Broker, act: Act) -> None:
         await peer.expect(Flow, link_credit=CREDIT)
         await peer.attach_link("down", role=True, handle=1, source=Source("q"))
         await peer.send_bytes(act.data)
-        answer = await peer.expect_any(act.answer, skip=(Flow, Disposition))
+        answer = await peer.expect_any(act.answer, skip=(Flow, Disposition, *act.first))
         assert judge(act)(answer.error.condition if answer.error else None), answer
+        await still_serves(broker)
+
+
+async def set_up(peer: ScriptedPeer) -> None:
+    """The connection, the session and the two links of the acts."""
+    await peer.open_connection()
+    await peer.begin_session()
+    await peer.attach_link("up", role=False, target=Target("q"))
+    await peer.expect(Flow, link_credit=CREDIT)
+    await peer.attach_link("down", role=True, handle=1, source=Source("q"))
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+async def test_what_changes_nothing(broker: Broker, name: str) -> None:
+    """It is taken in at little cost, and the connection goes on."""
+    async with ScriptedPeer.over(broker.open_stream()) as peer:
+        await set_up(peer)
+        await peer.send_bytes(HARMLESS[name])
+        await peer.send(Detach(handle=0, closed=True))
+        await peer.expect_any(Detach, skip=(Flow, Disposition))
+        await still_serves(broker)
+
+
+async def test_a_frame_that_never_ends(anyio_backend: str) -> None:
+    """Single bytes of a frame are no sign of life: the peer is given up when its time is over."""
+    async with Broker(idle_timeout=0.4, close_timeout=0.2) as broker:
+        async with ScriptedPeer.over(broker.open_stream()) as peer:
+            await peer.open_connection()
+            with pytest.raises((anyio.BrokenResourceError, anyio.ClosedResourceError)), anyio.fail_after(5):
+                for byte in raw(b"x" * 4000):
+                    await peer.send_bytes(bytes([byte]))
+                    await anyio.sleep(0.02)
+        await still_serves(broker)
+
+
+async def test_an_impatient_peer(broker: Broker) -> None:
+    """One that wants a heartbeat each half millisecond gets no storm of them."""
+    async with ScriptedPeer.over(broker.open_stream()) as peer:
+        await peer.open_connection(idle_time_out=1)
+        began = anyio.current_time()
+        for _ in range(10):
+            await peer.expect_empty()
+        assert anyio.current_time() - began > 0.04
+
+
+async def test_maps_as_large_as_a_frame(anyio_backend: str) -> None:
+    """Properties with thousands of keys are taken, and forgotten with the connection."""
+    many = {f"k{n}": n for n in range(7_000)}
+    async with Broker(close_timeout=0.2) as broker:
+        async with ScriptedPeer.over(broker.open_stream()) as peer:
+            await peer.open_connection(properties=many)
+            await peer.begin_session(properties=many)
+            await peer.attach_link("up", role=False, target=Target("q"), properties=many)
         await still_serves(broker)
 
 
@@ -89,14 +148,14 @@ async def test_endless_sasl(broker: Broker) -> None:
 async def test_a_client_that_reads_nothing(broker: Broker) -> None:
     """Messages wait in their queue while a consumer does not read; it cannot make the broker buffer them."""
     async with broker.connect() as connection, connection.sender("q") as sender:
-        await sender.send_many([b"x" * 100_000] * 5)
+        await sender.send_many([b"x" * 10_000] * 5)
         async with ScriptedPeer.over(broker.open_stream()) as peer:
             await peer.open_connection()
             await peer.begin_session()
             await peer.attach_link("down", role=True, source=Source("q"))
             await peer.grant(1_000_000)
             for _ in range(20):
-                await sender.send_many([b"x" * 100_000] * 20)
+                await sender.send_many([b"x" * 10_000] * 20)
             assert broker.queue("q").depth == 405
         async with connection.receiver("q") as receiver:
             (await receiver.receive()).accept()
@@ -111,3 +170,95 @@ async def test_close_that_is_never_answered(anyio_backend: str) -> None:
     assert anyio.current_time() - started < 2
     async with peer:
         pass
+
+
+# Resuming (§2.6.13)
+
+ODD_MAP = {
+    b"never sent": None,
+    b"accepted": Accepted(),
+    b"beyond": Received(7, 1 << 60),
+    b"modified": Modified(delivery_failed=True),
+    b"in a transaction": TransactionalState(b"none", Accepted()),
+    b"declared": Declared(b"no transaction"),
+    b"": None,
+    b"x" * 32: Received(0, 0),
+}
+
+
+def lasting(terminus: type[Source] | type[Target]) -> Any:
+    """A terminus whose link may be resumed."""
+    return terminus("q", expiry_policy="connection-close", timeout=10)
+
+
+@pytest.mark.parametrize("role", [False, True], ids=["sender", "receiver"])
+@pytest.mark.parametrize("incomplete", [False, True], ids=["complete", "incomplete"])
+async def test_maps_of_what_never_was(broker: Broker, role: bool, incomplete: bool) -> None:
+    """A peer resumes deliveries that nobody knows, in states that they cannot have: it is told so, and goes on."""
+    async with ScriptedPeer.over(broker.open_stream()) as peer:
+        await peer.open_connection()
+        await peer.begin_session()
+        answer = await peer.attach_link(
+            "odd",
+            role=role,
+            source=lasting(Source),
+            target=lasting(Target),
+            unsettled=ODD_MAP,
+            incomplete_unsettled=incomplete,
+        )
+        assert not answer.unsettled
+        if not role:
+            data = b"".join(transfer(n, delivery_tag=tag, resume=True) for n, tag in enumerate(ODD_MAP))
+            await peer.send_bytes(data)
+        await peer.send(Detach(handle=0, closed=True))
+        await peer.expect_any(Detach, skip=(Flow, Disposition))
+        assert broker.queue("q").depth == 0
+    await still_serves(broker)
+
+
+async def test_a_map_that_never_ends(broker: Broker) -> None:
+    """One says again and again that its map is not complete: each attach has its answer, and none leaves a trace."""
+    async with ScriptedPeer.over(broker.open_stream()) as peer:
+        await peer.open_connection()
+        await peer.begin_session()
+        for n in range(200):
+            tags = {b"%d-%d" % (n, k): None for k in range(100)}
+            await peer.attach_link(
+                "endless",
+                role=False,
+                source=lasting(Source),
+                target=lasting(Target),
+                unsettled=tags,
+                incomplete_unsettled=True,
+            )
+            await peer.send_bytes(frame(Detach(handle=0, closed=False)))
+            await peer.expect_any(Detach, skip=(Flow, Disposition))
+        await peer.attach_link("endless", role=False, source=lasting(Source), target=lasting(Target))
+        await peer.expect(Flow, link_credit=CREDIT)
+    await still_serves(broker)
+
+
+async def test_links_that_wait_to_be_resumed(anyio_backend: str) -> None:
+    """What one peer leaves behind by the hundred ends with its time."""
+    async with Broker(close_timeout=0.2, max_subscription_timeout=1) as broker:
+        for n in range(2):
+            async with ScriptedPeer.over(broker.open_stream()) as peer:
+                await peer.open_connection(container_id="leaver")
+                await peer.begin_session()
+                for k in range(100):
+                    await peer.send(
+                        Attach(
+                            name=f"{n}-{k}",
+                            handle=k,
+                            role=False,
+                            source=lasting(Source),
+                            target=lasting(Target),
+                            unsettled={b"1": None},
+                            initial_delivery_count=0,
+                        )
+                    )
+                for _ in range(100):
+                    await peer.expect_any(Attach, skip=Flow)
+        assert len(broker._router.links._all) >= 100
+        await anyio.sleep(1.5)
+        assert not broker._router.links._all

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import anyio
 import pytest
 
 from amqp10 import (
     AmqpError,
+    AuthenticationFailed,
     Connection,
     ConnectionClosed,
     ConnectionLost,
+    DecodeError,
     RemoteProtocolError,
 )
+from amqp10.client._streamed import STREAM_WINDOW
+from amqp10.sasl import Anonymous, Plain, ScramSha256, XOAuth2
 from amqp10.testing import (
     Close,
     Detach,
@@ -19,12 +25,32 @@ from amqp10.testing import (
     End,
     Flow,
     SaslChallenge,
+    SaslInit,
     SaslMechanisms,
     SaslResponse,
     ScriptedPeer,
+    Transfer,
 )
 
-from ._acts import ACTS, CHANNEL_MAX, CREDIT, HANDLE_MAX, MAX_FRAME, WINDOW, Act, judge, transfer
+from ._acts import (
+    ACTS,
+    ARRAY_BOMB,
+    CHANNEL_MAX,
+    CREDIT,
+    HANDLE_MAX,
+    HARMLESS,
+    MAX_FRAME,
+    MAX_MESSAGE,
+    NOTHING,
+    WINDOW,
+    Act,
+    judge,
+    more,
+    nested,
+    raw,
+    transfer,
+    u32,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +72,7 @@ async def test_act(amqp_peer: ScriptedPeer, act: Act) -> None:
         async def serve() -> None:
             await set_up(amqp_peer)
             await amqp_peer.send_bytes(act.data)
-            answer = await amqp_peer.expect_any(act.answer, skip=(Flow, Disposition))
+            answer = await amqp_peer.expect_any(act.answer, skip=(Flow, Disposition, *act.first))
             assert judge(act)(answer.error.condition if answer.error else None), answer
             await amqp_peer.drop()
 
@@ -56,7 +82,7 @@ async def test_act(amqp_peer: ScriptedPeer, act: Act) -> None:
         )
         with anyio.fail_after(5), pytest.raises(AmqpError) as caught:
             async with connection, connection.session(incoming_window=WINDOW, handle_max=HANDLE_MAX) as session:
-                async with session.receiver("q", credit=0) as receiver:
+                async with session.receiver("q", credit=0, max_message_size=MAX_MESSAGE) as receiver:
                     receiver.add_credit(CREDIT)
                     async with session.sender("q"):
                         while True:
@@ -65,27 +91,169 @@ async def test_act(amqp_peer: ScriptedPeer, act: Act) -> None:
         assert act.condition in (None, caught.value.condition)
 
 
-async def test_endless_sasl(amqp_peer: ScriptedPeer) -> None:
-    """A server that never stops challenging is given up."""
+@pytest.mark.parametrize("name", HARMLESS)
+async def test_what_changes_nothing(amqp_peer: ScriptedPeer, name: str) -> None:
+    """It is taken in at little cost, and the connection goes on."""
+    async with anyio.create_task_group() as tasks:
+
+        async def serve() -> None:
+            await set_up(amqp_peer)
+            await amqp_peer.send_bytes(HARMLESS[name])
+            await amqp_peer.send_bytes(transfer(HARMLESS[name].count(TRANSFER)))
+            await amqp_peer.expect_any(Detach, skip=(Flow, Disposition))
+            await amqp_peer.drop()
+
+        tasks.start_soon(serve)
+        with anyio.fail_after(5):
+            async with Connection(amqp_peer.url, max_frame_size=MAX_FRAME, close_timeout=0.2) as connection:
+                async with connection.receiver("q", credit=CREDIT) as receiver, connection.sender("q"):
+                    while (await receiver.receive()).delivery_id != HARMLESS[name].count(TRANSFER):
+                        pass
+
+
+@pytest.mark.parametrize("mechanism", ["ANONYMOUS", "PLAIN", "SCRAM-SHA-256", "XOAUTH2"])
+async def test_endless_sasl(amqp_peer: ScriptedPeer, mechanism: str) -> None:
+    """A server that never stops challenging is given up, whatever the mechanism."""
+    mechanisms = {
+        "ANONYMOUS": Anonymous(),
+        "PLAIN": Plain("user", "password"),
+        "SCRAM-SHA-256": ScramSha256("user", "password"),
+        "XOAUTH2": XOAuth2("user", "token"),
+    }
+    async with anyio.create_task_group() as tasks:
+
+        async def serve() -> None:
+            await amqp_peer.expect_header()
+            await amqp_peer.send_bytes(b"AMQP\x03\x01\x00\x00")
+            await amqp_peer.send(SaslMechanisms(sasl_server_mechanisms=(mechanism,)))
+            for _ in range(1000):
+                await amqp_peer.send(SaslChallenge(challenge=b"r=x,s=eA==,i=4096"))
+                await amqp_peer.expect_any(SaslResponse, skip=SaslInit)
+
+        async def until_it_is_left() -> None:
+            with pytest.raises(AssertionError):
+                await serve()
+
+        tasks.start_soon(until_it_is_left)
+        with anyio.fail_after(5), pytest.raises(AmqpError):
+            async with Connection(amqp_peer.url, sasl=mechanisms[mechanism]):
+                pass
+
+
+async def test_costly_passwords(amqp_peer: ScriptedPeer) -> None:
+    """A server cannot make the client compute for minutes: a SCRAM iteration count of 2^31 is refused."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
             await amqp_peer.expect_header()
             await amqp_peer.send_bytes(b"AMQP\x03\x01\x00\x00")
             await amqp_peer.send(SaslMechanisms(sasl_server_mechanisms=("SCRAM-SHA-256",)))
-            with anyio.CancelScope():
-                for _ in range(1000):
-                    await amqp_peer.send(SaslChallenge(challenge=b"r=x,s=eA==,i=4096"))
-                    await amqp_peer.expect_any(SaslResponse)
+            init = await amqp_peer.expect(SaslInit)
+            nonce = bytes(init.initial_response or b"").rpartition(b"r=")[2]
+            await amqp_peer.send(SaslChallenge(challenge=b"r=" + nonce + b"more,s=eA==,i=2147483647"))
 
-        async def ignore_mismatch() -> None:
-            with pytest.raises(AssertionError):
-                await serve()
-
-        tasks.start_soon(ignore_mismatch)
-        with anyio.fail_after(5), pytest.raises(AmqpError):
+        tasks.start_soon(serve)
+        with anyio.fail_after(5), pytest.raises(AuthenticationFailed, match="iteration"):
             async with Connection(f"amqp://user:password@127.0.0.1:{amqp_peer.port}"):
                 pass
+
+
+async def test_a_frame_that_never_ends(amqp_peer: ScriptedPeer) -> None:
+    """Single bytes of a frame are no sign of life: the server is given up when its time is over."""
+    async with anyio.create_task_group() as tasks:
+
+        async def serve() -> None:
+            await set_up(amqp_peer)
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                for byte in raw(b"x" * 4000):
+                    await amqp_peer.send_bytes(bytes([byte]))
+                    await anyio.sleep(0.02)
+
+        tasks.start_soon(serve)
+        with anyio.fail_after(5), pytest.raises(ConnectionLost, match="silent"):
+            async with Connection(amqp_peer.url, idle_timeout=0.4, close_timeout=0.1) as connection:
+                async with connection.receiver("q", credit=CREDIT) as receiver, connection.sender("q"):
+                    await receiver.receive()
+        tasks.cancel_scope.cancel()
+
+
+async def test_an_impatient_peer(amqp_peer: ScriptedPeer) -> None:
+    """One that wants a heartbeat each half millisecond gets no storm of them."""
+    async with anyio.create_task_group() as tasks:
+
+        async def serve() -> None:
+            await amqp_peer.accept_connection(idle_time_out=1)
+            began = anyio.current_time()
+            for _ in range(10):
+                await amqp_peer.expect_empty()
+            assert anyio.current_time() - began > 0.04
+            await amqp_peer.drop()
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(serve)
+        async with Connection(amqp_peer.url, close_timeout=0.1):
+            await anyio.sleep(5)
+
+
+async def test_a_window_that_is_overrun(amqp_peer: ScriptedPeer) -> None:
+    """What is not read fills the window, and a frame beyond it ends the session."""
+    async with anyio.create_task_group() as tasks:
+
+        async def serve() -> None:
+            await amqp_peer.accept_connection()
+            await amqp_peer.accept_session()
+            await amqp_peer.accept_link()
+            await amqp_peer.expect(Flow)
+            await amqp_peer.send_bytes(transfer(0, more=True) + more() * 2 * STREAM_WINDOW)
+            end = await amqp_peer.expect_any(End, skip=(Flow, Disposition))
+            assert end.error is not None
+            assert end.error.condition == "amqp:session:window-violation"
+            await amqp_peer.drop()
+
+        tasks.start_soon(serve)
+        with anyio.fail_after(5), pytest.raises(RemoteProtocolError) as caught:
+            async with Connection(amqp_peer.url, close_timeout=0.2) as connection:
+                async with connection.receiver("q", stream=True) as receiver:
+                    delivery = await receiver.receive()
+                    await anyio.wait_all_tasks_blocked()
+                    async for _ in delivery.body():
+                        pass
+        assert caught.value.condition == "amqp:session:window-violation"
+
+
+TRANSFER = b"\x00\x53\x14"
+
+BOMBS = {
+    "array of 2^31 nulls": b"\x00\x53\x77\xf0" + ARRAY_BOMB,
+    "list of 2^32": b"\x00\x53\x77\xd0" + u32(8) + u32(0xFFFFFFFF) + b"\x40" * 4,
+    "map of 2^31": b"\x00\x53\x74\xd1" + u32(8) + u32(1 << 31) + b"\x40" * 4,
+    "lists in lists": b"\x00\x53\x77" + nested(2000),
+    "arrays in arrays": b"\x00\x53\x77" + b"\xf0\x00\xff\xff\xff\x7f\xff\xff\xff" * 500,
+    "descriptors of descriptors": b"\x00\x53\x77" + b"\x00" * 4000,
+}
+
+
+async def test_messages_that_are_bombs(amqp_peer: ScriptedPeer) -> None:
+    """Each is a `DecodeError` for who looks at it, in no time, and the next message is not concerned."""
+    async with anyio.create_task_group() as tasks:
+
+        async def serve() -> None:
+            await set_up(amqp_peer)
+            for number, payload in enumerate(BOMBS.values()):
+                transfer = Transfer(handle=0, delivery_id=number, delivery_tag=b"%d" % number)
+                await amqp_peer.send(transfer, payload)
+            await amqp_peer.send(Transfer(handle=0, delivery_id=len(BOMBS), delivery_tag=b"fine"), NOTHING)
+            await amqp_peer.expect_any(Detach, skip=(Flow, Disposition))
+            await amqp_peer.drop()
+
+        tasks.start_soon(serve)
+        with anyio.fail_after(5):
+            async with Connection(amqp_peer.url, close_timeout=0.2) as connection:
+                async with connection.receiver("q", credit=CREDIT) as receiver, connection.sender("q"):
+                    for _ in BOMBS:
+                        with pytest.raises(DecodeError), await receiver.receive():
+                            pytest.fail("it has a body")
+                    assert (await receiver.receive()).message.body is None
 
 
 async def test_silence_from_the_start(amqp_peer: ScriptedPeer) -> None:

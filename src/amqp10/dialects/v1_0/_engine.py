@@ -55,6 +55,10 @@ CAPABILITIES = frozenset(
 
 # How large a SASL frame may be: §5.3.1 says 512, but OAuth tokens are larger and real servers take them.
 MAX_SASL_FRAME = 65_536
+# Bytes of a frame that count as a sign of life before it is whole: a large one takes its time on a slow line.
+DRIBBLE = 4096
+# Seconds between our heartbeats at least, however impatient the peer says it is.
+SHORTEST_PAUSE = 0.005
 
 
 class Phase(Enum):
@@ -108,6 +112,7 @@ class V1Engine(Engine):
         self._header_sent = False
         # Time: flags that `tick` turns into times, so that no clock is read on the message path.
         self._received = False
+        self._dribbled = 0  # bytes of a frame that has not come to its end
         self._sent = False
         self._last_received: float | None = None
         self._next_heartbeat = 0.0
@@ -156,7 +161,6 @@ class V1Engine(Engine):
     def receive_data(self, data: bytes) -> None:
         if self._phase is Phase.OVER:
             return
-        self._received = True
         self._reader.feed(data)
         try:
             self._read()
@@ -166,6 +170,11 @@ class V1Engine(Engine):
             self.fail(RemoteProtocolError(str(error), error.condition))
         except AmqpError as error:
             self.fail(error)
+        self._dribbled += len(data)
+        # Silence is when no frames come (§2.4.5): single bytes of one may come for ever.
+        if not self._reader.within_frame or self._dribbled >= DRIBBLE:
+            self._received = True
+            self._dribbled = 0
 
     def _read(self) -> None:
         reader, connection = self._reader, self.connection
@@ -359,7 +368,7 @@ class V1Engine(Engine):
                 if not self._sent and self.connection.heartbeats:
                     self.write(HEARTBEAT)
                 self._sent = False
-                self._next_heartbeat = now + self.remote.idle_timeout / 4
+                self._next_heartbeat = now + max(self.remote.idle_timeout / 4, SHORTEST_PAUSE)
             deadlines.append(self._next_heartbeat)
         return min(deadlines) if deadlines else None
 

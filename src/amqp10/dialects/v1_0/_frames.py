@@ -72,6 +72,11 @@ class FrameReader:
         """Bytes that were fed and not taken."""
         return len(self._data) - self._at + sum(map(len, self._more))
 
+    @property
+    def within_frame(self) -> bool:
+        """What was fed last brought neither a whole frame nor the beginning of one."""
+        return bool(self._more)
+
     def feed(self, data: bytes) -> None:
         """Take bytes, in any portions."""
         if not self._more and self._at == len(self._data):

@@ -216,6 +216,10 @@ class LinkEndpoint(Link):
         if self.incomplete:
             self.check_reduced()
 
+    def goes_on(self, number: int) -> bool:
+        """A transfer that names this delivery may go on with one that has begun."""
+        return False
+
     @abstractmethod
     def reconcile(self, theirs: Mapping[bytes, DeliveryState | None] | None) -> None:
         """Decide on each delivery that was taken over, by the peer's map; None: the peer does not resume."""

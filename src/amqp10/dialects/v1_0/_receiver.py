@@ -124,6 +124,11 @@ class ReceiverEndpoint(ResumingReceiver):
             return
         self._complete(frame, payload, bool(frame.settled), frame.state)
 
+    def goes_on(self, number: int) -> bool:
+        # That there may be no new delivery within another is the link's business, and what comes for one that we have
+        # detached is nobody's.
+        return self._partial is not None or self._coming is not None or self.detach_sent
+
     def _overrun(self) -> None:
         self.fail("amqp:link:transfer-limit-exceeded", "a delivery came without credit")
 
@@ -143,6 +148,9 @@ class ReceiverEndpoint(ResumingReceiver):
             frame.delivery_tag is not None and frame.delivery_tag != partial.first.delivery_tag
         ):
             self.fail("amqp:invalid-field", "a new delivery began before the last frame of the one before it")
+            return
+        elif frame.message_format is not None and frame.message_format != (partial.first.message_format or 0):
+            self._format_changed()
             return
         self._partial = partial
         if frame.aborted:  # the payload is thrown away, and the delivery is settled with that (§2.7.5)
@@ -170,6 +178,9 @@ class ReceiverEndpoint(ResumingReceiver):
                 self._complete_resumed(partial)
                 return
             self._complete(first, parts[0] if len(parts) == 1 else b"".join(parts), partial.settled, partial.state)
+
+    def _format_changed(self) -> None:
+        self.fail("amqp:invalid-field", "the message-format changed within a delivery")
 
     def _too_large(self) -> None:
         self.fail("amqp:link:message-size-exceeded", f"a message larger than our max-message-size {self._limit}")
@@ -237,6 +248,9 @@ class ReceiverEndpoint(ResumingReceiver):
             frame.delivery_tag is not None and frame.delivery_tag != delivery.tag
         ):
             self.fail("amqp:invalid-field", "a new delivery began before the last frame of the one before it")
+            return
+        elif frame.message_format is not None and frame.message_format != delivery.message_format:
+            self._format_changed()
             return
         stream = delivery.stream
         if frame.settled and not delivery.remote_settled:

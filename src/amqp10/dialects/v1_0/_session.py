@@ -64,6 +64,7 @@ class SessionEndpoint(Session):
         self.outgoing: dict[int, OutgoingDelivery] = {}
         self.incoming: dict[int, IncomingDelivery] = {}
         self.next_delivery_id = 0
+        self._expected_id: int | None = None  # of the peer's next delivery; it begins where it likes
         self._by_handle: dict[int, LinkEndpoint] = {}
         self._by_remote_handle: dict[int, LinkEndpoint] = {}
         self._dispositions: dict[tuple[bool, bool, Any], list[int]] = {}
@@ -238,10 +239,23 @@ class SessionEndpoint(Session):
         link = self._by_remote_handle.get(frame.handle)
         if link is None:
             raise self._unattached(frame.handle, "transfer")
+        number = frame.delivery_id
+        if number == self._expected_id and number is not None:
+            self._expected_id = (number + 1) & MASK
+        elif number is not None and not link.goes_on(number):
+            self._begin_counting(number)
         link.receive_transfer(frame, payload)
         if window.needs_refresh and self.state is SessionState.MAPPED:
             # Here, and not with any link: a session whose links grant no credit at the moment still has a window.
             self.send_flow()
+
+    def _begin_counting(self, number: int) -> None:
+        """The delivery-id of a new delivery is not the next one: it is the session's first, or out of sequence."""
+        if self._expected_id is not None:
+            raise SessionFault(
+                "amqp:invalid-field", f"a delivery with the id {number}, where {self._expected_id} is the next"
+            )
+        self._expected_id = (number + 1) & MASK
 
     def let_go(self, count: int, starved: bool) -> None:
         """Transfers that a link held for its reader count no more."""
