@@ -527,6 +527,23 @@ def test_second_without_auto_settle(play_client: Play) -> None:
     assert link.unsettled == {}
 
 
+@pytest.mark.spec("2.7.6", "a sender may settle what it has not sent whole: with the last frame it is settled")
+@pytest.mark.parametrize("span", [(0, None), (0, 7), (0xFFFF_FFFF, 0)])
+def test_settled_in_part(second: tuple[EngineScript, ReceiverLink], span: tuple[int, int | None]) -> None:
+    """By a disposition for it, or for a range around it; one for others means others."""
+    script, link = second
+    script.send(Transfer(handle=0, delivery_id=0, delivery_tag=b"t", more=True), b"\x00\x53\x75\xa0\x02a")
+    script.send(Disposition(role=False, first=1, last=7, settled=True))
+    script.send(Disposition(role=False, first=span[0], last=span[1], settled=True, state=ACCEPTED))
+    script.send(Transfer(handle=0, more=False), b"b")
+    (delivery,) = link.incoming
+    assert (delivery.local_settled, delivery.remote_state, link.unsettled) == (True, ACCEPTED, {})
+    script.send(Transfer(handle=0, delivery_id=1, delivery_tag=b"u", more=True), b"\x00\x53\x75\xa0\x02a")
+    script.send(Disposition(role=False, first=2, settled=True))
+    script.send(Transfer(handle=0, more=False), b"b")
+    assert not link.incoming[1].local_settled
+
+
 @pytest.mark.spec("2.7.5", "rcv-settle-mode first in a transfer overrules the link's second")
 def test_first_on_second_link(second: tuple[EngineScript, ReceiverLink]) -> None:
     """That delivery is settled at once, the next one is not."""

@@ -261,6 +261,9 @@ class LinkEndpoint(Link):
     def receive_states(self, deliveries: Sequence[Any], state: DeliveryState | None, settled: bool) -> Sequence[Any]:
         """The peer's disposition of these; returns those whose owner should know."""
 
+    def receive_settled_part(self, first: int, count: int, state: DeliveryState | None) -> None:
+        """The sender has settled this range of delivery-ids; what is half received here may be among it."""
+
     def check_errant(self, what: str) -> None:
         if self.errant:
             raise SessionFault("amqp:session:errant-link", f"a {what} for a link that was detached with an error")

@@ -373,5 +373,12 @@ class ReceiverEndpoint(ResumingReceiver):
                 self._settle_first.discard(delivery.delivery_id)
         return deliveries if settled else ()
 
+    def receive_settled_part(self, first: int, count: int, state: DeliveryState | None) -> None:
+        partial = self._partial
+        number = partial.first.delivery_id if partial is not None else None
+        if partial is not None and number is not None and (number - first & 0xFFFF_FFFF) < count:
+            partial.settled = True
+            partial.state = state if state is not None else partial.state
+
     def abandon(self) -> None:
         pass  # what came in part may be resumed

@@ -357,6 +357,9 @@ class SessionEndpoint(Session):
         else:
             numbers = [number & MASK for number in range(first, first + count)]
         changed = [delivery for number in numbers if (delivery := table.get(number)) is not None]
+        if frame.settled and not frame.role and len(changed) < count:
+            for each in self._by_remote_handle.values():
+                each.receive_settled_part(first, count, frame.state)
         if not changed:
             return
         groups: dict[LinkEndpoint, list[Any]] = {}
