@@ -182,6 +182,11 @@ class End:
         else:
             self.ghosts.append(line)
 
+    def detach(self) -> None:
+        """Detach, to attach again when the broker has answered."""
+        if self.link is not None and self.link.attached:
+            self.link.detach(closed=False)
+
     def hear(self) -> None:
         """The broker notices what was lost."""
         for line in self.ghosts:
@@ -275,6 +280,14 @@ class Producer(End):
                 self.streamed = delivery, payload[300:]
             self.sent[number] += 1
             self.numbers[delivery] = number
+
+    def abort(self) -> None:
+        """Begin a message that is sent in parts all over again."""
+        if self.streamed is not None and self.sender.attached:
+            delivery, rest = self.streamed
+            self.streamed = None
+            self.sender.abort(delivery)
+            self.unsent.insert(0, (self.numbers.pop(delivery), len(rest)))
 
     def act(self) -> None:
         super().act()
@@ -434,7 +447,11 @@ class Life:
             self.consumer.settle(first, second % 5 == 0)
         elif what < 80:
             self.consumer.grant(60 if self.setting.many else first % 7)
-        elif what < 90:
+        elif what < 82:
+            end.detach()
+        elif what < 83:
+            self.producer.abort()
+        elif what < 91:
             end.cut(second, (second * 7919) % 1500, first % 4 < 2)
         elif what < 97:
             end.connect()
