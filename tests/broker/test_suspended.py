@@ -352,3 +352,57 @@ def test_keeper(router: Router) -> None:
     assert notes.said[3:] == []
     router.links.end(*router.links._all.values())
     assert notes.said[3:] == [("ended", "r")]
+
+
+def test_parts_are_bounded(router: Router, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what was cut off the broker keeps so much and no more; the rest is sent again from its beginning."""
+    monkeypatch.setattr("amqp10.broker._suspended.MOST_PARTS", 150_000)
+    payload = Message(b"x" * 300_000).encode()
+    lost = []
+    for name in ("a", "b"):
+        wire = Wire(router)
+        terms = LinkTerms(name, Source(), Target("q", **LASTING))
+        link = wire.session.attach_sender(terms)
+        wire.turn()
+        link.send(payload)
+        wire.server.receive_data(wire.client.data_to_send()[:200_000])
+        wire.peer.handle(wire.server.events())
+        lose(wire)
+        lost.append(link)
+    assert 100_000 < router.links._parts < 150_000
+    for link, known in zip(lost, (1, 0), strict=True):
+        wire = Wire(router)
+        new = wire.session.attach_sender(
+            LinkTerms(link.name, Source(), Target("q", **LASTING)), resuming=link.suspended()
+        )
+        wire.turn()
+        assert new.remote is not None
+        assert len(new.remote.unsettled or {}) == known
+        for delivery in told(wire, DeliveriesUnresumed):
+            new.resend(delivery)
+        wire.turn()
+    assert router.links._parts == 0
+    assert [entry.payload for entry in queue_of(router, "q")._waiting()] == [payload, payload]
+
+
+def test_who_never_settles_gets_no_credit(router: Router, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outcomes that a sender does not settle are bounded, and their messages are not held for them."""
+    monkeypatch.setattr("amqp10.broker._producer.MOST_UNSETTLED", 20)
+    for target in (Target("q"), Target()):
+        wire = Wire(router)
+        terms = LinkTerms("s", Source(), target, receiver_settle_mode="second")
+        link = wire.session.attach_sender(terms)
+        link.auto_settle = False
+        wire.turn()
+        sent = 0
+        while link.credit > 0:
+            link.send(Message("x", to="q").encode())
+            sent += 1
+            wire.turn()
+        assert sent == 20
+        (there,) = wire.peer._producers
+        assert [delivery.payload for delivery in there.unsettled.values()] == [b""] * 20
+        for delivery in list(link.unsettled.values()):
+            link.settle(delivery)
+        wire.turn()
+        assert link.credit > 0

@@ -425,6 +425,9 @@ class Peer:
         kept, keeper = self._kept.get(event.link), self._router.links.keeper
         if kept is not None and keeper is not None:
             keeper.settled(kept, [delivery.tag for delivery in event.deliveries])
+        producer = self._producers.get(event.link)
+        if isinstance(producer, ProducerLink):
+            producer.credit_used()
 
     def _on_link_ended(self, event: LinkEnded) -> None:
         # What we end for a fault, or because the link was attached elsewhere, is no wish of the peer's.

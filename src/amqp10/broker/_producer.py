@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from ._suspended import KeptLink
 
 
+MOST_UNSETTLED = 10_000
+"""Outcomes that one sender is told and does not settle (receiver-settle-mode "second"); it gets no credit for more."""
+
+
 class ProducerLink(Producer):
     """A link to one node.
 
@@ -50,9 +54,15 @@ class ProducerLink(Producer):
         return self._link.credit
 
     def grant(self, node: Node, credit: int) -> None:
-        if self._link.attached:
+        credit = min(credit, self._room)
+        if self._link.attached and credit != self._link.credit:
             self._link.flow(credit)
             self._peer.wake()
+
+    @property
+    def _room(self) -> int:
+        """How many messages more may come before the sender settles some."""
+        return max(0, MOST_UNSETTLED - len(self._link.unsettled))
 
     def relaxed(self, node: Node) -> None:
         """It is the node's for as long as the link lives."""
@@ -120,6 +130,8 @@ class ProducerLink(Producer):
         else:
             # The link is gone by the time its last messages are looked at: the sender hears of it if it resumes.
             delivery.state = outcome
+        if not delivery.local_settled:
+            delivery.payload = b""  # the outcome is what is left to be known of it
         if lasts and self._keeper is not None and self.kept is not None and not delivery.local_settled:
             self._keeper.noted(self.kept, delivery.tag, outcome)
 
@@ -127,11 +139,9 @@ class ProducerLink(Producer):
         """What is to be kept of the link: outcomes without their messages, and what came of a message cut off."""
         kept = []
         for delivery in self._link.suspended():
-            if delivery.state is not None:
-                delivery.payload = b""
-            elif not hasattr(delivery, "stream"):
-                continue  # nobody has looked at it: to the sender it never came
-            kept.append(delivery)
+            # What is whole and has no outcome nobody has looked at: to the sender it never came.
+            if delivery.state is not None or hasattr(delivery, "stream"):
+                kept.append(delivery)
         return kept
 
     def _reject(self, delivery: IncomingDelivery, condition: str, description: str) -> None:
@@ -227,7 +237,7 @@ class AnonymousProducerLink(ProducerLink):
         if not link.attached:
             return
         window = self._router.limits.credit
-        share = min(self._shares.values(), default=window)
+        share = min(min(self._shares.values(), default=window), self._room)
         if link.credit > share or link.credit <= share // 2 < share:
             link.flow(share)
             self._peer.wake()

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 Direction = Literal["in", "out"]
 
+MOST_PARTS = 64 * 1024 * 1024
+"""Bytes of messages cut off that are kept, of all suspended links; those beyond are sent again from the beginning."""
+
 
 @dataclass(frozen=True, slots=True)
 class LinkKey:
@@ -52,6 +55,7 @@ class KeptLink:
         give_back: ends what it holds; None while it is attached.
         steal: takes it away from its attachment; None while it has none.
         consumer: the key of the consumer that it is, for its queue; the same in all attachments.
+        parts: bytes of a message cut off, among `deliveries`.
         session, connection: those of its last attachment.
         deadline: when it ends, on the broker's clock; None while that is not settled.
     """
@@ -63,6 +67,7 @@ class KeptLink:
     give_back: Callable[[list[Any]], None] | None = None
     steal: Callable[[], None] | None = None
     consumer: int | None = None
+    parts: int = 0
     session: object = None
     connection: object = None
     deadline: float | None = None
@@ -117,6 +122,7 @@ class KeptLinks:
         self._clock = clock
         self._alarm = alarm
         self._all: dict[LinkKey, KeptLink] = {}
+        self._parts = 0  # bytes of messages cut off
 
     def claim(self, key: LinkKey) -> KeptLink | None:
         """The link of that name, without an attachment: whoever has it loses it (§2.6.1)."""
@@ -129,6 +135,7 @@ class KeptLinks:
         """A link is attached; what was kept of it `before` is over, unless it is the same that goes on."""
         if before is not None and before is not link:
             self.end(before)
+        self._weigh(link, 0)
         link.deliveries = []
         link.give_back = None
         link.session = link.connection = link.deadline = None
@@ -149,8 +156,18 @@ class KeptLinks:
         if self._all.get(link.key) is not link:
             give_back(deliveries)
             return
+        if link.key.direction == "in":
+            parts = {each: _came_of(each) for each in deliveries}
+            if self._parts + sum(parts.values()) > MOST_PARTS:
+                link.deliveries = [each for each in deliveries if not parts[each]]
+            else:
+                self._weigh(link, sum(parts.values()))
         link.session, link.connection = session, connection
         self._left(link, "detached")
+
+    def _weigh(self, link: KeptLink, parts: int) -> None:
+        self._parts += parts - link.parts
+        link.parts = parts
 
     def session_ended(self, session: object) -> None:
         """A session is over, the links on it before."""
@@ -191,9 +208,16 @@ class KeptLinks:
         if self._all.get(link.key) is not link:
             return
         del self._all[link.key]
+        self._weigh(link, 0)
         link.deadline = None
         if link.give_back is not None:
             deliveries, link.deliveries = link.deliveries, []
             link.give_back(deliveries)
         if self.keeper is not None:
             self.keeper.ended(link)
+
+
+def _came_of(delivery: Any) -> int:
+    """Bytes of a delivery that came in part."""
+    stream = getattr(delivery, "stream", None)
+    return sum(map(len, stream.parts)) if stream is not None else 0
