@@ -25,6 +25,7 @@ EXPECTED = {
     "websocket.py": "over a WebSocket\na page from anywhere: 403\n",
     "request_reply.py": "".join(f"{n} * {n} = {n * n}\n" for n in range(10)),
     "durable_broker.py": "kept: durable\nleft: 0\n",
+    "exactly_once.py": "got 0\ngot 1\ngot 2\n",
     "embedded_broker.py": "a copy for each\na copy for each\n1 in the queue\n",
 }
 

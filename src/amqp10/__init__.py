@@ -18,9 +18,12 @@ from .client import ConnectionInterrupted as ConnectionInterrupted
 from .client import ConnectionRestored as ConnectionRestored
 from .client import ConnectionSettings as ConnectionSettings
 from .client import Delivery as Delivery
+from .client import DeliveryStore as DeliveryStore
 from .client import LinkInterrupted as LinkInterrupted
+from .client import LinkKey as LinkKey
 from .client import LinkRestored as LinkRestored
 from .client import Management as Management
+from .client import MemoryDeliveryStore as MemoryDeliveryStore
 from .client import Receiver as Receiver
 from .client import Reconnect as Reconnect
 from .client import Request as Request
@@ -29,6 +32,8 @@ from .client import Responder as Responder
 from .client import Sender as Sender
 from .client import SentDelivery as SentDelivery
 from .client import Session as Session
+from .client import SQLiteDeliveryStore as SQLiteDeliveryStore
+from .client import StoredDelivery as StoredDelivery
 from .client import Transaction as Transaction
 from .client import receive as receive
 from .client import send as send
@@ -159,6 +164,7 @@ __all__ = (
     "Delivery",
     "DeliveryAborted",
     "DeliveryState",
+    "DeliveryStore",
     "DeliveryUncertain",
     "Described",
     "DirectBinding",
@@ -177,12 +183,14 @@ __all__ = (
     "Int",
     "LinkDetached",
     "LinkInterrupted",
+    "LinkKey",
     "LinkRestored",
     "LocalProtocolError",
     "Management",
     "ManagementError",
     "Map",
     "Mechanism",
+    "MemoryDeliveryStore",
     "Message",
     "MessageModified",
     "MessageNotAccepted",
@@ -204,6 +212,7 @@ __all__ = (
     "Request",
     "Requester",
     "Responder",
+    "SQLiteDeliveryStore",
     "ScramSha1",
     "ScramSha256",
     "ScramSha512",
@@ -218,6 +227,7 @@ __all__ = (
     "StaleDelivery",
     "StartsWith",
     "StoreError",
+    "StoredDelivery",
     "StreamFilter",
     "StreamMatchUnfiltered",
     "StreamOffset",

@@ -25,6 +25,11 @@ from ._respond import Responder as Responder
 from ._sender import Sender as Sender
 from ._session import Session as Session
 from ._settings import ConnectionSettings as ConnectionSettings
+from ._store import DeliveryStore as DeliveryStore
+from ._store import LinkKey as LinkKey
+from ._store import MemoryDeliveryStore as MemoryDeliveryStore
+from ._store import StoredDelivery as StoredDelivery
+from ._store_sqlite import SQLiteDeliveryStore as SQLiteDeliveryStore
 from ._stream import BodyWriter as BodyWriter
 from ._transaction import Transaction as Transaction
 
@@ -41,18 +46,23 @@ __all__ = (
     "ConnectionRestored",
     "ConnectionSettings",
     "Delivery",
+    "DeliveryStore",
     "LinkInterrupted",
+    "LinkKey",
     "LinkRestored",
     "Management",
+    "MemoryDeliveryStore",
     "Receiver",
     "Reconnect",
     "ReplyReceiver",
     "Request",
     "Requester",
     "Responder",
+    "SQLiteDeliveryStore",
     "Sender",
     "SentDelivery",
     "Session",
+    "StoredDelivery",
     "Transaction",
     "receive",
     "send",

@@ -39,7 +39,7 @@ from ..engine import (
     WindowOpened,
 )
 from ..engine import dialect as find_dialect
-from ..errors import AmqpError, ConnectionLost
+from ..errors import AmqpError, ConnectionLost, StoreError
 from ..messaging import Error
 from ..net import Proxy, Pump, Route, StreamFacts, TLSSettings, WebSocket
 from ..profiles import Profile, recognize
@@ -53,6 +53,7 @@ from ._reconnect import Address, Reconnect
 from ._recovery import Recovery
 from ._session import Links, Session
 from ._settings import ConnectionSettings, SASLSettings
+from ._store import DeliveryStore
 from ._subscription import Subscribing, SubscriptionReceiver
 
 
@@ -70,6 +71,9 @@ class Connection(Endpoint, Links):
             choose the SASL mechanism. Several of them, tried in turn; or a callable, a coroutine function or not, that
             returns one for each attempt, or `ConnectionDetails` with credentials of its own.
         reconnect: how to stay up; None: a connection that is lost is over.
+        delivery_store: what keeps the unsettled deliveries of links whose `name` is given, for links of that name and
+            this `container_id` in a later connection, or process: a `SQLiteDeliveryStore` for one. Nothing is written
+            before what it relies on is kept.
         tls: a `TLS` or any `ssl.SSLContext`; with amqps:// and wss:// the system's authorities are trusted when None.
         tls_upgrade: begin in the clear at an amqp:// port and secure the connection by AMQP's own header (§5.2.1);
             a peer that answers with anything else is left.
@@ -105,6 +109,7 @@ class Connection(Endpoint, Links):
         url: Address,
         *,
         reconnect: Reconnect | None = None,
+        delivery_store: DeliveryStore | None = None,
         tls: TLSSettings | None = None,
         tls_upgrade: bool = False,
         proxy: str | Proxy | None = None,
@@ -149,7 +154,11 @@ class Connection(Endpoint, Links):
             tls=tls,
             sasl=sasl,
             route=route,
+            before_write=self._keep if delivery_store is not None else None,
         )
+        if delivery_store is not None and container_id is None:
+            raise ValueError("a delivery store finds links again by the container_id too: give one")
+        self._delivery_store = delivery_store
         self._recovery = Recovery(self) if reconnect is not None else None
         self._observers = Observers()
         self._session_terms = SessionTerms(incoming_window=incoming_window).checked()
@@ -251,6 +260,15 @@ class Connection(Endpoint, Links):
             self._pumped = True
             self._changed()
 
+    async def _keep(self) -> None:
+        """What links have unsettled is safe, before anything is written that relies on it."""
+        assert self._delivery_store is not None
+        try:
+            await self._delivery_store.commit()
+        except StoreError as error:
+            self._crash = error
+            raise
+
     def _adopt(self) -> None:
         """The engine and pump that the lifeline has are the connection's from now on."""
         self._engine, self._pump = self._lifeline.engine, self._lifeline.pump
@@ -341,7 +359,7 @@ class Connection(Endpoint, Links):
             if error is not None and self._engine is not None and self._engine.remote is not None:
                 self.profile.explain(error)
             return error
-        if isinstance(self._crash, ConnectionLost):
+        if isinstance(self._crash, ConnectionLost | StoreError):
             return self._crash
         cause = ConnectionLost(f"the connection's own task failed: {self._crash!r}")
         cause.__cause__ = self._crash

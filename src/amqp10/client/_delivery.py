@@ -270,6 +270,8 @@ class Delivery(IncomingDelivery):
             link.settle(self, state)
         except LocalProtocolError as error:
             receiver._settle_after_loss(self, state, error)
+        if receiver._remembered is not None:
+            receiver._remembered.given(self, state)
         receiver._wake()
 
     def __enter__(self) -> Message:

@@ -13,7 +13,7 @@ import inspect
 import math
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -60,6 +60,7 @@ class Lifeline:
         tls: TLSSettings | None,
         sasl: SASLSettings,
         route: Route,
+        before_write: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._ask = address if callable(address) else None
         urls = [] if callable(address) else [address] if isinstance(address, str) else list(address)
@@ -77,6 +78,7 @@ class Lifeline:
         self._tls = tls
         self._sasl = sasl
         self._route = route
+        self._before_write = before_write
         self.given: tuple[ByteStream, StreamFacts] | None = None
         self.engine: Engine | None = None
         self.pump: Pump | None = None
@@ -230,7 +232,7 @@ class Lifeline:
             return False
         keep_from_children(owner, stream, type(owner)._forked)
         self.engine = engine = self._dialect.client(self._open(endpoint, tls), login, facts.secure)
-        self.pump = Pump(traced(stream, self._dialect.tracer, f"{endpoint}"), engine, owner._handle)
+        self.pump = Pump(traced(stream, self._dialect.tracer, f"{endpoint}"), engine, owner._handle, self._before_write)
         if self._first:
             owner._adopt()
         engine.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ..engine import Link as EngineLink
     from ..engine import ReceiverSettleMode, SenderSettleMode
     from ._connection import Connection
+    from ._kept import KeptDeliveries
     from ._session import Session
 
 # Of the time that leaving may take, what is left for the answer to our detach when all before it took too long.
@@ -60,9 +62,11 @@ class Link(Endpoint):
         self._under_way = False  # leaving
         self._on: Session | None = None
         self._standing = False  # it was attached
+        self._pending: list[Any] = []  # deliveries of the link that was lost, as long as it is not restored
         self._attaching = False  # our attach is out, and the answer is not here
         self._parting = False  # our detach is out
         self._resuming = False  # it was attached last, or is being attached, with its deliveries (§2.6.13)
+        self._remembered: KeptDeliveries | None = None  # where a later connection finds what is unsettled
         self._may_resume = False  # the peer keeps them while the link is not attached
 
     # Attaching
@@ -77,6 +81,7 @@ class Link(Endpoint):
             raise session._gone() if self.connection.open else self.connection._gone()
         self._require_capabilities()
         self._ask_to_be_kept()
+        self._recall()
         self._attach_to(session).context = self
         self._attaching = True
         self._on = session
@@ -92,16 +97,36 @@ class Link(Endpoint):
 
     def _ask_to_be_kept(self) -> None:
         """Ask the peer to keep its end of the link for a while when the connection is lost (§3.5.6)."""
-        recovery = self.connection._recovery
-        if recovery is None or not self._restorable or not self.connection.profile.resumes:
+        wanted = self.connection._recovery is not None or self._remembered is not None
+        if not wanted or not self._restorable or not self.connection.profile.resumes:
             return
+        timeout = self.connection._lifeline.settings.resume_timeout
         name = "target" if self._kind == "sender" else "source"
         terminus = getattr(self._terms, name)
         usual = isinstance(terminus, Source | Target) and terminus.expiry_policy == "session-end"
-        if usual and not terminus.timeout and not terminus.dynamic and recovery.settings.resume_timeout:
+        if usual and not terminus.timeout and not terminus.dynamic and timeout:
             kept = copy.copy(terminus)
-            kept.expiry_policy, kept.timeout = Symbol("connection-close"), UInt(recovery.settings.resume_timeout)
+            kept.expiry_policy, kept.timeout = Symbol("connection-close"), UInt(timeout)
             self._terms = replace(self._terms, **{name: kept})
+
+    def _recall(self) -> None:
+        """Take what an earlier connection left unsettled; it is resumed, or else what becomes of it is decided here."""
+        if self._remembered is not None:
+            self._pending = self._recalled()
+            self._resuming = bool(self._pending) and self.connection.profile.resumes
+
+    def _refused_to_recall(self) -> bool:
+        """The first attach was refused with deliveries of an earlier connection: once more without them."""
+        link, on = self._engine_link, self._on
+        if self._standing or not self._resuming or self._parting or not self._attaching or link is None or on is None:
+            return False
+        if not on.open:
+            return False
+        self._resuming = False
+        self._pending = self._recalled()
+        self._attach_to(on).context = self
+        self.connection._wake()
+        return True
 
     def _abandon(self) -> None:
         """Attaching was cancelled: nobody will use the link, so it goes as soon as it stands."""
@@ -127,6 +152,8 @@ class Link(Endpoint):
             assert self.connection._recovery is not None
             self.connection._recovery.link_restored(self)
             self._on_restored()
+        elif self._pending and self.open:
+            self._on_unresumed(self._take_pending())
         self._changed()
 
     def _is_kept(self) -> bool:
@@ -160,6 +187,18 @@ class Link(Endpoint):
         link.context = Retired()
         link.detach(closed=False)
         recovery.restore_link(self)
+
+    @abstractmethod
+    def _recalled(self) -> list[Any]:
+        """What the store has of it."""
+
+    def _take_pending(self) -> list[Any]:
+        pending, self._pending = self._pending, []
+        return pending
+
+    @abstractmethod
+    def _on_unresumed(self, deliveries: Iterable[Any]) -> None:
+        """The peer does not say what became of these."""
 
     @abstractmethod
     def _on_restored(self) -> None:
@@ -272,6 +311,11 @@ class Link(Endpoint):
     def _detach(self, closed: bool) -> None:
         self._parting = True
         link = self._engine_link
+        if closed and self._remembered is not None:
+            if self._remembered.left:
+                closed = False  # the next link of this name is to find out what became of it
+            else:
+                self._remembered.end()
         if link is not None:
             link.detach(closed=closed)
             self.connection._wake()
@@ -295,6 +339,8 @@ class Link(Endpoint):
 
     def _on_ended(self, error: AmqpError | None) -> None:
         recovery = self.connection._recovery
+        if self._refused_to_recall():
+            return
         if recovery is None or self._parting or self._over or not recovery.link_returns(self, error):
             self._end_for_good(error)
             return

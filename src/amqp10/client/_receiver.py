@@ -75,9 +75,7 @@ class Receiver(Link):
         self._used_up = False  # the last drain ended by deliveries, without an answer
         self._acquirer: Transaction | None = None  # in which messages are acquired
         self._flow_properties: dict[Any, Any] | None = None
-        # Of the link that was lost: all its deliveries that may be resumed, those of them that nobody took, and the
-        # credit that was out.
-        self._pending: list[Any] = []
+        # Of the link that was lost: those of its deliveries that nobody took, and the credit that was out.
         self._hidden: list[Any] = []
         self._granted = 0
         self._wake: Callable[[], None] = connection._wake
@@ -117,6 +115,8 @@ class Receiver(Link):
     def _attach_to(self, session: Session) -> ReceiverLink:
         resuming = self._pending if self._resuming else None
         self._link = link = session._in_engine.attach_receiver(self._terms, resuming=resuming)
+        if resuming is not None and not self._standing:
+            self._pending = []  # the link's now
         link.delivery_type = Delivery
         # The same at every attachment: `receive` holds on to it.
         link.incoming = self._incoming
@@ -461,6 +461,8 @@ class Receiver(Link):
     # Settlement by the sender
 
     def _on_settlements(self, deliveries: Sequence[IncomingDelivery]) -> None:
+        if self._remembered is not None:
+            self._remembered.settled(deliveries)
         for delivery in deliveries:
             if delivery.waiter is not None:
                 delivery.waiter.set()
@@ -470,6 +472,10 @@ class Receiver(Link):
             self._changed()
 
     # After a loss
+
+    def _recalled(self) -> list[Delivery]:
+        assert self._remembered is not None
+        return self._remembered.received()
 
     def _interrupt(self, error: AmqpError | None) -> None:
         link, incoming = self._link, self._incoming
@@ -539,6 +545,9 @@ class Receiver(Link):
 
     def _give_up(self, deliveries: Iterable[Any]) -> None:
         """Nothing can be told of these any more."""
+        deliveries = list(deliveries)
+        if self._remembered is not None:
+            self._remembered.given_up(deliveries)
         stale = Stale(self)
         gone = set(map(id, deliveries))
         self._hidden = [delivery for delivery in self._hidden if id(delivery) not in gone]

@@ -89,7 +89,7 @@ class Sender(Link):
         self._last: OutgoingDelivery | None = None
         self._draining = False
         self._waiters: set[anyio.Event | Pipeline] = set()  # of all who wait for outcomes
-        self._pending: list[OutgoingDelivery] = []  # of the link that was lost, as long as it is not restored
+        self._recovered: tuple[SentDelivery, ...] = ()  # of an earlier connection
         self._untold: set[OutgoingDelivery] = set()  # whose fate is not known, which nobody was told yet
         self._spoiled = False  # an aborted delivery stands in the way of others, for the peer knows none
         self._told = False  # the cause of the link's end has been raised to the user
@@ -144,6 +144,19 @@ class Sender(Link):
     def credit(self) -> int:
         """How many messages may be sent now without waiting for the receiver (§2.6.7)."""
         return self._link.credit if self._link is not None else 0
+
+    def _recalled(self) -> list[SentDelivery]:
+        assert self._remembered is not None
+        self._recovered = tuple(self._remembered.sent())
+        return list(self._recovered)
+
+    @property
+    def recovered(self) -> tuple[SentDelivery, ...]:
+        """Messages that an earlier connection sent on this link and left without an outcome (`delivery_store`).
+
+        They are resumed, or sent again, by this one; `await delivery.outcome()` says what became of each.
+        """
+        return self._recovered
 
     @property
     def unsettled(self) -> int:
@@ -223,6 +236,8 @@ class Sender(Link):
         except BaseException:
             self._pass_on()
             raise
+        if self._remembered is not None and transaction is None:
+            self._remembered.submitted(delivery)
         self.connection._wake()
         if self._draining:
             self._give_back()
@@ -536,6 +551,8 @@ class Sender(Link):
 
     def _on_outcomes(self, deliveries: Sequence[OutgoingDelivery]) -> None:
         """The receiver told states of these; whoever waits for one of them is woken once."""
+        if self._remembered is not None:
+            self._remembered.settled(deliveries)
         for delivery in deliveries:
             waiter = delivery.waiter
             if waiter is None:
@@ -570,7 +587,7 @@ class Sender(Link):
         super()._interrupt(error)
 
     def _on_restored(self) -> None:
-        pending, self._pending = self._pending, []
+        pending = self._take_pending()
         if pending:
             self._on_unresumed(pending)
         self._wake_turns()
@@ -579,8 +596,7 @@ class Sender(Link):
         """The peer cannot say what became of these."""
         link, recovery = self._link, self.connection._recovery
         assert link is not None
-        assert recovery is not None
-        resend = recovery.settings.on_uncertain == "resend"
+        resend = recovery is None or recovery.settings.on_uncertain == "resend"
         for delivery in deliveries:
             if isinstance(delivery.waiter, Repeating):
                 link.forget(delivery)  # it is sent again by others, in other words

@@ -17,6 +17,7 @@ from ..messaging import Source, Target
 from ..types import Int, Symbol
 from ._browser import Browser
 from ._endpoint import Endpoint
+from ._kept import KeptDeliveries
 from ._leaving import leave_all, until
 from ._link import Link
 from ._management import Management
@@ -85,7 +86,10 @@ class Links:
             desired_capabilities=tuple(desired_capabilities),
             properties=dict(properties or {}),
         ).checked()
-        return Sender(connection, session, terms)
+        sender = Sender(connection, session, terms)
+        if name is not None and connection._delivery_store is not None:
+            sender._remembered = KeptDeliveries(connection._delivery_store, connection.container_id, name, "sender")
+        return sender
 
     def receiver(
         self,
@@ -162,7 +166,11 @@ class Links:
             if session is None:
                 session = Session(connection, SessionTerms(incoming_window=STREAM_WINDOW))
             return StreamReceiver(connection, session, terms, credit, require_filters=require_filters, own=own)
-        return Receiver(connection, session, terms, credit, require_filters=require_filters)
+        receiver = Receiver(connection, session, terms, credit, require_filters=require_filters)
+        # In mode "first" an outcome settles, and nothing is left to be told again.
+        if name is not None and connection._delivery_store is not None and receiver_settle_mode == "second":
+            receiver._remembered = KeptDeliveries(connection._delivery_store, connection.container_id, name, "receiver")
+        return receiver
 
     def subscription(
         self,

@@ -9,6 +9,7 @@ from ..net import Proxy, TLSSettings, WebSocket
 from ..profiles import Profile
 from ..sasl import Mechanism
 from ._reconnect import Reconnect
+from ._store import DeliveryStore
 
 SASLSettings = Mechanism | Sequence[Mechanism] | Literal[False] | None
 
@@ -17,6 +18,7 @@ class ConnectionSettings(TypedDict, total=False):
     """The keyword arguments of `Connection`; see there."""
 
     reconnect: Reconnect | None
+    delivery_store: DeliveryStore | None
     tls: TLSSettings | None
     tls_upgrade: bool
     proxy: str | Proxy | None

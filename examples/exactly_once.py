@@ -1,0 +1,29 @@
+"""Each message once, through lost connections and restarts of this program. Usage: python exactly_once.py [URL]"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import trio
+
+from amqp10 import Connection, Message, Reconnect, SQLiteDeliveryStore
+
+
+async def main(url: str, path: Path) -> None:
+    with SQLiteDeliveryStore(path) as store:
+        async with Connection(url, container_id="shop-1", reconnect=Reconnect(), delivery_store=store) as connection:
+            async with connection.sender("exactly-once", name="out", receiver_settle_mode="second") as sender:
+                for delivery in sender.recovered:  # sent by the last run, which did not hear what became of it
+                    print("left:", Message.decode(delivery.payload).body, await delivery.outcome())
+                for number in range(3):
+                    await sender.send(Message(number, durable=True))
+            async with connection.receiver("exactly-once", name="in", receiver_settle_mode="second") as receiver:
+                for _ in range(3):
+                    delivery = await receiver.receive()
+                    print("got", delivery.message.body)
+                    delivery.accept()
+                    await delivery.settled()  # the broker has settled, too: it will not come again
+
+
+with tempfile.TemporaryDirectory() as folder:  # a real program keeps its file
+    trio.run(main, sys.argv[1] if len(sys.argv) > 1 else "amqp://guest:guest@localhost", Path(folder, "deliveries.db"))

@@ -1,0 +1,370 @@
+"""Connections with a store of deliveries: a client that dies at any write is followed by one that loses nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from anyio.abc import ByteStream
+
+from amqp10 import (
+    Accepted,
+    Connection,
+    ConnectionLost,
+    Error,
+    Message,
+    SentDelivery,
+    Source,
+    StoreError,
+    Symbol,
+    Target,
+)
+from amqp10.broker import Broker
+from amqp10.client._store import DeliveryStore, LinkKey, MemoryDeliveryStore, StoredDelivery
+from amqp10.client._store_sqlite import SQLiteDeliveryStore
+from amqp10.engine import OutgoingDelivery
+from amqp10.messaging import ACCEPTED
+from amqp10.profiles import GENERIC
+from amqp10.testing import Detach, Disposition, ScriptedPeer, Transfer
+
+pytestmark = pytest.mark.anyio
+
+BODIES = [1, 2, 3, 4]
+OUT, IN = LinkKey("me", "out", "sender"), LinkKey("me", "in", "receiver")
+KEPT: dict[str, Any] = {"expiry_policy": "connection-close", "timeout": 60}
+
+
+class Mortal(SQLiteDeliveryStore):
+    """A store, and the stream of the process that uses it: at one of its commits the process dies.
+
+    Args:
+        last: the number of the commit at which that happens.
+        before: the commit itself is not done any more; else it is, and what it allows is not written.
+    """
+
+    def __init__(self, path: Path, last: int, *, before: bool) -> None:
+        super().__init__(path)
+        self._last = last
+        self._before = before
+        self._commits = 0
+        self.dead = anyio.Event()
+
+    async def commit(self) -> None:
+        self._commits += 1
+        if self._commits >= self._last and self._before:
+            self.die()
+        if not self.dead.is_set():
+            await super().commit()
+        if self._commits >= self._last:
+            self.die()
+
+    def die(self) -> None:
+        self.dead.set()
+        self._file.rollback()
+        self._told = self._committed  # nothing is committed by closing it
+
+
+class MortalStream(ByteStream):
+    """A stream on which nothing is written, and nothing read, by a process that is dead."""
+
+    def __init__(self, stream: ByteStream, store: Mortal) -> None:
+        self._stream = stream
+        self._store = store
+
+    async def receive(self, max_bytes: int = 65_536) -> bytes:
+        data = await self._stream.receive(max_bytes)
+        if self._store.dead.is_set():
+            raise anyio.BrokenResourceError
+        return data
+
+    async def send(self, item: bytes) -> None:
+        await anyio.lowlevel.checkpoint()
+        if self._store.dead.is_set():
+            await self._stream.aclose()
+            raise anyio.BrokenResourceError
+        await self._stream.send(item)
+
+    async def send_eof(self) -> None:
+        """Nobody calls it."""
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def mortal(broker: Broker, store: Mortal) -> Connection:
+    return Connection.over(
+        MortalStream(broker.open_stream(), store), container_id="me", delivery_store=store, close_timeout=0.2
+    )
+
+
+def bodies(deliveries: Iterable[OutgoingDelivery]) -> list[object]:
+    return [Message.decode(delivery.payload).body for delivery in deliveries]
+
+
+async def left_in(broker: Broker) -> Counter[object]:
+    """What waits in the queue, taken out of it."""
+    async with broker.connect() as connection, connection.receiver("q") as receiver:
+        await receiver.drain()
+        deliveries = await receiver.receive_batch(100, max_wait=0)
+        for delivery in deliveries:
+            delivery.accept()
+        return Counter(delivery.message.body for delivery in deliveries)
+
+
+@pytest.mark.parametrize("mode", ["first", "second"])
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("last", range(1, 13))
+async def test_a_sender_that_dies(tmp_path: Path, last: int, before: bool, mode: Any) -> None:
+    """What it had handed over without hearing of it the next one asks for: each arrives, in mode "second" once."""
+    path = tmp_path / "deliveries"
+    sent: dict[object, SentDelivery] = {}
+    async with Broker() as broker:
+        with Mortal(path, last, before=before) as store:
+            try:
+                async with mortal(broker, store) as connection:
+                    async with connection.sender(Target("q", **KEPT), name="out", receiver_settle_mode=mode) as sender:
+                        for body in BODIES:
+                            sent[body] = await sender.submit(body)
+                            if body % 2 == 0:
+                                await sent[body].outcome()
+            except (ConnectionLost, TimeoutError):
+                pass
+        heard = [body for body, delivery in sent.items() if isinstance(delivery.remote_state, Accepted)]
+        with SQLiteDeliveryStore(path) as again:
+            async with broker.connect(container_id="me", delivery_store=again) as connection:
+                async with connection.sender(Target("q", **KEPT), name="out", receiver_settle_mode=mode) as sender:
+                    recovered = bodies(sender.recovered)
+                    for delivery in sender.recovered:
+                        assert isinstance(await delivery.outcome(), Accepted)
+                    for body in BODIES:
+                        if body not in heard and body not in recovered:
+                            await sender.send(body)
+            assert again.load(OUT) == []
+        arrived = await left_in(broker)
+    assert arrived.keys() == set(BODIES)
+    assert mode == "first" or arrived.total() == len(BODIES)
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("last", range(1, 13))
+async def test_a_receiver_that_dies(tmp_path: Path, last: int, before: bool) -> None:
+    """A message whose outcome was kept does not come again, and any other does."""
+    path = tmp_path / "deliveries"
+    source = Source("q", **KEPT)
+    done: set[object] = set()
+    async with Broker() as broker:
+        async with broker.connect() as connection, connection.sender("q") as sender:
+            await sender.send_many(BODIES)
+        given: dict[bytes, object] = {}
+        with Mortal(path, last, before=before) as store:
+            try:
+                async with mortal(broker, store) as connection:
+                    async with connection.receiver(source, name="in", receiver_settle_mode="second") as receiver:
+                        for _ in BODIES:
+                            delivery = await receiver.receive()
+                            given[delivery.tag] = delivery.message.body
+                            delivery.accept()
+                            await delivery.settled()
+                            done.add(given[delivery.tag])
+            except (ConnectionLost, TimeoutError):
+                pass
+        with SQLiteDeliveryStore(path) as again:
+            done |= {given[each.tag] for each in again.load(IN)}
+            async with broker.connect(container_id="me", delivery_store=again) as connection:
+                async with connection.receiver(source, name="in", receiver_settle_mode="second") as receiver:
+                    while len(done) < len(BODIES):
+                        delivery = await receiver.receive()
+                        delivery.accept()
+                        await delivery.settled()
+                        assert delivery.message.body not in done
+                        done.add(delivery.message.body)
+            assert again.load(IN) == []
+        assert done == set(BODIES)
+        assert await left_in(broker) == {}
+        assert broker.queue("q").depth == 0
+
+
+# Which links, and which deliveries
+
+
+async def test_the_container_has_a_name() -> None:
+    """A store needs a container_id that the next connection has, too."""
+    with pytest.raises(ValueError, match="container_id"):
+        Connection("amqp://localhost", delivery_store=MemoryDeliveryStore())
+
+
+async def test_what_is_kept() -> None:
+    """Deliveries of links that the user named: sent unsettled outside of transactions, received in mode "second"."""
+    store = Watched()
+    async with Broker() as broker, broker.connect(container_id="me", delivery_store=store) as connection:
+        async with connection.sender("q", name="out", settle_mode="mixed") as named, connection.sender("q") as unnamed:
+            await named.send("kept")
+            await named.send("settled", settled=True)
+            await unnamed.send("unnamed")
+            async with connection.transaction() as transaction:
+                await named.send("of a transaction", transaction=transaction)
+        async with connection.receiver("q", name="first") as receiver:
+            (await receiver.receive()).accept()
+        async with connection.receiver("q", name="second", receiver_settle_mode="second") as receiver:
+            delivery = await receiver.receive()
+            delivery.accept()
+            await delivery.settled()
+            delivery = await receiver.receive()
+            async with connection.transaction() as transaction:
+                delivery.accept(transaction=transaction)
+        async with connection.receiver("q", receiver_settle_mode="second") as receiver:
+            (await receiver.receive()).accept()
+    assert [(link.name, what) for link, what in store.told] == [
+        ("out", b"\0\x53\x77\xa1\x04kept"),
+        ("second", ACCEPTED),
+    ]
+    assert store.left == 0
+
+
+class Watched(MemoryDeliveryStore):
+    """Remembers all that it was told to keep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[tuple[LinkKey, object]] = []
+
+    def _came(self, link: LinkKey, delivery: StoredDelivery) -> None:
+        self.told.append((link, delivery.outcome or delivery.payload))
+
+    @property
+    def left(self) -> int:
+        return sum(map(len, self._links.values()))
+
+
+async def begin(peer: ScriptedPeer) -> None:
+    await peer.accept_connection()
+    await peer.accept_session()
+
+
+async def end(peer: ScriptedPeer) -> None:
+    with suppress(anyio.EndOfStream):
+        await peer.accept_close()
+
+
+def scripted(peer: ScriptedPeer, store: DeliveryStore, **settings: Any) -> Connection:
+    return Connection.over(peer.connect(), container_id="me", delivery_store=store, **settings)
+
+
+async def unheard(store: DeliveryStore) -> None:
+    """Send a message to a peer that goes without an outcome."""
+    async with ScriptedPeer() as peer, anyio.create_task_group() as tasks:
+
+        async def serve() -> None:
+            await begin(peer)
+            await peer.accept_link(credit=1)
+            await peer.expect(Transfer)
+            await peer.drop()
+
+        tasks.start_soon(serve)
+        with pytest.raises(ConnectionLost):
+            async with scripted(peer, store) as connection, connection.sender("q", name="out") as sender:
+                await sender.send("unheard")
+
+
+async def test_memory_between_connections() -> None:
+    """Within one process memory is enough: the next connection resumes what the one before left."""
+    store = MemoryDeliveryStore()
+    await unheard(store)
+    assert [each.tag for each in store.load(OUT)] == [b"\0\0\0\0"]
+    async with Broker() as broker:
+        async with broker.connect(container_id="me", delivery_store=store) as connection:
+            async with connection.sender("q", name="out") as sender:
+                (delivery,) = sender.recovered
+                assert isinstance(await delivery.outcome(), Accepted)
+        assert store.load(OUT) == []
+        assert await left_in(broker) == {"unheard": 1}
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+async def test_a_peer_that_does_not_resume(resumes: bool) -> None:
+    """A peer that refuses what was left gets it once more as a new delivery; one that is known for it, at once."""
+    store = MemoryDeliveryStore()
+    await unheard(store)
+    async with ScriptedPeer() as peer, anyio.create_task_group() as tasks:
+
+        async def serve() -> None:
+            await begin(peer)
+            if resumes:
+                attach = await peer.accept_link(target=None)
+                assert list(attach.unsettled or ()) == [b"\0\0\0\0"]
+                await peer.reply(Detach(handle=0, closed=True, error=Error(Symbol("amqp:not-implemented"))))
+                await peer.expect(Detach)
+            attach = await peer.accept_link(credit=1)
+            assert attach.unsettled is None
+            transfer = await peer.expect(Transfer)
+            assert not transfer.resume
+            await peer.reply(Disposition(role=True, first=transfer.delivery_id or 0, settled=True, state=ACCEPTED))
+            await end(peer)
+
+        tasks.start_soon(serve)
+        profile = replace(GENERIC, resumes=resumes)
+        async with scripted(peer, store, profile=profile) as connection, connection.sender("q", name="out") as sender:
+            (delivery,) = sender.recovered
+            assert isinstance(await delivery.outcome(), Accepted)
+    assert store.load(OUT) == []
+
+
+async def test_a_receiver_where_nothing_is_known() -> None:
+    """An outcome that the peer has no delivery for any more is forgotten."""
+    store = MemoryDeliveryStore()
+    store.outcome(IN, b"old", ACCEPTED)
+    async with Broker() as broker, broker.connect(container_id="me", delivery_store=store) as connection:
+        async with connection.receiver("q", name="in", receiver_settle_mode="second"):
+            assert store.load(IN) == []
+
+
+async def test_leaving_with_something_left() -> None:
+    """A link that is left without an outcome is not closed, only detached, and the store has it for the next."""
+    store = MemoryDeliveryStore()
+    async with ScriptedPeer() as peer, anyio.create_task_group() as tasks:
+
+        async def serve() -> None:
+            await begin(peer)
+            await peer.accept_link(credit=1)
+            await peer.expect(Transfer)
+            detach = await peer.expect(Detach)
+            assert not detach.closed
+            await peer.reply(Detach(handle=0, closed=False))
+            await end(peer)
+
+        tasks.start_soon(serve)
+        async with scripted(peer, store, close_timeout=0.1) as connection:
+            with pytest.raises(TimeoutError):
+                async with connection.sender("q", name="out") as sender:
+                    await sender.submit("without an outcome")
+    assert len(store.load(OUT)) == 1
+
+
+class Full(MemoryDeliveryStore):
+    """A disk that is full."""
+
+    full = False
+
+    async def commit(self) -> None:
+        if self.full:
+            raise StoreError("disk is full")
+
+
+async def test_what_cannot_be_kept_is_not_written() -> None:
+    """A commit that fails ends the connection before a byte of what relied on it is written."""
+    store = Full()
+    async with Broker() as broker:
+        with pytest.raises(StoreError, match="disk is full"):
+            async with broker.connect(container_id="me", delivery_store=store) as connection:
+                async with connection.sender("q", name="out") as sender:
+                    store.full = True
+                    await sender.send("not written")
+        assert broker.queue("q").depth == 0
+    assert len(store.load(OUT)) == 1
