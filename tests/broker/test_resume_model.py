@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ._lives import SETTINGS, Life, Setting
 
+WALKS = int(os.environ.get("AMQP10_WALKS", "500"))
 STEPS = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 11), st.integers(0, 1500)), min_size=10, max_size=60)
 
 
 @settings(
-    max_examples=int(os.environ.get("AMQP10_WALKS", "500")),
+    max_examples=WALKS,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     deadline=None,
 )
@@ -28,3 +30,34 @@ def test_lives(chosen: int, steps: list[tuple[int, int, int]]) -> None:
     for step in steps:
         life.step(*step)
     life.check()
+
+
+@pytest.mark.parametrize("who", ["producer", "consumer"])
+@pytest.mark.parametrize("way", ["there", "back"])
+@pytest.mark.parametrize("mode", ["first", "second"])
+def test_every_octet(who: str, way: str, mode: str) -> None:
+    """A connection that breaks after any octet of a small and a large message, or of what is said of them."""
+    far = 1 << 30
+    cut = 0
+    while True:
+        life = Life(Setting(mode, frame_size=512, window=100, streams=False, many=False))  # type: ignore[arg-type]
+        producer, consumer = life.producer, life.consumer
+        end = producer if who == "producer" else consumer
+        for each in life.ends:
+            while each.carry(far, far):
+                pass
+        for size in (5, 900):
+            producer.produce(size)
+        if end is consumer:
+            while producer.carry(far, far):
+                pass
+        there, back = (cut, far) if way == "there" else (far, cut)
+        end.carry(there, back)
+        if end is consumer:
+            consumer.settle(0, False)
+            consumer.settle(0, False)
+        end.cut(0 if way == "there" else far, 0, cut % 2 == 0)
+        life.check()
+        if cut > 1300 or (way == "there" and who == "consumer" and cut > 100):
+            break
+        cut += 1 if WALKS >= 10_000 else 5
