@@ -473,6 +473,33 @@ async def test_leaving_a_link_that_is_away(monkeypatch: pytest.MonkeyPatch) -> N
             await sender.send("x")
 
 
+async def test_a_name_that_was_made_up_is_not_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a peer that resumes nothing a link comes back under another name, unless the user gave it one."""
+    async with hosting(monkeypatch) as hosts, connecting(profile="broker-j") as connection:
+        async with connection.sender("q"), connection.sender("r", name="mine"):
+            names = [hosts.peer.links[name].name for name in "qr"]
+            await hosts.cut()
+            again = [(await hosts.link(name, of=1)).name for name in "qr"]
+            assert names[0] != again[0]
+            assert names[1] == again[1] == "mine"
+
+
+async def test_a_peer_that_answers_no_attach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pitfall 20: a link that hangs after a reconnect is seen: another connection is tried."""
+    async with hosting(monkeypatch) as hosts:
+
+        def deaf(peer: Any) -> None:
+            peer.on_event = lambda event: isinstance(event, LinkAttached) and len(hosts.peers) == 2
+
+        hosts.prepare = deaf
+        async with connecting(reconnect=replace(QUICK, attempt_timeout=0.1)) as connection:
+            async with connection.sender("q") as sender:
+                await hosts.cut()
+                await sender.send("x")
+        assert len(hosts.peers) == 3
+        assert hosts.peers[2].bodies() == ["x"]
+
+
 # Transactions and requests
 
 

@@ -486,6 +486,10 @@ class Connection(Endpoint, Links):
 
     # Sessions and links
 
+    def _link_name(self, kind: str) -> str:
+        """A name that no other link between the two containers has (§2.6.1)."""
+        return f"{self.container_id}-{kind}-{secrets.token_hex(6)}"
+
     def session(
         self,
         *,

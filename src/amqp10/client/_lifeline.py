@@ -156,6 +156,11 @@ class Lifeline:
             self._alternatives = [each for each in failover_hosts(properties, self.endpoint) if each not in known]
         return downtime
 
+    def drop(self) -> None:
+        """Cut the transport: it is a connection, but of no use."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+
     def _interrupted(self) -> None:
         """It was one, and is to be again."""
         now = anyio.current_time()

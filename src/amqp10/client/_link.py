@@ -170,6 +170,10 @@ class Link(Endpoint):
         """Attach again; the connection and the session are there."""
         assert self._on is not None
         self._resuming = self._may_resume and self._standing
+        made_up = self._terms.name.startswith(f"{self.connection.container_id}-")
+        if made_up and not self._resuming and not self._lasts:
+            # Broker-J does not answer who takes a name from a connection that it has not seen die yet.
+            self._terms = replace(self._terms, name=self.connection._link_name(self._kind))
         self._attach_to(self._on).context = self
         self._attaching = True
         self.connection._wake()

@@ -43,6 +43,14 @@ class Recovery:
         """The connection is open again."""
         for session in list(self.sessions):
             self._restore_session(session)
+        self._connection._start(self._watch, self._connection._generation)
+
+    async def _watch(self, generation: int) -> None:
+        """Nobody else waits for the peer's answers: when one does not come, try another connection."""
+        await anyio.sleep(self.settings.attempt_timeout)
+        connection = self._connection
+        if connection._generation == generation and any(link._attaching for link in connection._links):
+            connection._lifeline.drop()
 
     def given_up(self, error: AmqpError | None) -> None:
         """Nothing comes back."""

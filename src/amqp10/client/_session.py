@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import secrets
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
@@ -78,7 +77,7 @@ class Links:
         """
         connection, session = self._place()
         terms = LinkTerms(
-            name=name if name is not None else link_name(connection, "sender"),
+            name=name if name is not None else connection._link_name("sender"),
             source=source if source is not None else Source(outcomes=OUTCOME_NAMES),
             target=address if isinstance(address, Target) else Target(address),
             settle_mode=settle_mode,
@@ -152,7 +151,7 @@ class Links:
                 raise LocalProtocolError("a receiver has an address, or is dynamic")
             source = Source(address, dynamic=dynamic, outcomes=OUTCOME_NAMES)
         terms = LinkTerms(
-            name=name if name is not None else link_name(connection, "receiver"),
+            name=name if name is not None else connection._link_name("receiver"),
             source=source,
             target=target if target is not None else Target(),
             settle_mode=settle_mode,
@@ -274,7 +273,7 @@ class Links:
         source.filter = Source(filters=filters, filter=source.filter).filter
         source.outcomes = source.outcomes or OUTCOME_NAMES
         terms = LinkTerms(
-            name=link_name(connection, "browser"), source=source, target=Target(), settle_mode="unsettled"
+            name=connection._link_name("browser"), source=source, target=Target(), settle_mode="unsettled"
         )
         return Browser(connection, session, terms, credit, require_filters=require_filters)
 
@@ -307,7 +306,7 @@ class Links:
             reply_to = Source(dynamic=True, outcomes=OUTCOME_NAMES)
         elif isinstance(reply_to, str):
             reply_to = Source(reply_to, outcomes=OUTCOME_NAMES)
-        terms = LinkTerms(name=link_name(connection, "replies"), source=reply_to, target=Target(), settle_mode="mixed")
+        terms = LinkTerms(name=connection._link_name("replies"), source=reply_to, target=Target(), settle_mode="mixed")
         return Requester(self.sender(address), ReplyReceiver(connection, session, terms, credit), on_lost=on_lost)
 
     def responder(self, address: str | Source, *, credit: int = 100) -> Responder:
@@ -340,11 +339,6 @@ def consumer_properties(priority: int | None, exclusive: bool, others: Mapping[A
     if exclusive:
         properties[EXCLUSIVE] = True
     return properties | dict(others or {})
-
-
-def link_name(connection: Connection, kind: str) -> str:
-    """A name that no other link between the two containers has (§2.6.1)."""
-    return f"{connection.container_id}-{kind}-{secrets.token_hex(6)}"
 
 
 class Session(Endpoint, Links):
@@ -467,7 +461,7 @@ class Session(Endpoint, Links):
         async with self._coordinating:
             link = self._coordinator_link
             if link is None or not link.open:
-                link = CoordinatorSender(self, link_name(self.connection, "transactions"))
+                link = CoordinatorSender(self, self.connection._link_name("transactions"))
                 await link.__aenter__()
                 self._coordinator_link = link
         return link
