@@ -199,6 +199,21 @@ async def test_client_and_broker(amqp_broker: Broker) -> None:
     assert amqp_broker.queue("q").depth == 1
 
 
+async def test_cut_what_is_cut(echo: Echo) -> None:
+    """A connection that is on its way out is not cut again, nor counted."""
+    async with FaultProxy(echo.url) as proxy:
+        stream = await connect(proxy)
+        await stream.send(b"x")
+        assert await stream.receive() == b"x"
+        for reset in (True, True, False):
+            proxy.cut(reset=reset)
+        (relay,) = proxy._relays
+        await relay.client.aclose()
+        proxy.cut(reset=True)
+        assert proxy.cuts == 1
+        await stream.aclose()
+
+
 class Held(MemoryStream):
     """An end that takes nothing until it is let go."""
 

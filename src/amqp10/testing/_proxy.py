@@ -208,6 +208,8 @@ class FaultProxy:
                 await anyio.lowlevel.checkpoint()
 
     def _cut(self, relay: Relay, reset: bool) -> None:
+        if relay.scope.cancel_called:
+            return  # it is going already, and its sockets may be closed
         self.cuts += 1
         if reset:
             for stream in (relay.client, relay.server):

@@ -16,6 +16,7 @@ from ._java import free_ports as free_ports
 from ._java import java as java
 from ._java import mortal as mortal
 from ._java import serving as serving
+from ._rabbitmq import mortal_rabbitmq as mortal_rabbitmq
 from ._rabbitmq import serving_rabbitmq as serving_rabbitmq
 from ._recipes import ARTEMIS as ARTEMIS
 from ._recipes import BROKER_J as BROKER_J

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from ._java import (
@@ -136,25 +137,72 @@ def serving_rabbitmq(certificates: Path) -> Iterator[Server]:
 
 
 @contextmanager
+def mortal_rabbitmq(certificates: Path) -> Iterator[MortalRabbitMQ]:
+    """Run it on fresh data until the block is left, and let it be killed there.
+
+    Raises:
+        Unavailable: it cannot be had here.
+        DidNotStart: it does not serve; the end of its log is in the message.
+    """
+    root = install_rabbitmq()
+    with tempfile.TemporaryDirectory(prefix=f"amqp10-{NAME}-", ignore_cleanup_errors=True) as folder:
+        broker = MortalRabbitMQ(root, Path(folder, "data"), certificates)
+        try:
+            if not broker.start():
+                raise DidNotStart(f"{NAME}: a port of it was taken by others")
+            yield broker
+        finally:
+            broker.end()
+
+
+@contextmanager
 def _attempt(root: Path, data: Path, certificates: Path) -> Iterator[Server | None]:
     """The broker on ports that are free just now; None if another process has taken one of them meanwhile."""
-    *numbers, mapping, distribution = free_ports(len(PORTS) + 2)
-    ports = dict(zip(PORTS, numbers, strict=True))
-    _configure(data, ports, certificates)
-    log = data / "broker.log"
-    erlang = Erlang(root, data)
-    processes = [erlang.start("epmd", "-address", HOST, "-port", str(mapping))]
+    broker = MortalRabbitMQ(root, data, certificates)
     try:
-        if _wait(lambda: accepts(mapping), processes[0], log):
-            processes.append(_start(erlang, mapping, distribution))
-            if _wait(lambda: " completed with " in log.read_text(errors="replace"), processes[1], log):
-                yield Server(NAME, ports, processes[1].pid, certificates, log)
-                return
-        yield None
+        yield broker.server if broker.start() else None
     finally:
-        for process in processes:  # the data is not needed any more, so there is nothing to wait for
-            process.kill()
-            process.wait()
+        broker.end()  # the data is not needed any more, so there is nothing to wait for
+
+
+class MortalRabbitMQ:
+    """It and its port mapper; it can be killed, and started again on the same ports with what it had written."""
+
+    def __init__(self, root: Path, data: Path, certificates: Path) -> None:
+        *numbers, self._mapping, self._distribution = free_ports(len(PORTS) + 2)
+        ports = dict(zip(PORTS, numbers, strict=True))
+        _configure(data, ports, certificates)
+        self._log = data / "broker.log"
+        self._erlang = Erlang(root, data)
+        self._mapper = self._erlang.start("epmd", "-address", HOST, "-port", str(self._mapping))
+        self._broker: subprocess.Popen[bytes] | None = None
+        self.server = Server(NAME, ports, 0, certificates, self._log)
+
+    def start(self) -> bool:
+        """Start it; False if another process has one of its ports."""
+        if not _wait(lambda: accepts(self._mapping), self._mapper, self._log):
+            return False
+        said = self._log.stat().st_size
+        self._broker = _start(self._erlang, self._mapping, self._distribution)
+        self.server = replace(self.server, pid=self._broker.pid)
+        return _wait(lambda: b" completed with " in self._log.read_bytes()[said:], self._broker, self._log)
+
+    def kill(self) -> None:
+        """End it by SIGKILL, as a crash would."""
+        assert self._broker is not None
+        self._broker.kill()
+        self._broker.wait()
+
+    def restart(self) -> None:
+        """Start it after that."""
+        if not self.start():
+            raise DidNotStart(f"{NAME}: a port of it was taken by others")
+
+    def end(self) -> None:
+        for process in (self._broker, self._mapper):
+            if process is not None:
+                process.kill()
+                process.wait()
 
 
 def _configure(data: Path, ports: dict[str, int], certificates: Path) -> None:
