@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help demo test check format unit coverage nightly fuzz interop docs bench bench-large clean
+.PHONY: help demo test check format unit coverage nightly soak fuzz interop docs bench bench-large clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -52,6 +52,9 @@ coverage: $(VENV)/.interop  ## line and branch coverage of the package
 
 nightly: $(VENV)/.dev  ## random walks of engines and lives of resumed links, 10,000 of each
 	AMQP10_WALKS=10000 $(BIN)/python -m pytest -q -o timeout=0 tests/broker/test_resume_model.py tests/dialects/v1_0/test_engine_walk.py
+
+soak: $(VENV)/.dev  ## 200,000 messages through connections that break 100 times; none may be lost (SOAK=options)
+	$(BIN)/python tools/soak.py $(SOAK)
 
 interop: $(VENV)/.interop  ## ask every broker for every feature, and write the docs' interop table from it
 	$(BIN)/python tools/interop.py
