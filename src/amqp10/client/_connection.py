@@ -44,6 +44,7 @@ from ..messaging import Error
 from ..net import Proxy, Pump, Route, StreamFacts, TLSSettings, WebSocket
 from ..profiles import Profile, recognize
 from ..profiles import profile as find_profile
+from ._elsewhere import Elsewhere
 from ._endpoint import Endpoint
 from ._leaving import Leaving, leave_all
 from ._lifeline import Lifeline
@@ -159,6 +160,29 @@ class Connection(Endpoint, Links):
         if delivery_store is not None and container_id is None:
             raise ValueError("a delivery store finds links again by the container_id too: give one")
         self._delivery_store = delivery_store
+        self._elsewhere = Elsewhere(
+            self,
+            lambda endpoint: Connection(
+                endpoint,  # type: ignore[arg-type]
+                reconnect=reconnect,
+                delivery_store=delivery_store,
+                tls=tls,
+                tls_upgrade=tls_upgrade,
+                proxy=proxy,
+                websocket=websocket,
+                sasl=sasl,
+                container_id=container_id,
+                idle_timeout=idle_timeout,
+                max_frame_size=max_frame_size,
+                channel_max=channel_max,
+                properties=properties,
+                offered_capabilities=offered_capabilities,
+                desired_capabilities=desired_capabilities,
+                incoming_window=incoming_window,
+                close_timeout=close_timeout,
+                dialect=dialect,
+            ),
+        )
         self._recovery = Recovery(self) if reconnect is not None else None
         self._observers = Observers()
         self._session_terms = SessionTerms(incoming_window=incoming_window).checked()

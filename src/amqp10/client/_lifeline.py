@@ -51,7 +51,7 @@ class Lifeline:
 
     def __init__(
         self,
-        address: Address,
+        address: Address | Endpoint,
         *,
         settings: Reconnect | None,
         dialect: Dialect,
@@ -63,10 +63,9 @@ class Lifeline:
         before_write: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._ask = address if callable(address) else None
-        urls = [] if callable(address) else [address] if isinstance(address, str) else list(address)
-        if not urls and self._ask is None:
+        self._hosts = endpoints(address)
+        if not self._hosts and self._ask is None:
             raise ValueError("a connection needs a URL")
-        self._hosts = [parse_url(url) for url in urls]
         for endpoint in self._hosts:
             route.check(endpoint, tls)
         self.endpoint = self._hosts[0] if self._hosts else None
@@ -271,3 +270,12 @@ def mechanisms(sasl: SASLSettings, endpoint: Endpoint) -> tuple[Mechanism, ...] 
     if sasl is None:
         return from_credentials(endpoint.user, endpoint.password)
     return (sasl,) if isinstance(sasl, Mechanism) else tuple(sasl)
+
+
+def endpoints(address: Address | Endpoint) -> list[Endpoint]:
+    """Those that are named; none where a callable says them."""
+    if callable(address):
+        return []
+    if isinstance(address, Endpoint):
+        return [address]
+    return [parse_url(url) for url in ([address] if isinstance(address, str) else address)]

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import anyio
 
 from ..engine import LinkTerms
-from ..errors import AmqpError, Unsupported
+from ..errors import AmqpError, LinkDetached, Unsupported
 from ..messaging import Source, Target, outlives_link
 from ..types import Symbol, UInt
+from ._elsewhere import MOST_HOPS
 from ._endpoint import Endpoint
 from ._leaving import until
 
@@ -46,6 +47,23 @@ class Retired:
     def _on_ended(self, error: object) -> None: ...
 
 
+class Left(Retired):
+    """Stands for the owner of an engine's link that it has left by its own will.
+
+    What the peer has said last still concerns it: the engine knows all that came in one pass, and the link is left at
+    the first.
+    """
+
+    def __init__(self, owner: Link) -> None:
+        self._owner: Any = owner
+
+    def _on_outcomes(self, deliveries: object) -> None:
+        self._owner._on_outcomes(deliveries)
+
+    def _on_settlements(self, deliveries: object) -> None:
+        self._owner._on_settlements(deliveries)
+
+
 class Link(Endpoint):
     """One end of a link. `Sender` and `Receiver` are the two kinds."""
 
@@ -73,6 +91,24 @@ class Link(Endpoint):
 
     async def _attach(self) -> None:
         self._enter()
+        hops = 0
+        while not await self._attach_here():
+            hops += 1
+            if hops > MOST_HOPS or self._session is not None:
+                raise self._lost()
+            cause, self._cause = self._cause, None
+            connection, self._terms = await self.connection._elsewhere.follow(
+                cause, self._terms, self._kind == "sender"
+            )
+            self._move(connection)
+            self._over = False
+
+    def _move(self, connection: Connection) -> None:
+        """The link is of another connection now."""
+        self.connection = connection
+
+    async def _attach_here(self) -> bool:
+        """Attach; False if the peer redirects the link."""
         self.connection._leaving.interrupted()
         await self.connection._ready()
         session = self._session if self._session is not None else self.connection._default_session()
@@ -92,8 +128,9 @@ class Link(Endpoint):
         except BaseException:
             self._abandon()
             raise
-        if self._over:
+        if self._over and not is_redirect(self._cause):
             raise self._lost()
+        return not self._over
 
     def _ask_to_be_kept(self) -> None:
         """Ask the peer to keep its end of the link for a while when the connection is lost (§3.5.6)."""
@@ -188,7 +225,7 @@ class Link(Endpoint):
         assert link is not None
         assert recovery is not None
         self._interrupt(None)
-        link.context = Retired()
+        link.context = Left(self)
         link.detach(closed=False)
         recovery.restore_link(self)
 
@@ -357,3 +394,8 @@ class Link(Endpoint):
         super()._end_for_good(error)
         self.connection._links.pop(self, None)
         self._stop()
+
+
+def is_redirect(error: AmqpError | None) -> bool:
+    """Whether the peer sends a link elsewhere (§2.8.18)."""
+    return isinstance(error, LinkDetached) and error.condition == "amqp:link:redirect"

@@ -112,6 +112,10 @@ class Receiver(Link):
         if self._terms.receiver_settle_mode == "second":
             self._require("settle-second", "receiver settle mode 'second'")
 
+    def _move(self, connection: Connection) -> None:
+        super()._move(connection)
+        self._wake = connection._wake
+
     def _attach_to(self, session: Session) -> ReceiverLink:
         resuming = self._pending if self._resuming else None
         self._link = link = session._in_engine.attach_receiver(self._terms, resuming=resuming)

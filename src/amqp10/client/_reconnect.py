@@ -120,6 +120,7 @@ _HOPELESS: Final = frozenset(
         "amqp:session:unattached-handle",
         "amqp:session:window-violation",
         "amqp:link:message-size-exceeded",
+        "amqp:link:redirect",
         "amqp:link:stolen",
         "amqp:link:transfer-limit-exceeded",
     }

@@ -25,7 +25,7 @@ from ..messaging import Accepted, Message, Target, TransactionalState
 from ._delivery import SentDelivery, Unknown, not_accepted, unknown
 from ._endpoint import fresh
 from ._files import CHUNK, BodySource, chunks, size_of
-from ._link import Link, Retired
+from ._link import Left, Link
 from ._pipeline import Pipeline
 from ._stream import BodyWriter
 
@@ -37,19 +37,6 @@ if TYPE_CHECKING:
 # A sender lets other tasks run when it has sent this many bytes, each message counting MESSAGE_COST bytes more.
 BURST = 65_536
 MESSAGE_COST = 1024
-
-
-class Left(Retired):
-    """Stands for a sender on a link that it has left by its own will.
-
-    The last outcomes still concern it: the engine knows all that came in one pass, and the link is left at the first.
-    """
-
-    def __init__(self, sender: Sender) -> None:
-        self._sender = sender
-
-    def _on_outcomes(self, deliveries: Sequence[OutgoingDelivery]) -> None:
-        self._sender._on_outcomes(deliveries)
 
 
 class Turn:
@@ -447,6 +434,16 @@ class Sender(Link):
         except LocalProtocolError as error:
             self._on_ended(error)
         self._end_stream()
+
+    def _withdraw(self, delivery: SentDelivery) -> None:
+        """Abort a message that is not whole on the wire, if it can be."""
+        try:
+            delivery.link.abort(delivery)
+        except LocalProtocolError:
+            return
+        if delivery.link is self._link and delivery.delivery_id is not None and not self.connection.profile.aborts:
+            self._spoiled = True
+            self._changed()
 
     def _time_to_yield(self, size: int) -> bool:
         """So much is to be sent: whether others should run first."""

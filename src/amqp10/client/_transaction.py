@@ -338,8 +338,7 @@ class Transaction:
             stream._abort("the transaction that it is part of was rolled back")
         for delivery in self._sent:
             if not delivery.on_wire:
-                with suppress(LocalProtocolError):
-                    delivery.link.abort(delivery)
+                delivery.link.context._withdraw(delivery)
 
     def _end(self, state: TransactionState) -> None:
         """It is over: so is what waited for that."""

@@ -1,0 +1,82 @@
+"""Links that the peer redirects (§2.8.18): another address here, or another host, and the connections there.
+
+A connection to another host is made when the first link is sent there, serves all that are, and is closed with the
+connection that they were meant for.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..engine import LinkTerms
+from ..errors import AmqpError, LinkDetached
+from ._endpoint import fresh
+from ._reconnect import redirect
+
+if TYPE_CHECKING:
+    from ..net import Endpoint
+    from ._connection import Connection
+
+MOST_HOPS = 10
+"""Redirects in a row that a link follows."""
+
+
+class Elsewhere:
+    """The connections of one connection to other hosts.
+
+    Args:
+        make: makes one, with the same settings.
+    """
+
+    def __init__(self, connection: Connection, make: Callable[[Endpoint], Connection]) -> None:
+        self._connection = connection
+        self._make = make
+        self._all: dict[str, Connection] = {}
+
+    async def follow(self, cause: AmqpError | None, terms: LinkTerms, sender: bool) -> tuple[Connection, LinkTerms]:
+        """Where a link that was refused so is to be attached, and how.
+
+        Raises:
+            AmqpError: `cause`, if that is no redirect that may be followed; or why the other host cannot be reached.
+
+        Cancelling: nothing changes, but that a connection to the other host may be there.
+        """
+        here, recovery = self._connection._lifeline.endpoint, self._connection._recovery
+        redirected = isinstance(cause, LinkDetached) and cause.condition == "amqp:link:redirect"
+        if not redirected or here is None or recovery is None or not recovery.settings.follow_alternatives:
+            raise self._connection._lost() if cause is None else fresh(cause)
+        assert isinstance(cause, LinkDetached)
+        there = redirect(cause, here)
+        address = cause.info.get("address")
+        if there is None and (address is None or "network-host" in cause.info or "hostname" in cause.info):
+            raise fresh(cause)  # it leads out of TLS, or nowhere
+        if isinstance(address, str):
+            name = "target" if sender else "source"
+            terminus = getattr(terms, name)
+            moved = copy.copy(terminus)
+            moved.address = address
+            terms = replace(terms, **{name: moved})
+        if there is None or str(there) == str(here):
+            return self._connection, terms
+        return await self._reach(there), terms
+
+    async def _reach(self, endpoint: Endpoint) -> Connection:
+        key = str(endpoint)
+        other = self._all.get(key)
+        if other is None or other._over:
+            other = self._all[key] = self._make(endpoint)
+            self._connection._start(self._keep_open, other)
+        await other._until(lambda: other.open or other._over)
+        if not other.open:
+            raise other._failure or other._lost()
+        return other
+
+    async def _keep_open(self, other: Connection) -> None:
+        try:
+            async with other:
+                await other._until(lambda: other._over)
+        except (AmqpError, OSError, ValueError):
+            pass  # whoever waits for it raises it
