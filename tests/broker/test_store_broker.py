@@ -15,10 +15,12 @@ import pytest
 
 from amqp10 import (
     Connection,
+    ConnectionAttempted,
     ConnectionClosed,
     ConnectionLost,
     Delivery,
     Message,
+    Reconnect,
     Selector,
     Source,
     StoreError,
@@ -251,6 +253,24 @@ async def test_full_disk(path: Path, monkeypatch: pytest.MonkeyPatch, caplog: py
     assert "connections are cut until it does: database or disk is full" in caplog.text
     async with Broker(store=path) as broker, broker.connect() as connection:
         assert bodies(await take(connection, "q")) == ["before", large, "after"]
+
+
+async def test_full_disk_and_a_client_that_stays(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `send` with reconnect waits until the disk has room again, and the message is there once."""
+    monkeypatch.setattr(_store, "RETRY", 0.01)
+    reconnect = Reconnect(initial_delay=0.01, max_delay=0.05)
+    async with Broker(store=path) as broker:
+        async with Connection(broker.url, container_id="c", reconnect=reconnect) as connection:
+            async with connection.sender("q", receiver_settle_mode="second") as sender:
+                async with anyio.create_task_group() as tasks:
+                    with full_disk(broker):
+                        happening = connection.events()
+                        tasks.start_soon(sender.send, durable(b"x" * 100_000)[0])
+                        failed = 0
+                        while failed < 3:  # cut off before, and refused since
+                            failed += isinstance(await anext(happening), ConnectionAttempted)
+        async with broker.connect() as connection:
+            assert len(await take(connection, "q")) == 1
 
 
 async def test_full_disk_and_a_crash(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

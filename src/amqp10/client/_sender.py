@@ -632,7 +632,7 @@ class Sender(Link):
 
     def _finished(self) -> bool:
         last = self._last
-        return not self._interrupted and not self.unsettled and (last is None or last.on_wire)
+        return not self._interrupted and not self.unsettled and (last is None or _went(last))
 
     def _wrap_up(self) -> None:
         """Nothing to say: what is half on the wire the engine aborts (§2.6.4)."""
@@ -640,7 +640,7 @@ class Sender(Link):
     def _without_outcome(self) -> int:
         last = self._last
         # Sent in order: if the last one is not whole on the wire, that or more was cut off, and the engine forgot it.
-        cut_off = last is not None and not last.on_wire and (self._link is None or last.tag not in self._link.unsettled)
+        cut_off = last is not None and not _went(last) and (self._link is None or last.tag not in self._link.unsettled)
         return self.unsettled + cut_off
 
     async def __aexit__(
@@ -667,3 +667,8 @@ class Sender(Link):
             if self._cause is not None:
                 raise self._lost()
             raise TimeoutError(f"{left} deliveries had no outcome when close_timeout had passed")
+
+
+def _went(delivery: OutgoingDelivery) -> bool:
+    """Whether all of it was written, in this attachment of the link or in one whose outcome is known by now."""
+    return delivery.on_wire or (delivery.handed_over and delivery.remote_state is not None)
