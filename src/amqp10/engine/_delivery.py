@@ -28,7 +28,7 @@ class OutgoingDelivery:
         state: what this side said last (a transactional state, for instance); of a stream that is whole, where it ends.
         remote_state: the receiver's last word; an outcome once `remote_settled`, or before, in mode "second".
         remote_settled: the receiver has settled it.
-        on_wire: every frame has been handed to the output, in this attachment.
+        on_wire: every frame has been handed to the output, in this attachment, or there is nothing left to be sent.
         waiter: whatever wants to know; the engine never touches it.
     """
 

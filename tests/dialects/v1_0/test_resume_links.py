@@ -9,12 +9,14 @@ from amqp10.engine import (
     DeliveriesResumed,
     DeliveriesUnresumed,
     FlowReceived,
+    LinkAttached,
     LinkIncomplete,
+    LinkTerms,
     OutcomesReceived,
     SettlementsReceived,
 )
 from amqp10.errors import LocalProtocolError
-from amqp10.messaging import ACCEPTED, RELEASED, Message, Received
+from amqp10.messaging import ACCEPTED, RELEASED, Message, Received, Source, Target
 
 from ._resuming import Ends
 
@@ -53,7 +55,7 @@ def test_outcome_in_the_map(by: str) -> None:
     ends.receiver.settle(delivery, ACCEPTED)
     ends.resume()
     assert ends.told(OutcomesReceived) == [sent]
-    assert sent.remote_state == ACCEPTED
+    assert (sent.remote_state, sent.on_wire) == (ACCEPTED, True)
     assert ends.told(SettlementsReceived) == [delivery]
     assert delivery.remote_state == ACCEPTED
     assert not ends.sender.unsettled
@@ -378,3 +380,23 @@ def test_unread_parts_hold_the_window(by: str) -> None:
         ends.pair.run()
     assert got == LARGE
     assert window.capacity == 8
+
+
+def test_attach_again_before_the_detach_is_answered() -> None:
+    """The name of a link that this side has detached is free, though the peer has not said so yet."""
+    ends = Ends(by="sender")
+    ends.sender.send(BODY)
+    (delivery,) = ends.came()
+    ends.sender.detach(closed=False)
+    session = ends.sender.session
+    terms = LinkTerms("link", Source("q"), Target("q"))
+    again = session.attach_sender(terms, resuming=ends.sender.suspended())
+    with pytest.raises(LocalProtocolError, match="already"):
+        session.attach_sender(terms)
+    ends.pair.run()
+    attached = [event.link for event in ends.pair.server_events if isinstance(event, LinkAttached)]
+    link = next(link for link in attached if link.terms is None)
+    link.attach(terms, resuming=ends.receiver.suspended())
+    link.flow(10)  # type: ignore[attr-defined]
+    assert ends.told(DeliveriesResumed) == [delivery]
+    assert again.attached

@@ -180,6 +180,7 @@ class ResumingSender(LinkEndpoint, SenderLink):
             self._resume(delivery, b"", ours)
         elif step is Step.SETTLE:
             delivery.remote_state = state
+            delivery.on_wire = True  # nothing of it is left to be sent
             known.append(delivery)
             if not self.auto_settle:  # the owner settles it
                 self._resume(delivery, b"", None)
@@ -187,7 +188,7 @@ class ResumingSender(LinkEndpoint, SenderLink):
             self._note(delivery.tag, state=state)
             self._forget(delivery)
         elif step in (Step.FINISH, Step.CLOSE):
-            delivery.remote_settled = True
+            delivery.remote_settled = delivery.on_wire = True
             known.append(delivery)
             if step is Step.CLOSE:
                 self._note(delivery.tag, abort=True)

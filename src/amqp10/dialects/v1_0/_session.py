@@ -390,7 +390,8 @@ class SessionEndpoint(Session):
     def _attach(self, link: LinkEndpoint, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
         if self.state not in (SessionState.BEGIN_SENT, SessionState.MAPPED):
             raise LocalProtocolError(f"no link can attach in session state {self.state.name}")
-        if any(other.name == terms.name and other.is_sender is link.is_sender for other in self._by_handle.values()):
+        named = [other for other in self._by_handle.values() if other.name == terms.name and not other.detach_sent]
+        if any(other.is_sender is link.is_sender for other in named):
             raise LocalProtocolError(f"the session has a link {terms.name!r} of this direction already")
         self.give_handle(link)
         try:

@@ -1,0 +1,59 @@
+"""More unsettled deliveries than an attach has room for: the client attaches until all are resumed."""
+
+from __future__ import annotations
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from amqp10 import Connection, Message, Reconnect
+from amqp10.broker import Broker
+from amqp10.testing import FaultProxy
+
+pytestmark = pytest.mark.anyio
+
+TOTAL = 120
+
+
+@pytest.mark.spec("2.6.13", "a receiver whose map is incomplete attaches again until it has said all")
+async def test_receiver() -> None:
+    """Held deliveries are settled and the others come, each once, with frames of 512 bytes."""
+    async with Broker() as broker, FaultProxy(broker.url) as proxy:
+        async with broker.connect() as connection, connection.sender("q") as sender:
+            await sender.send_many(Message(str(number)) for number in range(TOTAL))
+        reconnect = Reconnect(initial_delay=0.01)
+        async with (
+            Connection(proxy.url, reconnect=reconnect, max_frame_size=512) as connection,
+            connection.receiver("q", receiver_settle_mode="second", credit=90) as receiver,
+        ):
+            held = [await receiver.receive() for _ in range(60)]
+            proxy.cut()
+            for delivery in held:
+                delivery.accept()
+            bodies = [delivery.message.body for delivery in held]
+            with anyio.fail_after(20):
+                while len(bodies) < TOTAL:
+                    delivery = await receiver.receive()
+                    delivery.accept()
+                    bodies.append(delivery.message.body)
+            assert sorted(bodies, key=int) == [str(number) for number in range(TOTAL)]
+
+
+@pytest.mark.spec("2.6.13", "a sender that is answered with an incomplete map attaches again until it knows all")
+async def test_sender() -> None:
+    """Outcomes that never arrived are learned, in frames of 512 bytes, and no message is sent twice."""
+    async with Broker() as broker, FaultProxy(broker.url) as proxy:
+        async with (
+            Connection(proxy.url, reconnect=Reconnect(initial_delay=0.01), max_frame_size=512) as connection,
+            connection.sender("q", receiver_settle_mode="second") as sender,
+        ):
+            proxy.stall("down")
+            with anyio.fail_after(20):
+                async with anyio.create_task_group() as tasks:
+                    for number in range(TOTAL):
+                        tasks.start_soon(sender.send, Message(str(number)))
+                    while not broker.queues or broker.queue("q").depth < TOTAL:
+                        await anyio.lowlevel.checkpoint()
+                    proxy.cut()
+                    proxy.resume()
+        assert broker.queue("q").enqueued == TOTAL
