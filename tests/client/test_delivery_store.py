@@ -228,6 +228,18 @@ async def test_what_is_kept() -> None:
     assert store.left == 0
 
 
+async def test_the_peer_is_asked_to_keep_the_link() -> None:
+    """Links that the store is for ask for time without a connection, where the user said nothing."""
+    store = MemoryDeliveryStore()
+    async with Broker() as broker, broker.connect(container_id="me", delivery_store=store) as connection:
+        async with connection.sender("q", name="out") as named, connection.sender("q") as unnamed:
+            asked = [each.remote.target for each in (named, unnamed)]
+            assert [(each.expiry_policy, each.timeout) for each in asked if isinstance(each, Target)] == [
+                ("connection-close", 60),
+                ("link-detach", 0),
+            ]
+
+
 class Watched(MemoryDeliveryStore):
     """Remembers all that it was told to keep."""
 
