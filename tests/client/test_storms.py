@@ -16,8 +16,10 @@ import anyio.lowlevel
 import pytest
 
 from amqp10.broker import Broker
-from amqp10.client import Connection, Delivery, Receiver, Sender
+from amqp10.client import Connection, Delivery, Receiver, Reconnect, Sender
+from amqp10.errors import ConnectionLost, DeliveryUncertain, LinkDetached, SessionEnded, StaleDelivery
 from amqp10.messaging import Data, Message
+from amqp10.testing import FaultProxy
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -50,7 +52,13 @@ class Account:
 
 
 class Storm:
-    """Tasks over the links, each cancelled at a random moment, again and again."""
+    """Tasks over the links, each cancelled at a random moment, again and again.
+
+    Attributes:
+        lost: what acts may raise, for connections break meanwhile.
+    """
+
+    lost: tuple[type[Exception], ...] = ()
 
     def __init__(self, connection: Connection, senders: list[Sender], receivers: list[Receiver], seed: int) -> None:
         self.connection = connection
@@ -61,6 +69,7 @@ class Storm:
         self.round = 0
         self.due: dict[int, list[anyio.CancelScope]] = {}
         self.cut = 0
+        self.failed = 0  # acts that ended with what a broken connection raises
 
     async def rage(self) -> None:
         async with anyio.create_task_group() as clock:
@@ -90,7 +99,10 @@ class Storm:
             due = self.round + int(10 ** self.random.uniform(0, 3.5))
             with anyio.CancelScope() as scope:
                 self.due.setdefault(due, []).append(scope)
-                await self.random.choice(acts)()
+                try:
+                    await self.random.choice(acts)()
+                except self.lost:
+                    self.failed += 1
             self.cut += scope.cancelled_caught
 
     # Sending
@@ -270,3 +282,61 @@ async def test_storm(anyio_backend: str, seed: int) -> None:
             await sender.send("fresh")
             with await receiver.receive() as message:
                 assert message.body == "fresh"
+
+
+class Tempest(Storm):
+    """A storm during which connections break, and come back by themselves."""
+
+    lost = (ConnectionLost, SessionEnded, LinkDetached, StaleDelivery, DeliveryUncertain)
+
+    def __init__(self, proxy: FaultProxy, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.proxy = proxy
+
+    async def _keep_time(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(super()._keep_time)
+            for _ in range(5):
+                self.proxy.cut_after(self.random.randrange(20_000), self.random.choice(("up", "down")))
+                await self.proxy.until_cut()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_tempest(anyio_backend: str, seed: int) -> None:
+    """Cancelled and broken at once: no message is lost, and afterwards all is as it was."""
+    reconnect = Reconnect(initial_delay=0.001, max_delay=0.02, attempt_timeout=0.5)
+    async with (
+        Broker(credit=100) as broker,
+        FaultProxy(broker.url) as proxy,
+        Connection(proxy.url, reconnect=reconnect) as connection,
+        links(connection) as (senders, receivers),
+    ):
+        await calm(broker, senders, receivers)
+        before = take_census(connection, broker, senders)
+        storm = Tempest(proxy, connection, senders, receivers, seed)
+        await storm.rage()
+        proxy.cut_after(1 << 40, "up")
+        proxy.cut_after(1 << 40, "down")
+        await calm(broker, senders, receivers)
+        await storm.take_the_rest(broker)
+        await calm(broker, senders, receivers)
+        account = storm.account
+        assert account.sure <= account.got.keys() <= account.tried
+        assert proxy.cuts >= 3
+        assert take_census(connection, broker, senders) == before
+        check_credit(broker, senders, receivers)
+        for sender, receiver in zip(senders, receivers, strict=True):
+            await sender.send("fresh")
+            with await receiver.receive() as message:
+                assert message.body == "fresh"
+
+
+async def calm(broker: Broker, senders: list[Sender], receivers: list[Receiver]) -> None:
+    """Until the connection stands, and nothing is on its way any more."""
+    ours = (*senders, *receivers)
+    with anyio.fail_after(20):
+        while True:
+            await anyio.sleep(0.6)  # longer than a connection looks after a restored one
+            standing = len(broker._door._visits) == 1 and all(link.open and not link._interrupted for link in ours)
+            if standing and not any(sender.unsettled for sender in senders):
+                return

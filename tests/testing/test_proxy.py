@@ -170,6 +170,20 @@ async def test_half_close(echo: Echo) -> None:
         assert echo.ends == ["EndOfStream"]
 
 
+async def test_writing_after_a_half_close(echo: Echo) -> None:
+    """It breaks the connection, as it would a socket's."""
+    async with FaultProxy(echo.url) as proxy:
+        async with await connect(proxy) as stream:
+            await stream.send(b"x")
+            await read(stream, 1)
+            await proxy.half_close("down")
+            with pytest.raises(anyio.EndOfStream):
+                await stream.receive()
+            await stream.send(b"y")
+            with anyio.fail_after(10):
+                await echo.ended.wait()
+
+
 async def test_refuse_and_delay(echo: Echo) -> None:
     """It can refuse, and be slow."""
     async with FaultProxy(echo.url) as proxy:

@@ -144,9 +144,12 @@ class FaultProxy:
     async def half_close(self, way: Way) -> None:
         """End one way of every connection, as a peer that has finished writing does; the other goes on.
 
+        What is still to be written in that way breaks the connection.
+
         Cancelling: some connections may be half closed, others not.
         """
         for relay in list(self._relays):
+            relay.shut.add(way)
             with suppress(*_BROKEN):
                 await relay.sinks[way].send_eof()
 
@@ -201,6 +204,8 @@ class FaultProxy:
             last = self.passed[way] >= self._limits[way]
             if last:  # of this connection: one that writes at the same time goes on
                 self._limits[way] = math.inf
+            if piece and way in relay.shut:
+                raise anyio.BrokenResourceError  # as a socket does
             if piece:
                 await relay.sinks[way].send(piece)
             if last:
@@ -242,3 +247,4 @@ class Relay:
         self.sinks: dict[Way, ByteStream] = {"up": server, "down": client}
         self.scope = anyio.CancelScope()
         self.ended: set[Way] = set()
+        self.shut: set[Way] = set()  # by `half_close`
