@@ -304,7 +304,7 @@ class Tempest(Storm):
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_tempest(anyio_backend: str, seed: int) -> None:
     """Cancelled and broken at once: no message is lost, and afterwards all is as it was."""
-    reconnect = Reconnect(initial_delay=0.001, max_delay=0.02, attempt_timeout=0.5)
+    reconnect = Reconnect(initial_delay=0.001, max_delay=0.02, attempt_timeout=0.5, resume_timeout=2)
     async with (
         Broker(credit=100) as broker,
         FaultProxy(broker.url) as proxy,
