@@ -2,13 +2,20 @@
 
 The journal is a write-ahead log, for a commit is then one write and one fsync; `synchronous=FULL` makes it return
 after the fsync. The lock is exclusive and kept until the file is closed: nobody else has any business in it.
+
+A forked child has none either, and its copy of the connection must not even be closed: SQLite would take it for the
+last one, and remove the log that the parent goes on to write.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Any, NoReturn
+from weakref import WeakSet
 
 from .errors import StoreError
 
@@ -45,6 +52,7 @@ class Database:
             raise StoreError(f"{path}: {error}") from error
         self.run = self._connection.execute
         self.run_many = self._connection.executemany
+        _open.add(self)
         try:
             self._check(path, form)
         except sqlite3.Error as error:
@@ -71,6 +79,7 @@ class Database:
         run("COMMIT")
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
+        run("PRAGMA fullfsync = ON")  # where fsync alone does not reach the disk
         found = self.pragma("quick_check(1)")
         if found != "ok":
             raise StoreError(f"{path}: {form.name} is damaged: {found}")
@@ -93,7 +102,39 @@ class Database:
             self.run("ROLLBACK")
 
     def close(self) -> None:
+        _open.discard(self)
         self._connection.close()
+
+    def _let_go(self) -> None:
+        """In a forked child: the connection is the parent's, and is neither used here nor ever closed."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+        self._connection = _Nothing()  # type: ignore[assignment]
+        self.run = self.run_many = _not_ours
+
+
+_open: WeakSet[Database] = WeakSet()
+
+
+class _Nothing:
+    """In the place of a connection, without a call to SQLite, which another thread may have been in at the fork."""
+
+    in_transaction = False
+
+    def close(self) -> None: ...
+
+
+def _not_ours(*_: Any) -> NoReturn:
+    raise sqlite3.ProgrammingError("the file is open in the process that this one was forked from")
+
+
+def _in_child() -> None:
+    for database in list(_open):
+        database._let_go()
+    _open.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 def _reason(error: sqlite3.Error, form: Format) -> str:

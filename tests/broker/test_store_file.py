@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -92,6 +93,41 @@ def test_another_version(path: str) -> None:
         database.execute("PRAGMA user_version = 99")
     with pytest.raises(StoreError, match="the store of a broker, of version 99; this is version 1"):
         StoreFile(path)
+
+
+FORKS = """
+import os, sys
+from amqp10.broker._store_file import MessageRow, StoreFile
+
+def put(first):
+    file.begin()
+    file.put_messages(MessageRow(number, 1, 0, 0, False, None, b"") for number in range(first, first + 10))
+    file.commit()
+
+file = StoreFile(sys.argv[1])
+put(0)
+if not os.fork():
+    try:
+        put(100)
+    except Exception as error:
+        print(error, flush=True)
+    if sys.argv[2] == "closes":
+        file.close()
+    sys.exit()
+os.wait()
+put(10)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+@pytest.mark.parametrize("child", ["closes", "ends"])
+def test_forked(path: str, child: str) -> None:
+    """A child cannot write, and neither its closing nor its end takes away what the parent writes after that."""
+    ended = subprocess.run([sys.executable, "-c", FORKS, path, child], capture_output=True, text=True, timeout=50)
+    assert (ended.stdout, ended.stderr) == ("the file is open in the process that this one was forked from\n", "")
+    with closing(StoreFile(path)) as file:
+        assert [message.number for message in file.messages()] == list(range(20))
 
 
 def test_nowhere(tmp_path: Path) -> None:

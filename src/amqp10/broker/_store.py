@@ -212,7 +212,8 @@ class Store:
             try:
                 self._begin()
                 with anyio.CancelScope(shield=True):
-                    await anyio.to_thread.run_sync(self.file.commit)
+                    # Not in line behind what the program does in threads.
+                    await anyio.to_thread.run_sync(self.file.commit, limiter=anyio.CapacityLimiter(1))
                 self._succeeded()
             except sqlite3.Error as error:
                 self._failed(error)

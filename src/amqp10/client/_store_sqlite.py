@@ -109,7 +109,8 @@ class SQLiteDeliveryStore(MemoryDeliveryStore):
         come, left, told = self._begin()
         try:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._file.commit)
+                # Not in line behind what the program does in threads.
+                await anyio.to_thread.run_sync(self._file.commit, limiter=anyio.CapacityLimiter(1))
         except sqlite3.Error as error:
             raise self._failed(error, come, left) from error
         self._committed = told
