@@ -298,6 +298,7 @@ async def test_drain_through_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
             tasks.start_soon(receiver.drain)
             await anyio.wait_all_tasks_blocked()
             await hosts.cut()
+        await hosts.link("q", of=1)
         await hosts.credit("q")
         hosts.peer.send("q", "x")
         assert (await receiver.receive()).message.body == "x"

@@ -408,7 +408,10 @@ class SentDelivery(OutgoingDelivery):
         if unknown(self) is not None:
             return None
         # Sent settled: done once with the output. What closing aborted is settled too, but never got there.
-        return ACCEPTED if self.local_settled and (self.on_wire or self.link.context.open) else None
+        if not self.local_settled:
+            return None
+        sender = self.link.context
+        return ACCEPTED if self.on_wire or sender.open or sender._returning else None
 
     def _default_outcome(self) -> Outcome:
         remote = self.link.remote

@@ -225,7 +225,10 @@ class Lifeline:
         try:
             sasl, tls = self._sasl, self._tls
             if endpoint is None:
-                endpoint, sasl, tls = await self._details()
+                said = await self._asked(owner)
+                if said is None:
+                    return False
+                endpoint, sasl, tls = self._details(said)
             self.endpoint = endpoint
             login = mechanisms(sasl, endpoint)
             stream, facts = self.given if self.given is not None else await connect(endpoint, tls, self._route)
@@ -250,12 +253,22 @@ class Lifeline:
             hostname = (tls.server_hostname if isinstance(tls, TLS) else None) or endpoint.host or None
         return replace(self._terms, hostname=hostname)
 
-    async def _details(self) -> tuple[Endpoint, SASLSettings, TLSSettings | None]:
+    async def _asked(self, owner: Connection) -> str | ConnectionDetails | None:
+        """What the callable says. Whatever it raises may be over by the next attempt, as a token service's outage."""
         assert self._ask is not None
         ask: Callable[[], Any] = self._ask
-        said = ask()
-        if inspect.isawaitable(said):
-            said = await said
+        try:
+            said = ask()
+            return await said if inspect.isawaitable(said) else said  # type: ignore[no-any-return]
+        except Exception as error:
+            self._error = error
+            if self._rounds >= self._most_rounds:
+                self._account(error)
+                owner._not_connected(error)
+            return None
+
+    def _details(self, said: str | ConnectionDetails) -> tuple[Endpoint, SASLSettings, TLSSettings | None]:
+        """Where it leads, and as whom."""
         details = said if isinstance(said, ConnectionDetails) else ConnectionDetails(said)
         endpoint = parse_url(details.url)
         tls = details.tls if details.tls is not None else self._tls

@@ -32,7 +32,7 @@ ANSWER_SHARE = 0.25
 class Retired:
     """Stands for the owner of an engine's link that was left for another: nothing that still comes concerns it."""
 
-    open = False
+    open = _returning = False
 
     def _on_credit(self) -> None: ...
 
@@ -43,6 +43,12 @@ class Retired:
     def _on_flow(self, drained: bool) -> None: ...
 
     def _on_deliveries(self) -> None: ...
+
+    def _on_parts(self, delivery: object) -> None: ...
+
+    def _on_resumed(self, deliveries: object) -> None: ...
+
+    def _on_unresumed(self, deliveries: object) -> None: ...
 
     def _on_ended(self, error: object) -> None: ...
 
@@ -382,11 +388,15 @@ class Link(Endpoint):
         recovery = self.connection._recovery
         if self._refused_to_recall():
             return
-        if recovery is None or self._parting or self._over or not recovery.link_returns(self, error):
+        if recovery is None or self._parting or self._over:
             self._end_for_good(error)
             return
-        self._interrupt(error)
-        recovery.link_lost(self, error)
+        unresumed = recovery.refused_to_resume(self, error)
+        if recovery.link_returns(self, error, unresumed=unresumed):
+            self._interrupt(error)
+            recovery.link_lost(self, error, unresumed=unresumed)
+        else:
+            self._end_for_good(error)
 
     def _end_for_good(self, error: AmqpError | None) -> None:
         if self._over:

@@ -190,6 +190,7 @@ class Receiver(Link):
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over, and why.
+            TransactionRolledBack: the credit was a transaction's, and the link was lost.
             anyio.BusyResourceError: another task is receiving from this receiver.
             anyio.ClosedResourceError: the receiver was closed here.
 
@@ -293,6 +294,8 @@ class Receiver(Link):
         """Wait for deliveries; raise if none can come any more."""
         if not self.open and (self._closed or not self._interrupted):
             raise self._gone()
+        if self._acquirer is not None:
+            self._acquirer._check_acquiring(self)
         if self._automatic and self.credit <= 0 and self._taken:
             self._refill()  # after a drain, for one: whoever waits here wants more
         self._waiter = waiter = anyio.Event()
@@ -410,11 +413,13 @@ class Receiver(Link):
         """
         if self._drain_running:
             raise anyio.BusyResourceError("draining this receiver")
-        await self._ready()
-        if not self.open:
-            raise self._gone()
         self._require("drain", "drain")
         await anyio.lowlevel.checkpoint()
+        if self._interrupted and not self._closed:
+            self._granted = 0
+            return
+        if not self.open:
+            raise self._gone()
         try:
             await self._drain()
         except BaseException:
@@ -423,8 +428,8 @@ class Receiver(Link):
             raise
         if not self._drained and not self.open:
             raise self._gone()
-        await self._ready()
-        self._taken = max(0, self._automatic - len(self._incoming))
+        if self.open:
+            self._taken = max(0, self._automatic - len(self._incoming))
 
     async def _drain(self) -> None:
         link = self._link
@@ -484,12 +489,16 @@ class Receiver(Link):
     def _interrupt(self, error: AmqpError | None) -> None:
         link, incoming = self._link, self._incoming
         assert link is not None
-        self._granted += link.credit
+        if not self._drain_running:
+            self._granted += link.credit
         # What was sent settled is ours. The rest is handed out when the peer has resumed it, else it comes again.
         known = set(map(id, self._pending))
         self._pending += [delivery for delivery in link.suspended() if id(delivery) not in known]
+        resumable = set(map(id, self._pending))
         here = [*self._collected, *incoming]
-        self._hidden += [delivery for delivery in here if not delivery.local_settled]
+        away = [delivery for delivery in here if not delivery.local_settled]
+        self._hidden += [delivery for delivery in away if id(delivery) in resumable]
+        self._granted += len([delivery for delivery in away if id(delivery) not in resumable])
         kept = [delivery for delivery in here if delivery.local_settled]
         self._collected.clear()
         incoming.clear()
@@ -498,10 +507,24 @@ class Receiver(Link):
         self._drained = True  # there is no credit any more
         super()._interrupt(error)
         if not self._may_resume:
-            self._give_up(self._pending)
-            self._pending = []
+            self._resume_none()
+        if self._acquirer is not None:
+            self._granted = 0  # it was credit of a transaction that can only be rolled back
+            if self._waiter is not None:
+                self._waiter.set()
         if self._closed:
             self._end_for_good(error)
+
+    def _resume_none(self) -> None:
+        """What nobody took comes again, on a credit of its own."""
+        self._granted += len(self._hidden)
+        self._hidden = []
+        self._give_up(self._take_pending())
+
+    def _end_for_good(self, error: AmqpError | None) -> None:
+        super()._end_for_good(error)
+        self._hidden.clear()
+        self._pending.clear()
 
     def _on_restored(self) -> None:
         unfit = self._examine()
@@ -516,9 +539,8 @@ class Receiver(Link):
             resumed = [delivery for delivery in pending if delivery.tag in (self.remote.unsettled or ())]
             granted = self._granted + len(resumed)  # each of them takes a credit again
         else:
-            granted = self._granted + len(self._hidden)
-            self._give_up(self._pending)
-            self._pending = []
+            self._resume_none()
+            granted = self._granted
         self._granted = 0
         if self._automatic:
             self._taken = self._automatic

@@ -17,6 +17,7 @@ from ._observe import LinkInterrupted, LinkRestored
 from ._reconnect import passing
 
 if TYPE_CHECKING:
+    from ..engine import Link as EngineLink
     from ._connection import Connection
     from ._link import Link
     from ._session import Session
@@ -43,14 +44,19 @@ class Recovery:
         """The connection is open again."""
         for session in list(self.sessions):
             self._restore_session(session)
-        self._connection._start(self._watch, self._connection._generation)
+        self._watch()
 
-    async def _watch(self, generation: int) -> None:
-        """Nobody else waits for the peer's answers: when one does not come, try another connection."""
+    def _watch(self) -> None:
+        """Nobody else waits for the peer's answers to links that are attached again."""
+        asked = {link: link._engine_link for link in self._connection._links if link._attaching and link._interrupted}
+        if asked:
+            self._connection._start(self._wait_for_answers, asked)
+
+    async def _wait_for_answers(self, asked: dict[Link, EngineLink | None]) -> None:
+        """When one does not come, try another connection."""
         await anyio.sleep(self.settings.attempt_timeout)
-        connection = self._connection
-        if connection._generation == generation and any(link._attaching for link in connection._links):
-            connection._lifeline.drop()
+        if any(link._attaching and link._engine_link is ours for link, ours in asked.items()):
+            self._connection._lifeline.drop()
 
     def given_up(self, error: AmqpError | None) -> None:
         """Nothing comes back."""
@@ -82,20 +88,33 @@ class Recovery:
 
     # A link
 
-    def link_returns(self, link: Link, error: AmqpError | None) -> bool:
-        """Whether a link that ended so is attached again."""
+    def link_returns(self, link: Link, error: AmqpError | None, *, unresumed: bool) -> bool:
+        """Whether a link that ended so is attached again; `unresumed`: without its deliveries, for that was why."""
         if not link._restorable or link._on not in self.sessions:
             return False
-        return self.losing or (link._standing and (link._resuming or passing(error)))
+        return self.losing or (link._standing and (unresumed or passing(error)))
 
-    def link_lost(self, link: Link, error: AmqpError | None) -> None:
+    def refused_to_resume(self, link: Link, error: AmqpError | None) -> bool:
+        """Whether a link has ended because it was to be resumed: before the peer's attach, or soon after it."""
+        if self.losing or not link._resuming:
+            return False
+        if isinstance(error, SessionEnded):  # a passing cause may be another link's fault
+            assert link._on is not None
+            return link._attaching and (not passing(error) or link._on._failures > 0)
+        recent = anyio.current_time() - link._restored_at < self.settings.attempt_timeout
+        stolen = isinstance(error, LinkDetached) and error.condition == "amqp:link:stolen"
+        return link._attaching or (recent and not stolen and not passing(error))
+
+    def link_lost(self, link: Link, error: AmqpError | None, *, unresumed: bool) -> None:
         """It is interrupted, by itself, or with its session or the connection."""
         if isinstance(error, SessionEnded | LinkDetached):
             self._connection._observers.tell(LinkInterrupted(link, error))
+        if unresumed:
+            assert link._on is not None
+            link._may_resume, link._on._refused_to_resume = False, isinstance(error, SessionEnded)
         if self.losing or not isinstance(error, LinkDetached):
             return
-        if link._resuming:  # refused: once again, without the deliveries, and at once
-            link._may_resume = False
+        if unresumed:  # once again, and at once
             self.restore_link(link)
         else:
             self._later(link)
@@ -136,3 +155,4 @@ class Recovery:
             self._restore_session(endpoint)  # type: ignore[arg-type]
         else:
             self.restore_link(endpoint)  # type: ignore[arg-type]
+        self._watch()

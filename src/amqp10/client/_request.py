@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Hashable
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 
@@ -32,22 +32,32 @@ class Waiting(Repeating):
     """One request without a reply. It takes the place of the event that a delivery's outcome sets, too.
 
     Attributes:
-        lost: the address that the reply was to come to is gone with its link, and there is another.
+        lost: the request has to be sent again: the address that the reply was to come to is gone with its link, and
+            there is another; or the request itself was lost.
+        sure: it did not arrive.
     """
 
-    __slots__ = ("_event", "lost", "reply")
+    __slots__ = ("_event", "lost", "reply", "sure")
 
     def __init__(self) -> None:
         self.reply: Message | None = None
-        self.lost = False
+        self.lost = self.sure = False
         self._event = anyio.Event()
 
     def set(self) -> None:
         self._event.set()
 
+    def repeat(self, *, sure: bool) -> None:
+        self.lost, self.sure = True, sure
+        self._event.set()
+
     async def wait(self) -> None:
         await self._event.wait()
         self._event = anyio.Event()
+
+
+NOBODY: Final = Repeating()
+"""Waits for a request whose sender has given it up."""
 
 
 class ReplyReceiver(Receiver):
@@ -214,25 +224,25 @@ class Requester:
         table.update(dict.fromkeys(keys, waiting))
         try:
             while True:
-                waiting.lost = False
+                waiting.lost = waiting.sure = False
                 delivery = await self.sender.submit(request.replace(reply_to=self.reply_to))
                 reply = await self._reply(waiting, delivery)
                 if reply is not None:
                     return reply
-                await self._lost()
+                await self._lost(waiting)
         finally:
             for key in keys:
                 table.pop(key, None)
 
-    async def _lost(self) -> None:
-        """The reply can come no more: send the request again, or say so."""
+    async def _lost(self, waiting: Waiting) -> None:
+        """The reply can come no more, or the request may not have arrived: return to send it again, or say so."""
         replies = self.replies
         await replies._ready()
         recovery = replies.connection._recovery
         assert recovery is not None
-        if (self._on_lost or recovery.settings.on_uncertain) == "raise":
+        if not waiting.sure and (self._on_lost or recovery.settings.on_uncertain) == "raise":
             raise DeliveryUncertain("the connection was lost: it is not known what became of the request") from (
-                replies._loss
+                replies._loss or self.sender._loss
             )
         if not replies.open:
             raise replies._gone()
@@ -260,7 +270,7 @@ class Requester:
             return waiting.reply
         finally:
             if delivery.waiter is waiting:
-                delivery.waiter = None
+                delivery.waiter = NOBODY
             sender._waiters.discard(waiting)
 
     async def __aexit__(

@@ -49,9 +49,15 @@ class Turn:
 
 
 class Repeating:
-    """A waiter of a delivery that sends the message again by itself after a loss."""
+    """A waiter of a delivery that sends the message again by itself after a loss, or has no more need of it."""
 
     __slots__ = ()
+
+    def set(self) -> None:
+        """The receiver told a state, or the link is over: look again."""
+
+    def repeat(self, *, sure: bool) -> None:
+        """The delivery was lost with its link. `sure`: it did not arrive."""
 
 
 class Sender(Link):
@@ -148,7 +154,7 @@ class Sender(Link):
     @property
     def unsettled(self) -> int:
         """How many deliveries are out without an outcome."""
-        if self._interrupted:
+        if self._interrupted or self._pending:
             return len(self._pending)
         return len(self._link.unsettled) if self._link is not None else 0
 
@@ -597,6 +603,8 @@ class Sender(Link):
         for delivery in deliveries:
             if isinstance(delivery.waiter, Repeating):
                 link.forget(delivery)  # it is sent again by others, in other words
+                self._last = None if self._last is delivery else self._last
+                delivery.waiter.repeat(sure=not delivery.handed_over)
             elif delivery.streamed or (delivery.handed_over and not resend):
                 link.forget(delivery)
                 error = DeliveryUncertain(

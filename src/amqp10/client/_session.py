@@ -291,9 +291,9 @@ class Links:
             address: where requests go; None for an anonymous one, whose requests each say it in their `to`.
             reply_to: where replies come from: an address, which no other requester may share, or a `Source` to say
                 more. None: a dynamic node, made by the peer for this requester.
-            on_lost: what becomes of requests without a reply when the connection is lost and restored, and their
-                dynamic node was lost with it: "resend" them, so that they may be processed twice, or "raise"
-                `DeliveryUncertain`. None: as `Reconnect.on_uncertain` says.
+            on_lost: what becomes of requests without a reply when the connection or a link is lost and restored, and
+                their dynamic node was lost with it, or it is not known whether they arrived: "resend" them, so that
+                they may be processed twice, or "raise" `DeliveryUncertain`. None: as `Reconnect.on_uncertain` says.
             credit: replies that may be on their way; not the number of requests under way.
 
         Raises:

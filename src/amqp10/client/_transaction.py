@@ -85,9 +85,10 @@ class Transaction:
         self.id: bytes | None = None
         self.state: TransactionState = "new"
         self._sent: deque[SentDelivery] = deque()  # whose outcomes are still to be looked at
-        self._unanswered: set[Link] = set()  # on which something was said that gets no answer before the commit
+        # On which something was said that gets no answer before the commit, and how often they had been lost by then.
+        self._unanswered: dict[Link, int] = {}
         self._streams: dict[BodyWriter, None] = {}  # that are not complete
-        self._acquirers: dict[Receiver, None] = {}
+        self._acquirers: dict[Receiver, int] = {}  # and how often they had been lost before
         self._retired: list[Delivery] = []  # that were given an outcome, and are not settled with that
 
     @property
@@ -177,7 +178,7 @@ class Transaction:
             sent.popleft()
         sent.append(delivery)
         if delivery.local_settled:
-            self._unanswered.add(delivery.link.context)
+            self._unanswered.setdefault(delivery.link.context, delivery.link.context._generation)
 
     def _retire(self, delivery: Delivery, outcome: Outcome) -> TransactionalState:
         """The state that gives a delivery its outcome as part of this (§4.4.2)."""
@@ -192,7 +193,7 @@ class Transaction:
 
     def _was_retired(self, delivery: Delivery) -> None:
         """The outcome was told."""
-        self._unanswered.add(delivery.link.context)
+        self._unanswered.setdefault(delivery.link.context, delivery.link.context._generation)
         if not delivery.local_settled:
             self._retired.append(delivery)
 
@@ -201,8 +202,14 @@ class Transaction:
         self._check(receiver)
         if not self._support.acquires:
             raise Unsupported(f"{receiver.connection.profile.title} acquires no messages in a transaction")
-        self._acquirers[receiver] = None
+        self._acquirers[receiver] = receiver._generation
         return self._posted.txn_id
+
+    def _check_acquiring(self, receiver: Receiver) -> None:
+        """Raise if the link was lost, so that nothing comes any more that would be part of this."""
+        if receiver._generation != self._acquirers[receiver]:
+            lost = f"it can only be rolled back, for a link that acquires in it was lost: {receiver._loss}"
+            raise TransactionRolledBack(description=lost) from receiver._loss
 
     # The end
 
@@ -253,20 +260,29 @@ class Transaction:
             outcome = await self._outcome_of(delivery)
             if type(outcome) is not Accepted:
                 raise not_accepted(outcome, self._coordinator.connection.profile)
-        for link in self._unanswered:
-            if link._cause is not None:
-                raise link._lost()  # whether the peer heard of it before that end is not known
+        self._check_unanswered()
         if not self._coordinator.open:
             raise self._coordinator._gone()
+
+    def _check_unanswered(self) -> None:
+        """Raise the loss of a link: whether the peer heard before that what was said on it is not known."""
+        for link, generation in (*self._unanswered.items(), *self._acquirers.items()):
+            if link._cause is not None:
+                raise link._lost()
+            if link._generation != generation and link._loss is not None:
+                raise fresh(link._loss)
 
     async def _outcome_of(self, delivery: SentDelivery) -> Outcome:
         """Not by `delivery.outcome()`, for whoever waits there is left to it; and sent settled, it is still to go."""
         if delivery.on_wire and (outcome := delivery._known_outcome()) is not None:
             return outcome  # on a link, perhaps, that its sender has left for another
+        self._check_unanswered()
         sender: Sender = delivery.link.context
+        generation = sender._generation
         await sender._until(
             lambda: (
                 sender._over
+                or sender._generation != generation
                 or unknown(delivery) is not None
                 or (delivery.on_wire and delivery._known_outcome() is not None)
             )
@@ -275,6 +291,8 @@ class Transaction:
             sender._untold.discard(delivery)
             raise fresh(error)
         outcome = delivery._known_outcome()
+        if sender._generation != generation:
+            self._check_unanswered()
         if outcome is None:
             raise sender._lost()
         return outcome
