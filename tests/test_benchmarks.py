@@ -10,6 +10,7 @@ import pytest
 
 RUN = Path(__file__).parents[1] / "benchmarks" / "run.py"
 LARGE = RUN.with_name("large_message.py")
+STORE = RUN.with_name("store.py")
 
 
 @pytest.mark.parametrize("options", [[], ["--single"]], ids=["ranges", "single"])
@@ -40,3 +41,10 @@ def test_large_message(backend: str) -> None:
     for case in ("send", "receive", "pass-on"):
         (line,) = [line for line in done.stdout.splitlines() if line.startswith(f"| {case} |")]
         assert float(line.split("|")[3]) < 24
+
+
+def test_store() -> None:
+    """The broker with a store and without one, each with one connection and with ten."""
+    done = subprocess.run([sys.executable, str(STORE), "--count", "200"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("store") == done.stdout.count("memory") == 2
