@@ -1,4 +1,4 @@
-"""What `Broker(store=...)` costs: messages a second with the broker in a process of its own, in memory and with a store.
+"""What `Broker(store=...)` costs in messages a second: a broker in a process of its own, in memory and with a store.
 
     python benchmarks/store.py                        durable messages of 1 KiB, one connection and ten
     python benchmarks/store.py --delay 5              the same as on a disk that takes 5 ms more for each fsync
@@ -13,8 +13,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -57,7 +58,7 @@ async def measure(url: str, connections: int, count: int, size: int) -> list[flo
             for _ in range(number):
                 await sender.send(Message(body, durable=True))
 
-    async def rate(work: Callable[[int], Awaitable[None]], number: int) -> float:
+    async def rate(work: Callable[[int], Coroutine[Any, Any, Any]], number: int) -> float:
         begin = time.perf_counter()
         async with anyio.create_task_group() as tasks:
             for _ in range(connections):
