@@ -19,13 +19,15 @@ from amqp10 import (
     ConnectionClosed,
     ConnectionLost,
     Delivery,
+    EncodeError,
+    LinkDetached,
     Message,
     Reconnect,
     Selector,
     Source,
     StoreError,
 )
-from amqp10.broker import Broker, _store
+from amqp10.broker import Broker, _router, _store
 from amqp10.broker._store_file import StoreFile
 
 pytestmark = pytest.mark.anyio
@@ -217,6 +219,21 @@ async def test_subscriptions_end_in_time(path: Path) -> None:
     async with Broker(store=path) as broker:
         await anyio.lowlevel.checkpoint()
         assert [each.subscription for each in broker.topic("topic.t").subscriptions] == ["never"]
+
+
+async def test_what_cannot_be_kept_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A durable subscription whose source has no encoding is refused, and costs nobody else anything."""
+
+    def none(_: object) -> bytes:
+        raise EncodeError("no encoding")
+
+    monkeypatch.setattr(_router, "encode", none)
+    async with Broker(store=path) as broker, broker.connect(container_id="c") as connection:
+        with pytest.raises(LinkDetached, match="no encoding"):
+            async with connection.subscription("topic.t", "s"):
+                pass
+        async with connection.sender("q") as sender:
+            await sender.send_many(durable(1))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..messaging import Error
-from ..types import Symbol
+from ..types import Symbol, encode
 from ._address import AddressError as AddressError
 from ._address import Kind, split_address, usual_kind
 from ._coordinator import OpenTransactions
@@ -183,9 +183,14 @@ class Router:
         Args:
             subscription: it is that of a subscription which is kept.
             resumable: what its link holds unsettled is kept.
+
+        Raises:
+            EncodeError: the source of a subscription has something that cannot be said again, and so not be kept.
         """
         if self._store is None or terminus.durable == "none":
             return "none"
+        if subscription:
+            encode(terminus)
         if resumable:
             return terminus.durable
         return "configuration" if subscription else "none"
