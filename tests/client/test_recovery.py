@@ -497,8 +497,8 @@ async def test_a_peer_that_answers_no_attach(monkeypatch: pytest.MonkeyPatch) ->
             async with connection.sender("q") as sender:
                 await hosts.cut()
                 await sender.send("x")
-        assert len(hosts.peers) == 3
-        assert hosts.peers[2].bodies() == ["x"]
+        assert len(hosts.peers) > 2
+        assert [body for peer in hosts.peers[2:] for body in peer.bodies()] == ["x"]
 
 
 # Redirects

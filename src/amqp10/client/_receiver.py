@@ -77,6 +77,9 @@ class Receiver(Link):
         self._flow_properties: dict[Any, Any] | None = None
         # Of the link that was lost: those of its deliveries that nobody took, and the credit that was out.
         self._hidden: list[Any] = []
+        self._spent_again: set[Any] = (
+            set()
+        )  # of the link that is restored: what takes a second credit when it is resumed
         self._granted = 0
         self._wake: Callable[[], None] = connection._wake
 
@@ -132,7 +135,8 @@ class Receiver(Link):
         if self.open and first:
             self._unfit = self._examine()
             if self._automatic and self._unfit is None:
-                self._taken = self._automatic
+                self._note_resumed()
+                self._taken = self._automatic + len(self._spent_again)
                 self._refill()
 
     def _examine(self) -> AmqpError | None:
@@ -303,6 +307,9 @@ class Receiver(Link):
 
     def _on_deliveries(self) -> None:
         """The engine has put something in the deque."""
+        self._arrived()
+
+    def _arrived(self) -> None:
         if self._closed:
             self._release_buffered()
         elif self._waiter is not None:
@@ -314,7 +321,7 @@ class Receiver(Link):
         """Grant what was taken. What is on its way counts as granted still, a delivery half here among it."""
         link = self._link
         if link is not None and self.open and not self._drain_running:
-            credit = min(link.credit + self._taken, self._automatic - len(self._incoming))
+            credit = min(link.credit + self._taken, self._automatic - len(self._incoming) + len(self._spent_again))
             self._taken = 0
             link.flow(max(0, credit))
             self._wake()
@@ -477,6 +484,8 @@ class Receiver(Link):
                 delivery.waiter.set()
             if delivery in self._hidden:
                 self._hidden.remove(delivery)  # nobody has seen it, and the sender is done with it
+        if self._spent_again:
+            self._spent_again.difference_update(deliveries)
         if self._change is not None:
             self._changed()
 
@@ -534,20 +543,30 @@ class Receiver(Link):
             return
         link = self._link
         assert link is not None
-        if self._resuming:
-            pending, self._pending = self._pending, []
-            resumed = [delivery for delivery in pending if delivery.tag in (self.remote.unsettled or ())]
-            granted = self._granted + len(resumed)  # each of them takes a credit again
-        else:
+        if not self._resuming:
             self._resume_none()
-            granted = self._granted
-        self._granted = 0
+        self._note_resumed()
+        granted, self._granted = self._granted, 0
         if self._automatic:
-            self._taken = self._automatic
+            self._taken = self._automatic + len(self._spent_again)
             self._refill()
-        elif granted:
-            link.flow(granted)
+        elif granted or self._spent_again:
+            link.flow(granted + len(self._spent_again))
             self._wake()
+
+    def _note_resumed(self) -> None:
+        """See which deliveries will take a credit again although they were handed out before."""
+        link, theirs = self._link, self.remote.unsettled if self._resuming else None
+        assert link is not None
+        again = [delivery for tag, delivery in link.unsettled.items() if theirs and tag in theirs]
+        self._spent_again = {delivery for delivery in again if not self._to_come(delivery)}
+        if not self._automatic:
+            self._granted += len(again) - len(self._spent_again)
+
+    def _to_come(self, delivery: IncomingDelivery) -> bool:
+        """Whether it is still to be handed out when it is resumed: then it uses the credit that it has used before."""
+        cut_off = self._link is not None and not self._link.streaming and hasattr(delivery, "stream")
+        return cut_off or delivery in self._hidden
 
     def _on_unresumed(self, deliveries: Iterable[IncomingDelivery]) -> None:
         """The peer does not have these any more, or not for this link."""
@@ -559,19 +578,19 @@ class Receiver(Link):
 
     def _on_resumed(self, deliveries: Iterable[IncomingDelivery]) -> None:
         """These live on; those that nobody took are handed out now."""
+        deliveries = list(deliveries)
         back = [delivery for delivery in deliveries if delivery in self._hidden]
         for delivery in back:
             self._hidden.remove(delivery)
+        self._spent_again.difference_update(deliveries)
         self._incoming.extend(back)
-        self._taken += len(tuple(deliveries)) - len(back)
         if back:
-            self._on_deliveries()
-        if self._taken >= self._refill_at:
-            self._refill()
+            self._arrived()
 
     def _give_up(self, deliveries: Iterable[Any]) -> None:
         """Nothing can be told of these any more."""
         deliveries = list(deliveries)
+        self._spent_again.difference_update(deliveries)
         if self._remembered is not None:
             self._remembered.given_up(deliveries)
         stale = Stale(self)

@@ -25,7 +25,7 @@ from ._endpoint import fresh
 from ._receiver import BURST, Receiver
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
     from ..engine import IncomingDelivery
     from ._connection import Connection
@@ -119,7 +119,7 @@ class StreamedDelivery(Delivery):
         receiver: StreamReceiver = self.link.context
         if is_stale(self) and receiver._loss is not None and not receiver._closed:
             raise fresh(receiver._loss)
-        if not receiver.open:
+        if not receiver.open and (receiver._closed or not receiver._interrupted):
             raise receiver._gone()
         self._run = 0
         self._arrival = arrival = anyio.Event()
@@ -138,9 +138,11 @@ class StreamedDelivery(Delivery):
             super()._settle(state)
         elif isinstance(state, TransactionalState):
             raise LocalProtocolError("in a transaction a delivery is settled when all of it is here: read it first")
-        elif receiver.open:
+        elif receiver.open and self.delivery_id is not None:
             receiver._deferred.setdefault(self, state)
             self.state = receiver._deferred[self]
+        elif receiver.open or (receiver._interrupted and not receiver._closed):
+            self.state = self.state if self.state is not None else state  # the attach tells it, or told it
         else:
             raise receiver._gone()
         if not self._decoder.finished and not is_stale(self):
@@ -231,12 +233,22 @@ class StreamReceiver(Receiver):
         return link
 
     def _interrupt(self, error: AmqpError | None) -> None:
-        # What came in part is not resumed: its readers are told, and it comes again.
-        self._may_resume = False
-        self._opening.clear()
-        self._deferred.clear()
-        self._latest = None
+        self._deferred.clear()  # they are told by the attach, or never
         super()._interrupt(error)
+
+    def _on_resumed(self, deliveries: Iterable[IncomingDelivery]) -> None:
+        super()._on_resumed(deliveries)
+        self._hand_out()
+
+    def _to_come(self, delivery: IncomingDelivery) -> bool:
+        return delivery in self._opening or super()._to_come(delivery)
+
+    def _give_up(self, deliveries: Iterable[Any]) -> None:
+        deliveries = list(deliveries)
+        super()._give_up(deliveries)
+        self._opening = deque(delivery for delivery in self._opening if not is_stale(delivery))
+        if self._latest in deliveries:
+            self._latest = None
         self._wake_readers()
 
     # What came
