@@ -484,3 +484,20 @@ def test_old_delivery_ids(play_client: Play) -> None:
     script.send(Disposition(role=True, first=0, settled=True, state=ACCEPTED))
     assert script.expect_event(OutcomesReceived).deliveries == [delivery]
     assert not link.unsettled
+
+
+@pytest.mark.spec("2.6.13", "a stream that has its outcome is not sent to its end when it is resumed")
+def test_stream_with_an_outcome(play_client: Play) -> None:
+    """It ends there, is not taken for whole, and the credit is told of."""
+    delivery = incoming(play_client, more=True, streaming=True)
+    delivery.state = ACCEPTED
+    script = play_client()
+    link = resume_receiver(script, delivery, None, mode="second", streaming=True)
+    script.transfer(0, b"", delivery_tag=TAG, resume=True, settled=True, state=ACCEPTED)
+    assert list(script.expect_event(SettlementsReceived).deliveries) == [delivery]
+    assert script.expect_event(FlowReceived).link is link
+    assert (delivery.stream.whole, delivery.stream.aborted) == (False, True)
+    assert delivery.remote_state == ACCEPTED
+    assert not link.unsettled
+    script.transfer(1, PAYLOAD)
+    assert len(link.incoming) == 1

@@ -239,7 +239,11 @@ class ResumingReceiver(LinkEndpoint, ReceiverLink):
         if self._partial is None:
             tag = frame.delivery_tag
             delivery = self._resuming.get(tag) if tag is not None else None
-            if delivery is not None and not delivery.stream.whole and not frame.aborted:
+            if delivery is not None and frame.settled and isinstance(delivery.state, OUTCOMES):
+                # The map has told the outcome, and the sender sends no more of it.
+                delivery.remote_state = frame.state
+                self._drop_resumed(delivery)
+            elif delivery is not None and not delivery.stream.whole and not frame.aborted:
                 if not self.flow_state.received():
                     self._overrun()
                     return None
