@@ -14,11 +14,14 @@ from amqp10 import (
     ConnectionClosed,
     ConnectionLost,
     DecodeError,
+    Reconnect,
     RemoteProtocolError,
 )
 from amqp10.client._streamed import STREAM_WINDOW
+from amqp10.messaging import Error
 from amqp10.sasl import Anonymous, Plain, ScramSha256, XOAuth2
 from amqp10.testing import (
+    Attach,
     Close,
     Detach,
     Disposition,
@@ -44,6 +47,7 @@ from ._acts import (
     NOTHING,
     WINDOW,
     Act,
+    frame,
     judge,
     more,
     nested,
@@ -279,6 +283,66 @@ async def test_a_byte_at_a_time(amqp_peer: ScriptedPeer) -> None:
             async with connection.receiver("q", credit=CREDIT) as receiver, connection.sender("q"):
                 for number in range(CREDIT):
                     assert (await receiver.receive()).tag == b"%d" % number
+
+
+ENDINGS = {
+    "detach": frame(Detach(handle=0, closed=True, error=Error("amqp:resource-deleted", "gone"))),
+    "end": frame(End(error=Error("amqp:internal-error", "gone"))),
+    "close": frame(Close(error=Error("amqp:connection:forced", "gone"))),
+    "fault": transfer(7, handle=7),
+    "garbage": bytes(8),
+}
+
+
+@pytest.mark.parametrize("reconnect", [False, True], ids=["once", "reconnect"])
+@pytest.mark.parametrize("kind", ["sender", "receiver"])
+@pytest.mark.parametrize("ending", ENDINGS)
+async def test_an_attach_and_an_end_at_once(amqp_peer: ScriptedPeer, ending: str, kind: str, reconnect: bool) -> None:
+    """A server that takes a link and ends it in the same breath: the reason is told, and no fault of ours hides it."""
+    async with anyio.create_task_group() as tasks:
+
+        async def end_it_at_once() -> None:
+            await amqp_peer.accept_connection()
+            await amqp_peer.accept_session()
+            asked = await amqp_peer.expect(Attach)
+            answer = Attach(
+                name=asked.name,
+                handle=0,
+                role=not asked.role,
+                source=asked.source,
+                target=asked.target,
+                initial_delivery_count=0 if asked.role else None,
+            )
+            await amqp_peer.send_bytes(frame(answer) + ENDINGS[ending])
+            await amqp_peer.expect_any(Detach, End, Close, skip=Flow)
+
+        async def serve() -> None:
+            while True:
+                with suppress(AssertionError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    await end_it_at_once()
+                await amqp_peer.drop()
+                await amqp_peer.accept()
+
+        async def use() -> None:
+            async with Connection(amqp_peer.url, close_timeout=0.2, reconnect=settings) as connection:
+                if kind == "sender":
+                    async with connection.sender("q") as sender:
+                        await sender.send("x")
+                else:
+                    async with connection.receiver("q", credit=CREDIT) as receiver:
+                        await receiver.receive()
+
+        tasks.start_soon(serve)
+        settings = Reconnect(initial_delay=0.001, max_delay=0.01) if reconnect else None
+        caught: AmqpError | None = None
+        try:
+            with anyio.move_on_after(0.5 if reconnect else 5):
+                await use()
+        except AmqpError as error:
+            caught = error
+        tasks.cancel_scope.cancel()
+    assert reconnect or caught is not None
+    assert "own task failed" not in str(caught)
 
 
 @pytest.mark.parametrize("never", [Detach, End, Close])

@@ -230,6 +230,7 @@ class Link(Endpoint):
         link, recovery = self._engine_link, self.connection._recovery
         assert link is not None
         assert recovery is not None
+        self._may_resume = recovery.goes_on_in_part(self, len(link.suspended()))
         self._interrupt(None)
         link.context = Left(self)
         link.detach(closed=False)

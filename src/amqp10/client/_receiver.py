@@ -320,7 +320,8 @@ class Receiver(Link):
     def _refill(self) -> None:
         """Grant what was taken. What is on its way counts as granted still, a delivery half here among it."""
         link = self._link
-        if link is not None and self.open and not self._drain_running:
+        # In one pass with what is told just now the peer may have detached already.
+        if link is not None and self.open and link.attached and not self._drain_running:
             credit = min(link.credit + self._taken, self._automatic - len(self._incoming) + len(self._spent_again))
             self._taken = 0
             link.flow(max(0, credit))

@@ -8,7 +8,8 @@ with pauses that grow as long as the peer refuses. What becomes of a link's deli
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 import anyio
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from ._connection import Connection
     from ._link import Link
     from ._session import Session
+
+
+MOST_FRUITLESS: Final = 3
+"""Attachments in a row that resumed nothing, though the peer says that there is more to come."""
 
 
 class Recovery:
@@ -36,6 +41,7 @@ class Recovery:
         self.settings = connection._lifeline.settings
         self.losing = False
         self.sessions: dict[Session, None] = {}
+        self._parts: WeakKeyDictionary[Link, tuple[int, int]] = WeakKeyDictionary()
         self._connection = connection
 
     # The connection
@@ -121,6 +127,20 @@ class Recovery:
 
     def link_restored(self, link: Link) -> None:
         self._connection._observers.tell(LinkRestored(link, link._resuming and link.remote.unsettled is not None))
+
+    def goes_on_in_part(self, link: Link, left: int) -> bool:
+        """Whether to resume once more what could not be resumed at once; not if the peer never comes to an end.
+
+        Args:
+            left: deliveries that are still to be resumed.
+        """
+        before, fruitless = self._parts.get(link, (left + 1, 0))
+        fruitless = 0 if left < before else fruitless + 1
+        self._parts[link] = left, fruitless
+        if fruitless < MOST_FRUITLESS:
+            return True
+        del self._parts[link]
+        return False
 
     def restore_link(self, link: Link) -> None:
         """Attach it again, if it is time for that."""

@@ -613,8 +613,20 @@ class Sender(Link):
                 error.__cause__ = self._loss
                 self._lose(delivery, error)
             else:
-                link.resend(delivery)
+                self._resend(delivery)
         self.connection._wake()
+
+    def _resend(self, delivery: OutgoingDelivery) -> None:
+        link = self._link
+        assert link is not None
+        try:
+            link.resend(delivery)
+        except LocalProtocolError as error:
+            if link.attached:  # the peer takes no message of that size any more, for one
+                link.forget(delivery)
+                self._lose(delivery, DeliveryUncertain(f"it cannot be sent again: {error}"))
+            elif link.unsettled.get(delivery.tag) is not delivery:
+                self._pending.append(delivery)  # the link has ended again meanwhile, as will be told next
 
     def _lose(self, delivery: OutgoingDelivery, error: AmqpError) -> None:
         """What became of it will never be known."""
