@@ -312,6 +312,10 @@ class Link(Endpoint):
         """Closing begins: wake every waiter, take no new work."""
 
     @abstractmethod
+    def _owing(self) -> bool:
+        """Of a link that is away: whether there is something for which leaving waits until it is back."""
+
+    @abstractmethod
     async def _finish(self) -> None:
         """Wait until nothing is left that the detach would cut off."""
 
@@ -343,8 +347,8 @@ class Link(Endpoint):
             self._changed()
 
     async def _go(self, closed: bool, deadline: float) -> None:
-        if self._interrupted and self._kind == "receiver":
-            self._end_for_good(self._loss)  # nothing is held that could be given back
+        if self._interrupted and not self._owing():
+            self._end_for_good(self._loss)
             return
         with until(deadline, 1 - ANSWER_SHARE):
             await self._finish()

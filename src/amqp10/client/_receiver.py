@@ -522,7 +522,7 @@ class Receiver(Link):
             self._granted = 0  # it was credit of a transaction that can only be rolled back
             if self._waiter is not None:
                 self._waiter.set()
-        if self._closed:
+        if self._closed and not self._owing():
             self._end_for_good(error)
 
     def _resume_none(self) -> None:
@@ -548,7 +548,9 @@ class Receiver(Link):
             self._resume_none()
         self._note_resumed()
         granted, self._granted = self._granted, 0
-        if self._automatic:
+        if self._closed:  # only what was given an outcome is still to be settled
+            granted = 0
+        if self._automatic and not self._closed:
             self._taken = self._automatic + len(self._spent_again)
             self._refill()
         elif granted or self._spent_again:
@@ -631,7 +633,12 @@ class Receiver(Link):
                 if delivery.waiter is not None:
                     delivery.waiter.set()
 
+    def _owing(self) -> bool:
+        """Outcomes that were given are told when the link is resumed; what nobody took the peer has back anyway."""
+        return self._may_resume and has_outcome(self._pending)
+
     async def _finish(self) -> None:
+        await self._until(lambda: self._over or not self._interrupted)
         self._release_buffered()
         if "drain" in self.connection.capabilities and not self._drain_running:
             await self._drain()
@@ -640,8 +647,7 @@ class Receiver(Link):
 
     def _half_settled(self) -> bool:
         """An outcome that was given here is still to be settled by the sender (§2.6.12)."""
-        deliveries = self._link.unsettled.values() if self._link is not None else ()
-        return any(each.state is not None and not isinstance(each.state, TransactionalState) for each in deliveries)
+        return self._link is not None and has_outcome(self._link.unsettled.values())
 
     def _wrap_up(self) -> None:
         self._release_buffered()
@@ -673,3 +679,8 @@ class Receiver(Link):
         await self._leave(closed=not self._lasting())
         if self._over:
             self._incoming.clear()
+
+
+def has_outcome(deliveries: Iterable[IncomingDelivery]) -> bool:
+    """Whether one of these was given an outcome, outside of a transaction."""
+    return any(each.state is not None and not isinstance(each.state, TransactionalState) for each in deliveries)

@@ -647,6 +647,9 @@ class Sender(Link):
             for waiter in self._waiters:
                 waiter.set()
 
+    def _owing(self) -> bool:
+        return True
+
     async def _finish(self) -> None:
         await self._until(lambda: self._over or self._finished())
 
