@@ -1,0 +1,105 @@
+"""Leaving while the connection is away, or is lost just then: what can be finished in time is, all in one deadline."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from amqp10 import ConnectionLost
+from amqp10.engine import CreditChanged, Event
+from amqp10.messaging import Accepted
+
+from .hosts import QUICK, connecting, hosting, until
+
+pytestmark = pytest.mark.anyio
+
+LIMIT = 1.0  # seconds, of close_timeout
+SLACK = 0.7  # seconds, for a machine that is busy
+LATER = replace(QUICK, initial_delay=0.1, max_delay=0.1)
+
+
+async def test_nested_blocks_without_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sender waits for the connection to come back, until the deadline, and says what was lost."""
+    async with hosting(monkeypatch) as hosts:
+        with pytest.raises((TimeoutError, ConnectionLost)):
+            async with connecting(close_timeout=LIMIT) as connection, connection.session() as session:
+                async with session.receiver("r"), session.sender("q") as sender:
+                    hosts.peer.outcome = None
+                    await sender.submit("x")
+                    await until(lambda: hosts.peer.received)
+                    hosts.down = {"a"}
+                    await hosts.cut()
+                    await until(lambda: sender._interrupted)
+                    left = anyio.current_time()
+        assert anyio.current_time() - left < LIMIT + SLACK
+
+
+async def test_a_connection_that_is_back_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was in flight is sent once more and accepted while the block is being left: there is nothing to raise."""
+    async with hosting(monkeypatch) as hosts:
+        async with connecting(reconnect=LATER, close_timeout=5.0) as connection, connection.sender("q") as sender:
+            hosts.peer.outcome = None
+            delivery = await sender.submit("x")
+            await until(lambda: hosts.peer.received)
+            hosts.down = {"a"}
+            await hosts.cut()
+            await until(lambda: len(hosts.asked) > 2)
+            hosts.down = set()
+        assert await delivery.outcome() == Accepted()
+        assert hosts.peer.bodies() == ["x"]
+
+
+async def test_a_loss_in_the_middle_of_leaving(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The receiver drains, and the connection breaks: the exit ends with that, without a fault."""
+    async with hosting(monkeypatch) as hosts:
+        async with connecting(close_timeout=LIMIT) as connection:
+            drained = anyio.Event()
+
+            def notice(event: Event) -> bool:
+                if isinstance(event, CreditChanged) and event.link.drain:
+                    drained.set()
+                    return True
+                return False
+
+            hosts.peer.on_event = notice
+            async with anyio.create_task_group() as tasks:
+
+                async def cut() -> None:
+                    await drained.wait()
+                    await hosts.cut()
+
+                tasks.start_soon(cut)
+                async with connection.receiver("r"):
+                    await hosts.credit("r")
+                    left = anyio.current_time()
+                assert anyio.current_time() - left < LIMIT + SLACK
+            async with connection.sender("q") as sender:
+                await sender.send("x")
+        assert len(hosts.peers) == 2
+
+
+async def test_links_that_are_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that is away is left with all its links within one deadline, and who waits there is told."""
+    async with hosting(monkeypatch) as hosts, anyio.create_task_group() as tasks:
+        async with connecting(close_timeout=LIMIT) as connection:
+            senders = [await connection.sender(f"q{n}").__aenter__() for n in range(5)]
+            receiver = await connection.receiver("r").__aenter__()
+
+            async def receive() -> None:
+                with pytest.raises((anyio.ClosedResourceError, ConnectionLost)):
+                    await receiver.receive()
+
+            tasks.start_soon(receive)
+            hosts.peer.outcome = None
+            for sender in senders:
+                await sender.submit("x")
+            hosts.down = {"a"}
+            await hosts.cut()
+            await until(lambda: receiver._interrupted)
+            left = anyio.current_time()
+        assert anyio.current_time() - left < LIMIT + SLACK
+        for sender in senders:
+            with pytest.raises((TimeoutError, ConnectionLost)):
+                await sender.__aexit__(None, None, None)
