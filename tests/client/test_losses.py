@@ -211,7 +211,7 @@ async def test_settled_waits_while_it_is_away(monkeypatch: pytest.MonkeyPatch, h
             with anyio.fail_after(1):
                 await until(lambda: raised)
         assert receiver._pending == []
-        assert receiver._hidden == []
+        assert not receiver._hidden
 
 
 async def test_drain_ends_without_credit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -419,3 +419,85 @@ async def test_a_request_is_sent_again_once(monkeypatch: pytest.MonkeyPatch) -> 
                 assert [request.reply_to for request in requests] == ["replies-1"]
                 hosts.peer.send("replies-1", Message("pong", correlation_id=requests[0].correlation_id).encode())
             assert answer == ["pong"]
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_attached_and_detached_in_one_breath(monkeypatch: pytest.MonkeyPatch, keeps: bool) -> None:
+    """The peer's attach and its detach come together: what was to be said on the link is said on the next."""
+    async with hosting(monkeypatch) as hosts:
+        brief = ["sender", "receiver", "credited", "new"]
+
+        def prepare(peer: Peer) -> None:
+            peer.outcome = None if not hosts.peers else ACCEPTED
+            if not keeps:
+                forgetful(peer)
+            attach = peer.attach
+
+            def briefly(link: Any) -> None:
+                attach(link)
+                name = (link.remote.target if not link.is_sender else link.remote.source).address
+                if hosts.peers[1:] and name in brief:
+                    brief.remove(name)
+                    link.detach(closed=False, error=Error(Symbol("amqp:link:detach-forced")))
+
+            peer.attach = briefly  # type: ignore[method-assign]
+
+        hosts.prepare = prepare
+        async with (
+            connecting() as connection,
+            connection.receiver("receiver") as receiver,
+            connection.receiver("credited", credit=0) as credited,
+            connection.sender("sender") as sender,
+        ):
+            credited.add_credit(3)
+            await hosts.credit("receiver")
+            await hosts.credit("credited")
+            hosts.peer.send("receiver", 1)
+            hosts.peer.send("credited", 1)
+            await until(lambda: receiver.buffered and credited.buffered)
+            delivery = await sender.submit("x")
+            await until(lambda: hosts.peer.received)
+            await hosts.cut()
+            assert await delivery.outcome() == ACCEPTED
+            async with connection.receiver("new", credit=5) as new:
+                await until(lambda: new.credit == 5 and receiver.credit == 100 and credited.credit == 3)
+        assert brief == []
+
+
+async def test_credit_for_what_is_resumed_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link that is lost again before its deliveries are resumed has no more credit for that."""
+    async with hosting(monkeypatch) as hosts:
+
+        def prepare(peer: Peer) -> None:
+            attach = peer.attach
+            old = list(hosts.peers[0].links["q"].unsettled.values()) if hosts.peers else []
+
+            def resuming(link: Any) -> None:
+                if not old:
+                    attach(link)
+                elif len(hosts.peers) < 4:  # it says what it has, and goes no further
+                    unsettled = {delivery.tag: None for delivery in old}
+                    link.attach(replace(link.remote, unsettled=unsettled, initial_delivery_count=0))
+                else:
+                    link.attach(replace(link.remote, unsettled=None, initial_delivery_count=0), resuming=old)
+                peer.links["q"] = link
+
+            peer.attach = resuming  # type: ignore[method-assign]
+
+        hosts.prepare = prepare
+        async with (
+            connecting() as connection,
+            connection.receiver("q", credit=0, receiver_settle_mode="second") as receiver,
+        ):
+            receiver.add_credit(5)
+            await hosts.credit("q")
+            hosts.peer.send("q", 1, 2, 3)
+            await until(lambda: receiver.buffered == 3)
+            await receiver.receive()
+            for lost in range(1, 5):
+                await hosts.cut()
+                await hosts.link("q", of=lost)
+                await until(lambda: receiver.open)
+                await hosts.credit("q")
+            await until(lambda: receiver.buffered == 2)
+            assert receiver.credit == 2

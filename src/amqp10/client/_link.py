@@ -186,6 +186,7 @@ class Link(Endpoint):
             # What is meant to outlive the link may have been there before, with messages in it.
             self._detach(closed=not self._lasting())
             return
+        link = self._engine_link  # it may be detached already, which is told next
         restored, self._interrupted = self._interrupted and self._standing, False
         self._standing = True
         self._may_resume = self._is_kept()
@@ -195,7 +196,7 @@ class Link(Endpoint):
             assert self.connection._recovery is not None
             self.connection._recovery.link_restored(self)
             self._on_restored()
-        elif self._pending and self.open:
+        elif self._pending and self.open and link is not None and link.attached:
             self._on_unresumed(self._take_pending())
         self._changed()
 

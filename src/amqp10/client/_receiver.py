@@ -22,7 +22,7 @@ from ._delivery import AcquiredDelivery, Delivery, Stale, is_stale
 from ._link import Link
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from ..engine import IncomingDelivery
     from ..messaging import DeliveryState
@@ -76,10 +76,10 @@ class Receiver(Link):
         self._acquirer: Transaction | None = None  # in which messages are acquired
         self._flow_properties: dict[Any, Any] | None = None
         # Of the link that was lost: those of its deliveries that nobody took, and the credit that was out.
-        self._hidden: list[Any] = []
-        self._spent_again: set[Any] = (
-            set()
-        )  # of the link that is restored: what takes a second credit when it is resumed
+        self._hidden: dict[Any, None] = {}
+        # Of the link that is restored: what takes a credit when it is resumed, and what of that takes a second one.
+        self._again: list[Any] = []
+        self._spent_again: set[Any] = set()
         self._granted = 0
         self._wake: Callable[[], None] = connection._wake
 
@@ -483,8 +483,7 @@ class Receiver(Link):
         for delivery in deliveries:
             if delivery.waiter is not None:
                 delivery.waiter.set()
-            if delivery in self._hidden:
-                self._hidden.remove(delivery)  # nobody has seen it, and the sender is done with it
+            self._hidden.pop(delivery, None)  # nobody has seen it, and the sender is done with it
         if self._spent_again:
             self._spent_again.difference_update(deliveries)
         if self._change is not None:
@@ -500,14 +499,17 @@ class Receiver(Link):
         link, incoming = self._link, self._incoming
         assert link is not None
         if not self._drain_running:
-            self._granted += link.credit
+            # But for what deliveries that were to be resumed would have used: they ask for it again.
+            waiting = sum(delivery in self._spent_again or self._to_come(delivery) for delivery in self._again)
+            self._granted += max(0, link.credit - waiting)
+        self._again = []
         # What was sent settled is ours. The rest is handed out when the peer has resumed it, else it comes again.
         known = set(map(id, self._pending))
         self._pending += [delivery for delivery in link.suspended() if id(delivery) not in known]
         resumable = set(map(id, self._pending))
         here = [*self._collected, *incoming]
         away = [delivery for delivery in here if not delivery.local_settled]
-        self._hidden += [delivery for delivery in away if id(delivery) in resumable]
+        self._hidden.update((delivery, None) for delivery in away if id(delivery) in resumable)
         self._granted += len([delivery for delivery in away if id(delivery) not in resumable])
         kept = [delivery for delivery in here if delivery.local_settled]
         self._collected.clear()
@@ -527,9 +529,9 @@ class Receiver(Link):
 
     def _resume_none(self) -> None:
         """What nobody took comes again, on a credit of its own."""
-        self._granted += len(self._hidden)
-        self._hidden = []
-        self._give_up(self._take_pending())
+        pending = self._take_pending()
+        self._granted += sum(map(self._to_come, pending))
+        self._give_up(pending)
 
     def _end_for_good(self, error: AmqpError | None) -> None:
         super()._end_for_good(error)
@@ -544,8 +546,13 @@ class Receiver(Link):
             return
         link = self._link
         assert link is not None
-        if not self._resuming:
+        if not link.attached:
+            return  # and detached again, which is told next
+        theirs = self.remote.unsettled if self._resuming else None
+        if theirs is None:
             self._resume_none()
+        else:
+            self._resume_some(theirs)
         self._note_resumed()
         granted, self._granted = self._granted, 0
         if self._closed:  # only what was given an outcome is still to be settled
@@ -557,11 +564,17 @@ class Receiver(Link):
             link.flow(granted + len(self._spent_again))
             self._wake()
 
+    def _resume_some(self, theirs: Mapping[bytes, object]) -> None:
+        """What nobody took, and the peer does not have any more, leaves its credit to another."""
+        pending = self._take_pending()  # the link's now
+        if not self.remote.incomplete_unsettled:
+            self._granted += sum(delivery.tag not in theirs and self._to_come(delivery) for delivery in pending)
+
     def _note_resumed(self) -> None:
         """See which deliveries will take a credit again although they were handed out before."""
         link, theirs = self._link, self.remote.unsettled if self._resuming else None
         assert link is not None
-        again = [delivery for tag, delivery in link.unsettled.items() if theirs and tag in theirs]
+        self._again = again = [delivery for tag, delivery in link.unsettled.items() if theirs and tag in theirs]
         self._spent_again = {delivery for delivery in again if not self._to_come(delivery)}
         if not self._automatic:
             self._granted += len(again) - len(self._spent_again)
@@ -577,14 +590,17 @@ class Receiver(Link):
         self._give_up(deliveries)
         dropped = hidden - len(self._hidden)
         if dropped and not self._automatic and self._link is not None and self.open:
-            self._flow(self._link.credit + dropped)
+            if self._link.attached:
+                self._flow(self._link.credit + dropped)
+            else:
+                self._granted += dropped
 
     def _on_resumed(self, deliveries: Iterable[IncomingDelivery]) -> None:
         """These live on; those that nobody took are handed out now."""
         deliveries = list(deliveries)
         back = [delivery for delivery in deliveries if delivery in self._hidden]
         for delivery in back:
-            self._hidden.remove(delivery)
+            del self._hidden[delivery]
         self._spent_again.difference_update(deliveries)
         self._incoming.extend(back)
         if back:
@@ -597,9 +613,8 @@ class Receiver(Link):
         if self._remembered is not None:
             self._remembered.given_up(deliveries)
         stale = Stale(self)
-        gone = set(map(id, deliveries))
-        self._hidden = [delivery for delivery in self._hidden if id(delivery) not in gone]
         for delivery in deliveries:
+            self._hidden.pop(delivery, None)
             delivery.link = stale
             if delivery.waiter is not None:
                 delivery.waiter.set()

@@ -585,20 +585,22 @@ class Sender(Link):
                 lost = TransactionRolledBack(description="the connection was lost before the transaction was committed")
                 lost.__cause__ = error
                 self._lose(delivery, lost)
+                self._untold.discard(delivery)  # its transaction says it
         known = set(map(id, self._pending))
         self._pending += [delivery for delivery in link.suspended() if id(delivery) not in known]
         super()._interrupt(error)
 
     def _on_restored(self) -> None:
-        pending = self._take_pending()
-        if pending:
-            self._on_unresumed(pending)
+        if self._link is not None and self._link.attached:
+            self._on_unresumed(self._take_pending())
         self._wake_turns()
 
     def _on_unresumed(self, deliveries: Iterable[OutgoingDelivery]) -> None:
         """The peer cannot say what became of these."""
         link, recovery = self._link, self.connection._recovery
         assert link is not None
+        if not link.attached:
+            return  # any more, which is told next: they are the next one's
         resend = recovery is None or recovery.settings.on_uncertain == "resend"
         for delivery in deliveries:
             if isinstance(delivery.waiter, Repeating):

@@ -267,8 +267,12 @@ class StreamReceiver(Receiver):
     def _on_parts(self, delivery: StreamedDelivery) -> None:
         """A delivery went on."""
         if delivery in self._deferred and (delivery.stream.whole or delivery.stream.aborted):
-            delivery.link.settle(delivery, self._deferred.pop(delivery))
-            self._wake()
+            state = self._deferred.pop(delivery)
+            if delivery.link.attached:
+                delivery.link.settle(delivery, state)
+                self._wake()
+            else:
+                delivery.state = state  # the next attach tells it, if there is one
         if delivery.stream.aborted and (delivery in self._opening or delivery in self._incoming):
             (self._opening if delivery in self._opening else self._incoming).remove(delivery)
             self._on_flow(False)
