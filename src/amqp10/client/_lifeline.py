@@ -126,7 +126,10 @@ class Lifeline:
             return False
         self._error = error
         if self._opened:
-            return self.persistent and passing(error, credentials_anew=self._ask is not None)
+            unresumed = owner._recovery is not None and owner._recovery.closed_for_resuming(
+                error, again=self._short_lives > 0
+            )
+            return self.persistent and (unresumed or passing(error, credentials_anew=self._ask is not None))
         return self._worth_another(error)
 
     def _worth_another(self, error: AmqpError) -> bool:

@@ -91,7 +91,8 @@ class Link(Endpoint):
         self._parting = False  # our detach is out
         self._resuming = False  # it was attached last, or is being attached, with its deliveries (§2.6.13)
         self._remembered: KeptDeliveries | None = None  # where a later connection finds what is unsettled
-        self._may_resume = False  # the peer keeps them while the link is not attached
+        self._may_resume = False  # the peer keeps them while the link is not attached, as far as is known
+        self._unheard_of = False  # the peer took no deliveries of an earlier connection
 
     # Attaching
 
@@ -134,6 +135,9 @@ class Link(Endpoint):
         except BaseException:
             self._abandon()
             raise
+        if self._over and self._refused_to_recall():
+            self._over, self._cause, self._unheard_of = False, None, True
+            return await self._attach_here()
         if self._over and not is_redirect(self._cause):
             raise self._lost()
         return not self._over
@@ -156,20 +160,14 @@ class Link(Endpoint):
         """Take what an earlier connection left unsettled; it is resumed, or else what becomes of it is decided here."""
         if self._remembered is not None:
             self._pending = self._recalled()
-            self._resuming = bool(self._pending) and self.connection.profile.resumes
+            self._resuming = bool(self._pending) and self.connection.profile.resumes and not self._unheard_of
+            self._may_resume = self._resuming
 
     def _refused_to_recall(self) -> bool:
-        """The first attach was refused with deliveries of an earlier connection: once more without them."""
-        link, on = self._engine_link, self._on
-        if self._standing or not self._resuming or self._parting or not self._attaching or link is None or on is None:
+        """The first attach was refused, it may be for the deliveries of an earlier connection: once more without."""
+        if not self._resuming or is_redirect(self._cause) or not self.connection.open:
             return False
-        if not on.open:
-            return False
-        self._resuming = False
-        self._pending = self._recalled()
-        self._attach_to(on).context = self
-        self.connection._wake()
-        return True
+        return self._session is None or self._session.open
 
     def _abandon(self) -> None:
         """Attaching was cancelled: nobody will use the link, so it goes as soon as it stands."""
@@ -213,7 +211,7 @@ class Link(Endpoint):
     def _restore(self) -> None:
         """Attach again; the connection and the session are there."""
         assert self._on is not None
-        self._resuming = self._may_resume and self._standing
+        self._resuming = self._may_resume
         made_up = self._terms.name.startswith(f"{self.connection.container_id}-")
         if made_up and not self._resuming and not self._lasts:
             # Broker-J does not answer who takes a name from a connection that it has not seen die yet.
@@ -392,8 +390,6 @@ class Link(Endpoint):
 
     def _on_ended(self, error: AmqpError | None) -> None:
         recovery = self.connection._recovery
-        if self._refused_to_recall():
-            return
         if recovery is None or self._parting or self._over:
             self._end_for_good(error)
             return

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-from ..errors import AmqpError, LinkDetached, LocalProtocolError, SessionEnded
+from ..errors import AmqpError, ConnectionClosed, LinkDetached, LocalProtocolError, SessionEnded
 from ._observe import LinkInterrupted, LinkRestored
 from ._reconnect import passing
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from ._link import Link
     from ._session import Session
 
+
+# A connection that is closed for one of these is not closed over what an attach says.
+_OTHER_CAUSES: Final = frozenset({"amqp:connection:forced", "amqp:connection:redirect", "amqp:unauthorized-access"})
 
 MOST_FRUITLESS: Final = 3
 """Attachments in a row that resumed nothing, though the peer says that there is more to come."""
@@ -51,6 +54,21 @@ class Recovery:
         for session in list(self.sessions):
             self._restore_session(session)
         self._watch()
+
+    def closed_for_resuming(self, error: AmqpError, *, again: bool) -> bool:
+        """Whether links were to be resumed as the connection was closed: they are attached without their deliveries.
+
+        Args:
+            again: the connection before this one did not last either; then a passing cause does not count as passing.
+        """
+        asking = [link for link in self._connection._links if link._attaching and link._resuming]
+        if not isinstance(error, ConnectionClosed) or error.condition in _OTHER_CAUSES or not asking:
+            return False
+        if passing(error) and not again:
+            return False
+        for link in asking:
+            link._may_resume = False
+        return True
 
     def _watch(self) -> None:
         """Nobody else waits for the peer's answers to links that are attached again."""
@@ -98,7 +116,7 @@ class Recovery:
         """Whether a link that ended so is attached again; `unresumed`: without its deliveries, for that was why."""
         if not link._restorable or link._on not in self.sessions:
             return False
-        return self.losing or (link._standing and (unresumed or passing(error)))
+        return self.losing or unresumed or (link._standing and passing(error))
 
     def refused_to_resume(self, link: Link, error: AmqpError | None) -> bool:
         """Whether a link has ended because it was to be resumed: before the peer's attach, or soon after it."""
@@ -107,6 +125,8 @@ class Recovery:
         if isinstance(error, SessionEnded):  # a passing cause may be another link's fault
             assert link._on is not None
             return link._attaching and (not passing(error) or link._on._failures > 0)
+        if isinstance(error, LinkDetached) and error.condition == "amqp:link:redirect":
+            return False
         recent = anyio.current_time() - link._restored_at < self.settings.attempt_timeout
         stolen = isinstance(error, LinkDetached) and error.condition == "amqp:link:stolen"
         return link._attaching or (recent and not stolen and not passing(error))
