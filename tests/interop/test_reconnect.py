@@ -12,15 +12,19 @@ from amqp10 import (
     Connection,
     ConnectionDetails,
     ConnectionRestored,
+    EndpointError,
+    LinkInterrupted,
     Message,
     Plain,
     Reconnect,
     SessionEnded,
     StaleDelivery,
 )
+from amqp10.rabbitmq import management, queue_address
 from amqp10.testing import FaultProxy
 
-from ._matrix import Peer
+from ._matrix import Peer, fresh_name
+from .brokers import Server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
 
@@ -129,3 +133,28 @@ async def test_hosts_and_credentials(peer: Peer) -> None:
     with pytest.raises(AuthenticationFailed):
         async with Connection(peer.url(), sasl=wrong, reconnect=QUICK):
             pytest.fail("the wrong password was taken")
+
+
+async def test_a_queue_that_is_made_again(rabbitmq: Server) -> None:
+    """RabbitMQ: a queue is deleted under its links and declared again: both go on, though it ends their session."""
+    name = fresh_name()
+    async with Connection(rabbitmq.url()) as admin, management(admin) as queues:
+        await queues.declare_queue(name)
+        async with Connection(rabbitmq.url(), reconnect=QUICK) as connection:
+            address = queue_address(name)
+            async with connection.sender(address) as sender, connection.receiver(address) as receiver:
+                events = connection.events()
+                await queues.delete_queue(name)
+                conditions: list[str | None] = []
+                while len(conditions) < 4:
+                    event = await anext(events)
+                    if isinstance(event, LinkInterrupted):
+                        assert isinstance(event.cause, EndpointError)
+                        conditions.append(event.cause.condition)
+                assert set(conditions) == {"amqp:resource-deleted", "amqp:not-found"}
+                await queues.declare_queue(name)
+                with anyio.fail_after(30):
+                    await sender.send("again")
+                    with await receiver.receive() as message:
+                        assert message.body == "again"
+        await queues.delete_queue(name)
