@@ -23,6 +23,7 @@ EXPECTED = {
     "nodes.py": "first 144\n",
     "transactions.py": "1\n4\ninvalid literal for int() with base 10: 'three'\n",
     "websocket.py": "over a WebSocket\na page from anywhere: 403\n",
+    "proxy.py": "CONNECT\nsent\n",
     "request_reply.py": "".join(f"{n} * {n} = {n * n}\n" for n in range(10)),
     "durable_broker.py": "kept: durable\nleft: 0\n",
     "exactly_once.py": "got 0\ngot 1\ngot 2\n",
