@@ -77,8 +77,8 @@ class Receiver(Link):
         self._flow_properties: dict[Any, Any] | None = None
         # Of the link that was lost: those of its deliveries that nobody took, and the credit that was out.
         self._hidden: dict[Any, None] = {}
-        # Of the link that is restored: what takes a credit when it is resumed, and what of that takes a second one.
-        self._again: list[Any] = []
+        # Of the link that is restored, what is resumed: what takes the credit it had before, and what a second one.
+        self._again: set[Any] = set()
         self._spent_again: set[Any] = set()
         self._granted = 0
         self._wake: Callable[[], None] = connection._wake
@@ -484,8 +484,8 @@ class Receiver(Link):
             if delivery.waiter is not None:
                 delivery.waiter.set()
             self._hidden.pop(delivery, None)  # nobody has seen it, and the sender is done with it
-        if self._spent_again:
-            self._spent_again.difference_update(deliveries)
+        if self._again or self._spent_again:
+            self._resumed(deliveries)
         if self._change is not None:
             self._changed()
 
@@ -500,9 +500,8 @@ class Receiver(Link):
         assert link is not None
         if not self._drain_running:
             # But for what deliveries that were to be resumed would have used: they ask for it again.
-            waiting = sum(delivery in self._spent_again or self._to_come(delivery) for delivery in self._again)
+            waiting = len(self._spent_again) + sum(map(self._to_come, self._again))
             self._granted += max(0, link.credit - waiting)
-        self._again = []
         # What was sent settled is ours. The rest is handed out when the peer has resumed it, else it comes again.
         known = set(map(id, self._pending))
         self._pending += [delivery for delivery in link.suspended() if id(delivery) not in known]
@@ -574,10 +573,16 @@ class Receiver(Link):
         """See which deliveries will take a credit again although they were handed out before."""
         link, theirs = self._link, self.remote.unsettled if self._resuming else None
         assert link is not None
-        self._again = again = [delivery for tag, delivery in link.unsettled.items() if theirs and tag in theirs]
-        self._spent_again = {delivery for delivery in again if not self._to_come(delivery)}
+        again = {delivery for tag, delivery in link.unsettled.items() if theirs and tag in theirs}
+        self._again = {delivery for delivery in again if self._to_come(delivery)}
+        self._spent_again = again - self._again
         if not self._automatic:
-            self._granted += len(again) - len(self._spent_again)
+            self._granted += len(self._again)
+
+    def _resumed(self, deliveries: Iterable[IncomingDelivery]) -> None:
+        """These have taken their credit, or need none any more."""
+        self._again.difference_update(deliveries)
+        self._spent_again.difference_update(deliveries)
 
     def _to_come(self, delivery: IncomingDelivery) -> bool:
         """Whether it is still to be handed out when it is resumed: then it uses the credit that it has used before."""
@@ -601,7 +606,7 @@ class Receiver(Link):
         back = [delivery for delivery in deliveries if delivery in self._hidden]
         for delivery in back:
             del self._hidden[delivery]
-        self._spent_again.difference_update(deliveries)
+        self._resumed(deliveries)
         self._incoming.extend(back)
         if back:
             self._arrived()
@@ -609,7 +614,7 @@ class Receiver(Link):
     def _give_up(self, deliveries: Iterable[Any]) -> None:
         """Nothing can be told of these any more."""
         deliveries = list(deliveries)
-        self._spent_again.difference_update(deliveries)
+        self._resumed(deliveries)
         if self._remembered is not None:
             self._remembered.given_up(deliveries)
         stale = Stale(self)
