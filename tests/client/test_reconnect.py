@@ -25,6 +25,7 @@ from amqp10 import (
     OAuthBearer,
     Plain,
     Reconnect,
+    RemoteProtocolError,
     SessionEnded,
     Symbol,
 )
@@ -235,6 +236,34 @@ async def test_a_peer_that_does_not_open(monkeypatch: pytest.MonkeyPatch) -> Non
         reconnect = replace(QUICK, attempt_timeout=0.05)
         async with connecting(["amqp://a", "amqp://b"], reconnect) as connection:
             assert connection.url == "amqp://b:5672"
+
+
+async def test_a_gateway_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What speaks no AMQP is an error at first; but not where there was a broker before, or another host is left."""
+    async with hosting(monkeypatch) as hosts:
+
+        def page(peer: Any) -> None:
+            if hosts.asked[-1] == "gateway" or hosts.asked == ["a", "a"]:
+                peer.engine.start = lambda: None
+                peer.engine.data_to_send = lambda: b"HTTP/1.1 503 Service Unavailable\r\n\r\n"
+                peer.engine.receive_data = lambda data: None
+
+        hosts.prepare = page
+        with pytest.raises(RemoteProtocolError, match="HTTP"):
+            async with connecting("amqp://gateway", replace(QUICK, first_attempts=5)):
+                raise AssertionError
+        hosts.asked.clear()
+        async with connecting("amqp://a") as connection:
+            events = connection.events()
+            await hosts.cut()
+            seen = [await anext(events) for _ in range(3)]
+            assert isinstance(seen[1], ConnectionAttempted)
+            assert isinstance(seen[1].error, RemoteProtocolError)
+            assert isinstance(seen[2], ConnectionRestored)
+        hosts.asked.clear()
+        async with connecting(["amqp://gateway", "amqp://b"]) as connection:
+            assert connection.url == "amqp://b:5672"
+        assert hosts.asked == ["gateway", "b"]
 
 
 async def test_a_redirect_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:

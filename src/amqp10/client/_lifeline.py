@@ -21,7 +21,7 @@ import anyio
 from anyio.abc import ByteStream
 
 from ..engine import ConnectionTerms, Dialect, Engine
-from ..errors import AmqpError, ConnectionLost
+from ..errors import AmqpError, ConnectionLost, RemoteProtocolError
 from ..net import TLS, Endpoint, Pump, Route, StreamFacts, TLSSettings, connect, keep_from_children, parse_url, traced
 from ..sasl import Mechanism, from_credentials
 from ._observe import ConnectionAttempted
@@ -137,7 +137,9 @@ class Lifeline:
         if self._redirected(error) is not None:
             return True
         more = bool(self._round) or self._rounds < self._most_rounds
-        if more and passing(error, credentials_anew=self._ask is not None):
+        # What is no AMQP may be said by a gateway whose broker is away just now; and the next host is another one.
+        stranger = isinstance(error, RemoteProtocolError) and (not self._first or bool(self._round))
+        if more and (stranger or passing(error, credentials_anew=self._ask is not None)):
             return True
         self._account(error)
         return False
