@@ -501,3 +501,26 @@ async def test_credit_for_what_is_resumed_is_counted_once(monkeypatch: pytest.Mo
                 await hosts.credit("q")
             await until(lambda: receiver.buffered == 2)
             assert receiver.credit == 2
+
+
+async def test_outcomes_are_told_before_a_session_is_left() -> None:
+    """What was accepted while the connection was away is told when it is back, though its session is being left."""
+    async with Broker() as broker, FaultProxy(broker.url) as proxy, connecting(proxy.url) as connection:
+        async with connection.sender("q") as sender:
+            await sender.send("x")
+        async with anyio.create_task_group() as tasks:
+
+            async def later() -> None:
+                await anyio.wait_all_tasks_blocked()
+                proxy.refusing = False
+
+            async with connection.session() as session:
+                receiver = await session.receiver("q", receiver_settle_mode="second").__aenter__()
+                delivery = await receiver.receive()
+                proxy.refusing = True
+                proxy.cut()
+                await until(lambda: receiver._interrupted)
+                delivery.accept()
+                tasks.start_soon(later)
+        await until(lambda: broker.queue("q").dequeued == 1)
+        assert broker.queue("q").depth == 0

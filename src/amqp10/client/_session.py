@@ -528,7 +528,7 @@ class Session(Endpoint, Links):
         if self._closed or self._over:
             return
         self._closed = True
-        if self._interrupted and not any(link._kind == "sender" for link in self._links):
+        if self._interrupted and not any(link._owing() for link in self._links):
             self._end_for_good(None)
             return
         self.open = False
