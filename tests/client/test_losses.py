@@ -524,3 +524,15 @@ async def test_outcomes_are_told_before_a_session_is_left() -> None:
                 tasks.start_soon(later)
         await until(lambda: broker.queue("q").dequeued == 1)
         assert broker.queue("q").depth == 0
+
+
+async def test_leaving_with_an_outcome_out_and_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the time is over and there is no connection, leaving says why: the loss."""
+    async with hosting(monkeypatch) as hosts, connecting(close_timeout=0.1) as connection:
+        hosts.peer.outcome = None
+        with pytest.raises(ConnectionLost):
+            async with connection.sender("q") as sender:
+                await sender.submit("x")
+                hosts.down = {"a"}
+                await hosts.cut()
+                await until(lambda: sender._interrupted)
