@@ -16,10 +16,11 @@ pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not hasattr(os, "fork"), rea
 
 PARENT_AND_CHILD = """
 import os, sys, anyio
-from amqp10 import Connection, ConnectionLost
+from amqp10 import Connection, ConnectionLost, Reconnect
 
 async def main():
-    async with Connection(sys.argv[1]) as connection, connection.sender("q") as sender:
+    reconnect = Reconnect() if sys.argv[3] == "reconnect" else None
+    async with Connection(sys.argv[1], reconnect=reconnect) as connection, connection.sender("q") as sender:
         await sender.send("from the parent")
         child = os.fork()
         if child == 0:
@@ -31,6 +32,33 @@ async def main():
         os.waitpid(child, 0)
         await sender.send("from the parent again")
         print("the parent goes on", flush=True)
+
+anyio.run(main, backend=sys.argv[2])
+"""
+
+AWAY = """
+import os, sys, anyio
+from amqp10 import Connection, ConnectionLost, Reconnect
+
+async def main():
+    async with Connection(sys.argv[1], reconnect=Reconnect(initial_delay=0.2)) as connection:
+        async with connection.sender("q") as sender:
+            events = connection.events()
+            connection._lifeline.drop()
+            await anext(events)  # it is interrupted
+            last = connection._engine
+            child = os.fork()
+            if child == 0:
+                try:
+                    await sender.send("from the child")
+                except ConnectionLost as error:
+                    print(error, flush=True)
+                if sys.argv[2] == "trio":  # in a child of asyncio nothing runs on
+                    await anyio.sleep(0.5)
+                print(connection._engine is last, flush=True)
+                os._exit(0)
+            os.waitpid(child, 0)  # and nothing else meanwhile: the child of a trio has its epoll
+            await sender.send("from the parent")
 
 anyio.run(main, backend=sys.argv[2])
 """
@@ -64,15 +92,28 @@ anyio.run(main, backend=sys.argv[1])
 """
 
 
-async def test_30_a_child_cannot_use_the_connection(amqp_broker: Broker, anyio_backend: str) -> None:
+@pytest.mark.parametrize("how", ["plain", "reconnect"])
+async def test_30_a_child_cannot_use_the_connection(amqp_broker: Broker, anyio_backend: str, how: str) -> None:
     """Pitfall 30: in the child every call says whose connection it is, and the parent goes on."""
-    command = [sys.executable, "-c", PARENT_AND_CHILD, amqp_broker.url, anyio_backend]
+    command = [sys.executable, "-c", PARENT_AND_CHILD, amqp_broker.url, anyio_backend, how]
     done = await anyio.run_process(command)
+    assert done.stderr == b""
     assert done.stdout.decode().splitlines() == [
         "the connection belongs to the process that this one was forked from",
         "the parent goes on",
     ]
     assert amqp_broker.queue("q").depth == 2
+
+
+async def test_30_a_child_restores_nothing(amqp_broker: Broker, anyio_backend: str) -> None:
+    """Pitfall 30: in the child of a process whose connection is just away no call waits for it, and none is made."""
+    with anyio.fail_after(15):
+        done = await anyio.run_process([sys.executable, "-c", AWAY, amqp_broker.url, anyio_backend])
+    assert done.stdout.decode().splitlines() == [
+        "the connection belongs to the process that this one was forked from",
+        "True",
+    ]
+    assert amqp_broker.queue("q").depth == 1
 
 
 async def test_30_a_child_does_not_hold_the_connection(amqp_broker: Broker, anyio_backend: str) -> None:

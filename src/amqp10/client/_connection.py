@@ -430,10 +430,15 @@ class Connection(Endpoint, Links):
     def _forked(self) -> None:
         """This is a child process: the connection is the parent's."""
         engine = self._engine
-        if engine is not None and not self._over:
-            self._crash = ConnectionLost("the connection belongs to the process that this one was forked from")
-            engine.receive_eof()
-            self._handle(engine.events())
+        if engine is None or self._over:
+            return
+        self._crash = ConnectionLost("the connection belongs to the process that this one was forked from")
+        recovery, self._recovery = self._recovery, None
+        engine.receive_eof()
+        self._handle(engine.events())
+        if recovery is not None:
+            recovery.given_up(self._crash)
+        self._on_ended(self._crash)  # if it was interrupted
 
     # Facts
 

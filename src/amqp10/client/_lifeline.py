@@ -199,7 +199,7 @@ class Lifeline:
             if self.settings.order == "random":
                 random.shuffle(hosts)
             self._round.extend(hosts)
-        return True
+        return not owner._over  # as it is in a child process that was forked meanwhile
 
     async def _pause(self, owner: Connection) -> bool:
         """Between rounds, and after a loss; False when it is given up."""
