@@ -18,7 +18,7 @@ from amqp10 import (
     TransactionRolledBack,
 )
 from amqp10.broker import Broker
-from amqp10.engine import DeliveriesReceived, LinkAttached
+from amqp10.engine import CreditChanged, DeliveriesReceived, LinkAttached
 from amqp10.messaging import ACCEPTED, Coordinator, Declared, Source, Target
 from amqp10.testing import FaultProxy
 
@@ -536,3 +536,43 @@ async def test_leaving_with_an_outcome_out_and_no_connection(monkeypatch: pytest
                 hosts.down = {"a"}
                 await hosts.cut()
                 await until(lambda: sender._interrupted)
+
+
+async def test_what_is_resumed_comes_before_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deliveries that nobody took keep their place, though new ones come in the same pass; and none is too many."""
+    async with hosting(monkeypatch) as hosts:
+
+        def prepare(peer: Peer) -> None:
+            attach = peer.attach
+            old = list(hosts.peer.links["q"].unsettled.values()) if hosts.peers else []
+
+            def resuming(link: Any) -> None:
+                if old:
+                    link.attach(replace(link.remote, unsettled=None, initial_delivery_count=0), resuming=old)
+                    peer.links["q"] = link
+                else:
+                    attach(link)
+
+            def on_event(event: Any) -> bool:
+                if old and isinstance(event, CreditChanged) and not sent:
+                    sent.append(event)
+                    peer.send("q", 3, 4)
+                return False
+
+            peer.attach = resuming  # type: ignore[method-assign]
+            peer.on_event = on_event
+
+        sent: list[Any] = []
+        hosts.prepare = prepare
+        async with (
+            connecting() as connection,
+            connection.receiver("q", credit=4, receiver_settle_mode="second") as receiver,
+        ):
+            await hosts.credit("q")
+            hosts.peer.send("q", 0, 1, 2)
+            await until(lambda: receiver.buffered == 3)
+            await hosts.cut()
+            await until(lambda: receiver.open and receiver.buffered)
+            assert receiver.credit + receiver.buffered <= 4
+            bodies = [(await receiver.receive()).message.body for _ in range(4)]
+            assert bodies == [0, 1, 2, 3]

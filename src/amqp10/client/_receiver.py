@@ -470,6 +470,8 @@ class Receiver(Link):
         if drained:
             self._drained = True
             self._changed()
+        elif any(map(self._to_come, self._again)):
+            pass  # what is resumed has used credit, and is told next
         elif self._automatic and self.credit + len(self._incoming) <= self._automatic - self._refill_at:
             # An aborted delivery used up credit, and nobody will take it.
             self._taken = self._automatic - self.credit - len(self._incoming)
@@ -607,9 +609,18 @@ class Receiver(Link):
         for delivery in back:
             del self._hidden[delivery]
         self._resumed(deliveries)
-        self._incoming.extend(back)
+        for delivery in back:
+            self._insert(delivery)
         if back:
             self._arrived()
+
+    def _insert(self, delivery: Any) -> None:
+        """Among what waits, before the newer ones that came in the same pass."""
+        incoming, newer = self._incoming, []
+        while incoming and incoming[-1].link is delivery.link and follows(incoming[-1], delivery):
+            newer.append(incoming.pop())
+        incoming.append(delivery)
+        incoming.extend(reversed(newer))
 
     def _give_up(self, deliveries: Iterable[Any]) -> None:
         """Nothing can be told of these any more."""
@@ -699,6 +710,13 @@ class Receiver(Link):
         await self._leave(closed=not self._lasting())
         if self._over:
             self._incoming.clear()
+
+
+def follows(one: IncomingDelivery, other: IncomingDelivery) -> bool:
+    """Whether its delivery-id is later in serial arithmetic (§2.8.8)."""
+    assert one.delivery_id is not None
+    assert other.delivery_id is not None
+    return 0 < (one.delivery_id - other.delivery_id) % (1 << 32) < 1 << 31
 
 
 def has_outcome(deliveries: Iterable[IncomingDelivery]) -> bool:
