@@ -164,6 +164,7 @@ async def test_resuming_what_never_came(amqp_peer: ScriptedPeer) -> None:
             await amqp_peer.accept_connection()
             await amqp_peer.accept_session()
             await amqp_peer.accept_link(unsettled=ODD)
+            await amqp_peer.expect(Flow)
             for number, tag in enumerate(ODD):
                 await amqp_peer.send(
                     Transfer(handle=0, delivery_id=number, delivery_tag=tag, resume=True, state=Received(9, 9)), NOTHING
