@@ -1,0 +1,177 @@
+"""Sender, receiver and broker are killed in turn while their connections break: exactly once, with a store for each."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from amqp10.testing import FaultProxy
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.slow,
+    pytest.mark.timeout(180),
+    # The programs choose their own.
+    pytest.mark.parametrize("anyio_backend", ["trio"]),
+]
+
+TOTAL = 1000
+FAULTS = 25
+
+HEAD = """
+import sys, trio
+from amqp10 import Connection, Message, Reconnect, SQLiteDeliveryStore
+
+def say(*words):
+    print(*words, flush=True)
+
+async def main(url, path, first, total):
+    reconnect = Reconnect(initial_delay=0.02, max_delay=0.3, first_attempts=1000, attempt_timeout=3)
+    with SQLiteDeliveryStore(path) as store:
+        async with Connection(url, container_id=path, reconnect=reconnect, delivery_store=store) as connection:
+"""
+RUN = """
+trio.run(main, sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+"""
+SENDER = f"""{HEAD}
+            async with connection.sender("q", name="out", receiver_settle_mode="second") as sender:
+                for delivery in sender.recovered:
+                    number = Message.decode(delivery.payload).body
+                    say("begin", number)
+                    await delivery.outcome()
+                    say("end", number)
+                    first = max(first, number + 1)
+                for number in range(first, total):
+                    say("begin", number)
+                    await sender.send(Message(number, durable=True))
+                    say("end", number)
+{RUN}"""
+RECEIVER = f"""{HEAD}
+            async with connection.receiver("q", name="in", receiver_settle_mode="second", credit=50) as receiver:
+                async for delivery in receiver:
+                    say("begin", delivery.message.body)
+                    delivery.accept()
+                    await delivery.settled()
+                    say("end", delivery.message.body)
+{RUN}"""
+
+
+class Program:
+    """A process that is killed and begins again.
+
+    Attributes:
+        began: how often it has begun on each number.
+        ended: the numbers that it has done with.
+        at: the number that it is at.
+        doubtful: those of which it was killed before it knew whether it had done with them.
+    """
+
+    def __init__(self, program: str, url: str, store: Path) -> None:
+        self._program, self._url, self._store = program, url, store
+        self._output = store.with_suffix(".said")
+        self.began: Counter[int] = Counter()
+        self.ended: set[int] = set()
+        self.doubtful: set[int] = set()
+        self.start()
+
+    def start(self) -> None:
+        first = max(self.ended, default=-1) + 1
+        command = [sys.executable, "-c", self._program, self._url, str(self._store), str(first), str(TOTAL)]
+        with self._output.open("w") as output:
+            self.process = subprocess.Popen(command, stdout=output)
+        self._said = self._output.open()
+        self.at: int | None = None
+
+    def listen(self) -> None:
+        """Take in what it has said."""
+        for line in self._said:
+            word, number = line.split()
+            if word == "begin":
+                self.at = int(number)
+                self.began[self.at] += 1
+            else:
+                self.at = None
+                self.ended.add(int(number))
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.listen()
+        self._said.close()
+        if self.at is not None:
+            self.doubtful.add(self.at)
+
+
+class Broker:
+    """`amqp10 broker --store`."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self.url = "amqp://127.0.0.1:0"
+        self.start()
+
+    def start(self) -> None:
+        options = ["--port", self.url.rpartition(":")[2], "--store", str(self._store)]
+        command = [sys.executable, "-m", "amqp10", "broker", *options]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.url = self._process.stdout.readline().split()[3]
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_exactly_once(tmp_path: Path, seed: int) -> None:
+    """Nothing is lost; only what a program was at when it was killed may have been done twice."""
+    chance = random.Random(seed)
+    broker = Broker(tmp_path / "broker")
+    async with FaultProxy(broker.url) as proxy:
+        sender = Program(SENDER, proxy.url, tmp_path / "sender")
+        receiver = Program(RECEIVER, proxy.url, tmp_path / "receiver")
+
+        def again(which: Program | Broker) -> None:
+            which.kill()
+            which.start()
+
+        async def cut() -> None:
+            proxy.cut(reset=chance.random() < 0.5)
+
+        async def cut_after() -> None:
+            proxy.cut_after(chance.randrange(5000), chance.choice(("up", "down")))
+
+        faults: list[Callable[[], Awaitable[None]]] = [
+            lambda: anyio.to_thread.run_sync(again, sender),
+            lambda: anyio.to_thread.run_sync(again, receiver),
+            lambda: anyio.to_thread.run_sync(again, broker),
+            cut,
+            cut_after,
+        ]
+        try:
+            for _ in range(FAULTS):
+                await anyio.sleep(chance.random() / 2)
+                await chance.choice(faults)()
+            await anyio.to_thread.run_sync(sender.process.wait)
+            with anyio.fail_after(30):
+                while len(receiver.began) < TOTAL or receiver.at is not None:
+                    await anyio.sleep(0.05)
+                    receiver.listen()
+        finally:
+            sender.kill()
+            receiver.kill()
+            broker.kill()
+    twice = {number for number, count in receiver.began.items() if count > 1}
+    assert sender.process.returncode == 0
+    assert sender.ended | sender.doubtful == set(range(TOTAL)) == receiver.began.keys()
+    assert twice <= receiver.doubtful | sender.doubtful
