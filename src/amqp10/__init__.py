@@ -57,6 +57,7 @@ from .errors import MessageNotAccepted as MessageNotAccepted
 from .errors import MessageRejected as MessageRejected
 from .errors import MessageReleased as MessageReleased
 from .errors import RemoteProtocolError as RemoteProtocolError
+from .errors import RequestRefused as RequestRefused
 from .errors import SessionEnded as SessionEnded
 from .errors import StaleDelivery as StaleDelivery
 from .errors import StoreError as StoreError
@@ -210,6 +211,7 @@ __all__ = (
     "Released",
     "RemoteProtocolError",
     "Request",
+    "RequestRefused",
     "Requester",
     "Responder",
     "SQLiteDeliveryStore",

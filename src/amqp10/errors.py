@@ -18,6 +18,7 @@
     ├── TransactionError          a transaction could not be declared; carries the coordinator's error
     │   ├── TransactionRolledBack nothing of it happened
     │   └── TransactionInDoubt    it was to be committed, and whether it was is not known
+    ├── RequestRefused            the peer does not declare, bind or delete what it was asked to; carries its error
     ├── ManagementError           a management operation failed; carries the status and the response
     ├── StoreError                the file of a store cannot be used: in use, damaged, or something else
     ├── DeliveryAborted           the sender gave up a delivery whose body was being read
@@ -59,6 +60,7 @@ __all__ = (
     "MessageRejected",
     "MessageReleased",
     "RemoteProtocolError",
+    "RequestRefused",
     "SessionEnded",
     "StaleDelivery",
     "StoreError",
@@ -276,6 +278,12 @@ class TransactionInDoubt(TransactionError):
     """The transaction was to be committed, and no answer came: all of it happened, or nothing (§4.3)."""
 
     _no_reason = "the transaction was to be committed, and no answer came"
+
+
+class RequestRefused(_ConditionError):
+    """The peer does not do what it was asked to: declare, bind, delete; `info` has the dialect's own `reply-code`."""
+
+    _no_reason = "the peer refused without a reason"
 
 
 class ManagementError(AmqpError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack
 
@@ -32,6 +33,7 @@ from ..engine import (
     LinkIncomplete,
     OutcomesReceived,
     PartsReceived,
+    RequestAnswered,
     SessionBegun,
     SessionTerms,
     SessionUnmapped,
@@ -39,7 +41,7 @@ from ..engine import (
     WindowOpened,
 )
 from ..engine import dialect as find_dialect
-from ..errors import AmqpError, ConnectionLost, StoreError
+from ..errors import AmqpError, ConnectionLost, StoreError, Unsupported
 from ..messaging import Error
 from ..net import Proxy, Pump, Route, StreamFacts, TLSSettings, WebSocket
 from ..profiles import Profile, recognize
@@ -192,6 +194,7 @@ class Connection(Endpoint, Links):
         self._leaving = Leaving()
         self._subscriptions: dict[SubscriptionReceiver, Subscribing] = {}  # whose links are there
         self._mechanism: str | None = None
+        self._native: Any = None
         self._failure: Exception | None = None  # why there never was a connection
         self._engine: Engine | None = None
         self._pump: Pump | None = None
@@ -374,6 +377,8 @@ class Connection(Endpoint, Links):
             event.link.context._on_resumed(event.deliveries)
         elif isinstance(event, LinkIncomplete):
             event.link.context._on_incomplete()
+        elif isinstance(event, RequestAnswered):
+            event.request.session.context._changed()
         elif isinstance(event, Authenticated):
             self._mechanism = event.mechanism
 
@@ -458,6 +463,20 @@ class Connection(Endpoint, Links):
         return self._dialect.capabilities
 
     @property
+    def native(self) -> Any:
+        """What the dialect has and AMQP 1.0 has no word for: declaring, binding, deleting; see the dialect's page.
+
+        Raises:
+            Unsupported: it has nothing of its own, as AMQP 1.0.
+        """
+        if self._native is None:
+            if self._dialect.native is None:
+                raise Unsupported(f"dialect {self.dialect!r} has nothing that the connection itself has not")
+            module, _, name = self._dialect.native.partition(":")
+            self._native = getattr(import_module(module), name)(self)
+        return self._native
+
+    @property
     def mechanism(self) -> str | None:
         """The SASL mechanism that was used; None before, and without a SASL layer."""
         return self._mechanism
@@ -495,6 +514,11 @@ class Connection(Endpoint, Links):
             endpoint = self._lifeline.endpoint
             self._profile = recognize(self.remote.properties, endpoint.host if endpoint is not None else "")
         return self._profile
+
+    @property
+    def _resumes(self) -> bool:
+        """Links can be resumed, as far as is known of dialect and peer (§2.6.13)."""
+        return "resume" in self.capabilities and self.profile.resumes
 
     @property
     def url(self) -> str:

@@ -145,7 +145,7 @@ class Link(Endpoint):
     def _ask_to_be_kept(self) -> None:
         """Ask the peer to keep its end of the link for a while when the connection is lost (§3.5.6)."""
         wanted = self.connection._recovery is not None or self._remembered is not None
-        if not wanted or not self._restorable or not self.connection.profile.resumes:
+        if not wanted or not self._restorable or not self.connection._resumes:
             return
         timeout = self.connection._lifeline.settings.resume_timeout
         name = "target" if self._kind == "sender" else "source"
@@ -160,7 +160,7 @@ class Link(Endpoint):
         """Take what an earlier connection left unsettled; it is resumed, or else what becomes of it is decided here."""
         if self._remembered is not None:
             self._pending = self._recalled()
-            self._resuming = bool(self._pending) and self.connection.profile.resumes and not self._unheard_of
+            self._resuming = bool(self._pending) and self.connection._resumes and not self._unheard_of
             self._may_resume = self._resuming
 
     def _refused_to_recall(self) -> bool:
@@ -201,7 +201,7 @@ class Link(Endpoint):
     def _is_kept(self) -> bool:
         """Whether the peer keeps its end for a while without the connection, as its answer says."""
         recovery = self.connection._recovery
-        if recovery is None or not self.connection.profile.resumes:
+        if recovery is None or not self.connection._resumes:
             return False
         terminus = self.remote.target if self._kind == "sender" else self.remote.source
         return isinstance(terminus, Source | Target) and (terminus.expiry_policy == "never" or bool(terminus.timeout))

@@ -6,16 +6,16 @@ import copy
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import anyio
 
-from ..engine import LinkTerms, ReceiverSettleMode, SenderSettleMode, SessionTerms
+from ..engine import LinkTerms, ReceiverSettleMode, Request, SenderSettleMode, SessionTerms
 from ..errors import AmqpError, LocalProtocolError
 from ..messaging import Source, Target
 from ..types import Int, Symbol
 from ._browser import Browser
-from ._endpoint import Endpoint
+from ._endpoint import Endpoint, fresh
 from ._kept import KeptDeliveries
 from ._leaving import leave_all, until
 from ._link import Link
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from ..messaging import Filter
     from ._connection import Connection
     from ._reconnect import OnUncertain
+
+R = TypeVar("R")
 
 # What both ends of our links can take, said where the user does not say it: some brokers otherwise send none but
 # accepted, or end a link over a message they would have rejected (§3.5.3 "outcomes").
@@ -465,6 +467,26 @@ class Session(Endpoint, Links):
                 await link.__aenter__()
                 self._coordinator_link = link
         return link
+
+    async def _request(self, request: Request[R]) -> R:
+        """Ask the peer for what AMQP 1.0 has no word for.
+
+        Raises:
+            Unsupported: the dialect has no such request; nothing was written.
+            RequestRefused: the peer's answer is no.
+            SessionEnded, ConnectionClosed, ConnectionLost: no answer came, and it may have been done.
+
+        Cancelling: it may have been done.
+        """
+        await self._ready()
+        pending = self._in_engine.request(request)
+        self.connection._wake()
+        await self._until(lambda: pending.answered or self._over or self._interrupted)
+        if pending.error is not None:
+            raise fresh(pending.error)
+        if not pending.answered:
+            raise self._gone()
+        return pending.result
 
     # Window
 

@@ -1,5 +1,8 @@
 """The contract between protocol and world: engines, events, dialects. `_api` is the page to read first."""
 
+from ._addresses import Address as Address
+from ._addresses import parse_address as parse_address
+from ._addresses import route_address as route_address
 from ._api import Engine as Engine
 from ._api import Link as Link
 from ._api import ReceiverLink as ReceiverLink
@@ -26,11 +29,28 @@ from ._events import LinkEnded as LinkEnded
 from ._events import LinkIncomplete as LinkIncomplete
 from ._events import OutcomesReceived as OutcomesReceived
 from ._events import PartsReceived as PartsReceived
+from ._events import RequestAnswered as RequestAnswered
+from ._events import RequestReceived as RequestReceived
 from ._events import SessionBegun as SessionBegun
 from ._events import SessionUnmapped as SessionUnmapped
 from ._events import SettlementsReceived as SettlementsReceived
 from ._events import WindowOpened as WindowOpened
 from ._negotiate import Negotiation as Negotiation
+from ._requests import Bind as Bind
+from ._requests import BindingFacts as BindingFacts
+from ._requests import DeclareExchange as DeclareExchange
+from ._requests import DeclareQueue as DeclareQueue
+from ._requests import DeleteExchange as DeleteExchange
+from ._requests import DeleteQueue as DeleteQueue
+from ._requests import ExchangeFacts as ExchangeFacts
+from ._requests import PendingRequest as PendingRequest
+from ._requests import PurgeQueue as PurgeQueue
+from ._requests import QueryBinding as QueryBinding
+from ._requests import QueryExchange as QueryExchange
+from ._requests import QueryQueue as QueryQueue
+from ._requests import QueueFacts as QueueFacts
+from ._requests import Request as Request
+from ._requests import Unbind as Unbind
 from ._terms import ConnectionTerms as ConnectionTerms
 from ._terms import LinkTerms as LinkTerms
 from ._terms import ReceiverSettleMode as ReceiverSettleMode
@@ -39,17 +59,25 @@ from ._terms import SenderSettleMode as SenderSettleMode
 from ._terms import SessionTerms as SessionTerms
 
 __all__ = (
+    "Address",
     "Authenticated",
+    "Bind",
+    "BindingFacts",
     "ConnectionEnded",
     "ConnectionOpened",
     "ConnectionTerms",
     "CreditChanged",
+    "DeclareExchange",
+    "DeclareQueue",
+    "DeleteExchange",
+    "DeleteQueue",
     "DeliveriesReceived",
     "DeliveriesResumed",
     "DeliveriesUnresumed",
     "Dialect",
     "Engine",
     "Event",
+    "ExchangeFacts",
     "FlowReceived",
     "IncomingDelivery",
     "IncomingStream",
@@ -62,8 +90,17 @@ __all__ = (
     "OutcomesReceived",
     "OutgoingDelivery",
     "PartsReceived",
+    "PendingRequest",
+    "PurgeQueue",
+    "QueryBinding",
+    "QueryExchange",
+    "QueryQueue",
+    "QueueFacts",
     "ReceiverLink",
     "ReceiverSettleMode",
+    "Request",
+    "RequestAnswered",
+    "RequestReceived",
     "Role",
     "SenderLink",
     "SenderSettleMode",
@@ -73,7 +110,10 @@ __all__ = (
     "SessionUnmapped",
     "SettlementsReceived",
     "Tracer",
+    "Unbind",
     "WindowOpened",
     "dialect",
     "dialects",
+    "parse_address",
+    "route_address",
 )

@@ -24,11 +24,13 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..errors import Unsupported
 from ._delivery import IncomingDelivery, OutgoingDelivery
 
 if TYPE_CHECKING:
     from ..messaging import DeliveryState, Error
     from ._events import Event
+    from ._requests import PendingRequest, R, Request
     from ._terms import ConnectionTerms, LinkTerms, Role, SessionTerms
 
 
@@ -43,6 +45,8 @@ class Engine(ABC):
         identity: server side: who authenticated; None without SASL or for ANONYMOUS.
         opened: both opens are exchanged and neither side has closed.
         output_size: bytes that `data_to_send` would return now. Who produces looks at it, and waits.
+        reading: False asks whoever drives the engine to read no more until it is True again: of dialects without credit
+            for those who send, where the transport is all there is to hold them back. Looked at after each pass.
     """
 
     role: Role
@@ -52,6 +56,7 @@ class Engine(ABC):
     identity: str | None
     opened: bool
     output_size: int
+    reading: bool = True
     context: Any
 
     @abstractmethod
@@ -153,6 +158,25 @@ class Session(ABC):
     @abstractmethod
     def end(self, error: Error | None = None) -> None:
         """End the session and with it its links."""
+
+    # What AMQP 1.0 has no word for (`_requests`)
+
+    def request(self, request: Request[R]) -> PendingRequest[R]:
+        """Ask the peer; `RequestAnswered` comes when it answers, or the session ends.
+
+        Raises:
+            Unsupported: the dialect has no such request; nothing was written.
+            LocalProtocolError: the session is not there, or the request can not be said.
+        """
+        raise Unsupported(f"the dialect has no request {type(request).__name__}")
+
+    def answer(self, pending: PendingRequest[R], result: R) -> None:
+        """Answer what `RequestReceived` told, in whatever order."""
+        raise Unsupported("the dialect has no requests")
+
+    def refuse(self, pending: PendingRequest[Any], error: Error) -> None:
+        """Answer that it can not be; in some dialects the session ends with that."""
+        raise Unsupported("the dialect has no requests")
 
 
 class Link(ABC):

@@ -1,4 +1,4 @@
-"""A dialect: one protocol's engine under a name, found by that name or by the eight bytes that open a connection."""
+"""A dialect: one protocol's engine under a name, found by that name or by the bytes that open a connection."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ class Dialect:
 
     Attributes:
         name: what users write in `Connection(dialect=...)`.
-        headers: the protocol headers (8 bytes each) with which a peer may begin this dialect; the first is preferred.
+        headers: the protocol headers with which a peer may begin this dialect; the first is preferred.
         capabilities: what its engine can do beyond sending and receiving: "drain", "released", "modified",
             "settle-second", "dynamic", "anonymous-terminus", "filters", "transactions", "resume", ...
         client: makes a client engine from (terms, mechanisms that the credentials allow, or None for no SASL layer,
             whether a secret may cross the transport as it is: TLS, loopback or a Unix socket).
         server: makes a server engine from (terms, authenticator).
         tracer: makes a tracer from (whether it shows the beginning of bodies).
+        native: "module:name" of what makes `Connection.native` of a connection; None for a dialect that has none.
     """
 
     name: str
@@ -49,10 +50,11 @@ class Dialect:
     client: Callable[[ConnectionTerms, tuple[Mechanism, ...] | None, bool], Engine]
     server: Callable[[ConnectionTerms, Authenticator], Engine]
     tracer: Callable[[bool], Tracer]
+    native: str | None = None
 
 
-# Imported on first use only: a program that speaks one dialect loads one.
-_MODULES = {"1.0": "amqp10.dialects.v1_0"}
+# "module:name", imported on first use only: a program that speaks one dialect loads one.
+_MODULES = {"1.0": "amqp10.dialects.v1_0:DIALECT"}
 
 
 def dialect(name: str) -> Dialect:
@@ -62,10 +64,10 @@ def dialect(name: str) -> Dialect:
         Unsupported: there is none.
     """
     try:
-        module = _MODULES[name]
+        module, _, attribute = _MODULES[name].partition(":")
     except KeyError:
         raise Unsupported(f"no dialect {name!r}; there is {', '.join(map(repr, _MODULES))}") from None
-    found: Dialect = import_module(module).DIALECT
+    found: Dialect = getattr(import_module(module), attribute)
     return found
 
 

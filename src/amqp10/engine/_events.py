@@ -8,7 +8,7 @@ broke the protocol. The reply that the protocol asks for is already in the outpu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..errors import AmqpError
     from ._api import Link, ReceiverLink, SenderLink, Session
     from ._delivery import IncomingDelivery, OutgoingDelivery
+    from ._requests import PendingRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,3 +173,17 @@ class LinkIncomplete(Event):
     """
 
     link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class RequestReceived(Event):
+    """The peer asks for something (`_requests`): call `session.answer` or `session.refuse`, in this pass or later."""
+
+    request: PendingRequest[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestAnswered(Event):
+    """A request of ours has its `result`, or its `error`."""
+
+    request: PendingRequest[Any]

@@ -110,6 +110,8 @@ class LinkTerms:
         incomplete_unsettled: the map was too large to be said whole.
         initial_delivery_count: the sender's first delivery-count.
         max_message_size: the largest message this side takes, bytes; None or 0 for any.
+        on_demand: a node that is not there may be made for the link. Never said on the wire: in dialects that declare
+            their nodes it is False.
     """
 
     name: str
@@ -124,6 +126,7 @@ class LinkTerms:
     offered_capabilities: tuple[str, ...] = ()
     desired_capabilities: tuple[str, ...] = ()
     properties: Mapping[Any, Any] = field(default_factory=dict)
+    on_demand: bool = True
 
     def checked(self) -> Self:
         """The same.
