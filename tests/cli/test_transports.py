@@ -28,6 +28,7 @@ def test_websocket(amqp10: Commands, other_broker: Starter) -> None:
     report = json.loads(result.out)
     assert result.code == 0
     assert report["headers"]["AMQP 1.0 with SASL"] == "spoken"
+    assert report["dialect"] == "1.0"
     assert "secret" not in result.out
 
 
@@ -78,3 +79,12 @@ def test_tls_upgrade(amqp10: Commands, other_broker: Starter, tmp_path: Path) ->
     refused = amqp10("send", bare, "q", "x", "--tls-upgrade")
     assert refused.code == 1
     assert "takes no TLS by AMQP's header" in refused.err
+
+
+def test_dialect(amqp10: Commands, broker_url: str) -> None:
+    """`--dialect` names the protocol, or has the server asked; one that is none is wrong usage."""
+    assert amqp10("send", broker_url, "in-dialects", "x", "--dialect", "auto").code == 0
+    assert amqp10("receive", broker_url, "in-dialects", "-n", "1", "--dialect", "1.0").out == "x\n"
+    refused = amqp10("send", broker_url, "in-dialects", "x", "--dialect", "9")
+    assert refused.code == 2
+    assert "'1.0'" in refused.err

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from ..client import Connection
+from ..engine import dialect_names
 from ..net import TLS, Proxy, Route, parse_url
 from ..sasl import Anonymous, External, Mechanism, from_credentials
 
@@ -38,6 +39,7 @@ class Peer:
     container_id: str | None = None
     tls_upgrade: bool = False
     proxy: str | None = None
+    dialect: str | None = None
 
     @property
     def shown(self) -> str:
@@ -64,7 +66,7 @@ class Peer:
     def route(self) -> Route:
         return Route(Proxy(self.proxy) if self.proxy is not None else None, self.tls_upgrade)
 
-    def connect(self) -> Connection:
+    def connect(self, usual_dialect: str = "1.0") -> Connection:
         return Connection(
             self.url,
             tls=self.tls(),
@@ -72,6 +74,7 @@ class Peer:
             proxy=self.proxy,
             sasl=self.sasl(),
             container_id=self.container_id,
+            dialect=self.dialect or usual_dialect,
         )
 
 
@@ -90,6 +93,7 @@ def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[
             proxy: str | None,
             allow_insecure: bool,
             container_id: str | None,
+            dialect: str | None,
             **rest: Any,
         ) -> Any:
             peer = None
@@ -110,6 +114,7 @@ def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[
                     container_id,
                     tls_upgrade,
                     proxy,
+                    dialect,
                 )
                 try:
                     peer.route().check(endpoint, peer.tls())
@@ -130,6 +135,11 @@ def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[
             click.option("--proxy", metavar="URL", help="an HTTP proxy to go through, http://user:password@host:port"),
             click.option("--allow-insecure", is_flag=True, help="send the password without TLS beyond loopback"),
             click.option("--container-id", help="our container-id; made up when not given"),
+            click.option(
+                "--dialect",
+                type=click.Choice([*dialect_names(), "auto"]),
+                help="the protocol; auto asks the server for its highest",
+            ),
         ]
         decorated: Callable[..., Any] = wrapper
         for option in reversed(options):

@@ -29,7 +29,9 @@ HEADERS = {
     "AMQP 0-9-1": b"AMQP\x00\x00\x09\x01",
     "AMQP 0-9": b"AMQP\x01\x01\x00\x09",
     "AMQP 0-8": b"AMQP\x01\x01\x08\x00",
+    "AMQP 0-9 draft": b"AMQP\x01\x01\x09\x01",
     "AMQP 0-10": b"AMQP\x01\x01\x00\x0a",
+    "AMQP/Fast 0.7": b"\x80\x01",
 }
 ANSWER_WAIT = 2.0  # seconds a server may think about a header
 
@@ -42,6 +44,7 @@ class Report:
     headers: dict[str, str] = field(default_factory=dict)
     sasl_mechanisms: list[str] = field(default_factory=list)
     tls: dict[str, str] = field(default_factory=dict)
+    dialect: str | None = None
     open: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
 
@@ -123,7 +126,8 @@ async def examine(peer: Peer) -> tuple[Report, int]:
     code = 0
     try:
         with anyio.fail_after(10):
-            async with peer.connect() as connection:
+            async with peer.connect("auto") as connection:
+                report.dialect = connection.dialect
                 report.open = {
                     name: value for name, value in open_facts(connection).items() if value not in (None, [], {})
                 }
@@ -158,6 +162,8 @@ def table_of(report: Report) -> Table:
     for name, value in report.tls.items():
         table.add_row(f"TLS {name}", said(value))
     table.add_section()
+    if report.dialect:
+        table.add_row("dialect taken", report.dialect)
     for name, value in report.open.items():
         if isinstance(value, dict):
             value = "\n".join(f"{key}: {item}" for key, item in value.items())

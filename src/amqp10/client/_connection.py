@@ -96,7 +96,9 @@ class Connection(Endpoint, Links):
         incoming_window: transfer frames that the default session takes ahead (§2.5.6).
         close_timeout: how long leaving may take, seconds: a link, a session or the connection, with what is left open
             on it; and those of nested blocks, one after the other, all together.
-        dialect: the protocol; "1.0".
+        dialect: the protocol: "1.0", or one of the older ones; "auto" asks the server by their headers and takes the
+            highest that it speaks, for as long as the connection lives. Where there is a secret to be told and no TLS,
+            an answer that it is not the highest of all raises `InsecureTransport`.
         profile: what broker it is, by a name or a `Profile` of `amqp10.profiles`; None: as the peer says it is.
 
     Raises:
@@ -135,7 +137,6 @@ class Connection(Endpoint, Links):
         self.connection = self
         self.close_timeout = close_timeout
         route = Route(Proxy(proxy) if isinstance(proxy, str) else proxy, tls_upgrade, websocket)
-        self._dialect = find_dialect(dialect)
         self._named_profile = find_profile(profile) if isinstance(profile, str) else profile
         self._profile = self._named_profile
         self._terms = ConnectionTerms(
@@ -151,7 +152,7 @@ class Connection(Endpoint, Links):
         self._lifeline = Lifeline(
             url,
             settings=reconnect,
-            dialect=self._dialect,
+            dialect=find_dialect(dialect) if dialect != "auto" else None,
             terms=self._terms,
             hostname=hostname,
             tls=tls,
@@ -229,6 +230,8 @@ class Connection(Endpoint, Links):
         """
         if settings.get("reconnect") is not None:
             raise ValueError("a stream that is given cannot be connected again: leave reconnect out")
+        if settings.get("dialect") == "auto":
+            raise ValueError("a stream that is given cannot be asked what is spoken on it: name the dialect")
         connection = cls(url, **settings)
         connection._lifeline.given = stream, StreamFacts(secure=secure)
         return connection
@@ -454,13 +457,13 @@ class Connection(Endpoint, Links):
 
     @property
     def dialect(self) -> str:
-        """The name of the dialect spoken."""
-        return self._dialect.name
+        """The name of the dialect spoken; "auto" while that is not known."""
+        return self._lifeline.dialect.name if self._lifeline.dialect is not None else "auto"
 
     @property
     def capabilities(self) -> frozenset[str]:
         """What the dialect can do; asking for anything else raises `Unsupported`."""
-        return self._dialect.capabilities
+        return self._lifeline.dialect.capabilities if self._lifeline.dialect is not None else frozenset()
 
     @property
     def native(self) -> Any:
@@ -470,9 +473,10 @@ class Connection(Endpoint, Links):
             Unsupported: it has nothing of its own, as AMQP 1.0.
         """
         if self._native is None:
-            if self._dialect.native is None:
+            dialect = self._lifeline.dialect
+            if dialect is None or dialect.native is None:
                 raise Unsupported(f"dialect {self.dialect!r} has nothing that the connection itself has not")
-            module, _, name = self._dialect.native.partition(":")
+            module, _, name = dialect.native.partition(":")
             self._native = getattr(import_module(module), name)(self)
         return self._native
 

@@ -20,9 +20,22 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 from anyio.abc import ByteStream
 
-from ..engine import ConnectionTerms, Dialect, Engine
+from ..engine import ConnectionTerms, Dialect, Engine, dialects
 from ..errors import AmqpError, ConnectionLost, RemoteProtocolError
-from ..net import TLS, Endpoint, Pump, Route, StreamFacts, TLSSettings, connect, keep_from_children, parse_url, traced
+from ..net import (
+    TLS,
+    Endpoint,
+    Pump,
+    Route,
+    StreamFacts,
+    TLSSettings,
+    automatic,
+    choose_dialect,
+    connect,
+    keep_from_children,
+    parse_url,
+    traced,
+)
 from ..sasl import Mechanism, from_credentials
 from ._observe import ConnectionAttempted
 from ._reconnect import Address, ConnectionDetails, Reconnect, failover_hosts, passing, redirect
@@ -42,6 +55,7 @@ class Lifeline:
     Args:
         address: see `Address`; URLs are read here.
         settings: None: one round for the first connection, and none after a loss.
+        dialect: None: the highest that the server of the first connection speaks.
         hostname: what the open says; None: the host, or the name that TLS sends.
 
     Attributes:
@@ -54,7 +68,7 @@ class Lifeline:
         address: Address | Endpoint,
         *,
         settings: Reconnect | None,
-        dialect: Dialect,
+        dialect: Dialect | None,
         terms: ConnectionTerms,
         hostname: str | None,
         tls: TLSSettings | None,
@@ -71,7 +85,8 @@ class Lifeline:
         self.endpoint = self._hosts[0] if self._hosts else None
         self.settings = settings if settings is not None else Reconnect()
         self.persistent = settings is not None
-        self._dialect = dialect
+        self.dialect = dialect
+        self._automatic = dialect is None
         self._terms = terms
         self._hostname = hostname
         self._tls = tls
@@ -236,6 +251,10 @@ class Lifeline:
                 endpoint, sasl, tls = self._details(said)
             self.endpoint = endpoint
             login = mechanisms(sasl, endpoint)
+            if self._automatic and self._first:
+                secret = bool(sasl) or endpoint.user is not None
+                candidates = automatic(dialects(), self._route)
+                self.dialect = await choose_dialect(candidates, endpoint, tls, self._route, secret=secret)
             stream, facts = self.given if self.given is not None else await connect(endpoint, tls, self._route)
         except (AmqpError, OSError, ValueError) as error:
             self._error = error
@@ -243,8 +262,9 @@ class Lifeline:
                 owner._not_connected(error)
             return False
         keep_from_children(owner, stream, type(owner)._forked)
-        self.engine = engine = self._dialect.client(self._open(endpoint, tls), login, facts.secure)
-        self.pump = Pump(traced(stream, self._dialect.tracer, f"{endpoint}"), engine, owner._handle, self._before_write)
+        assert self.dialect is not None
+        self.engine = engine = self.dialect.client(self._open(endpoint, tls), login, facts.secure)
+        self.pump = Pump(traced(stream, self.dialect.tracer, f"{endpoint}"), engine, owner._handle, self._before_write)
         if self._first:
             owner._adopt()
         engine.start()

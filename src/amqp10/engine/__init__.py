@@ -14,6 +14,7 @@ from ._delivery import OutgoingDelivery as OutgoingDelivery
 from ._dialect import Dialect as Dialect
 from ._dialect import Tracer as Tracer
 from ._dialect import dialect as dialect
+from ._dialect import dialect_names as dialect_names
 from ._dialect import dialects as dialects
 from ._events import Authenticated as Authenticated
 from ._events import ConnectionEnded as ConnectionEnded
@@ -113,6 +114,7 @@ __all__ = (
     "Unbind",
     "WindowOpened",
     "dialect",
+    "dialect_names",
     "dialects",
     "parse_address",
     "route_address",

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from ._terms import ConnectionTerms
 
 
+HEADER_SIZE = 8
+_AMQP = b"AMQP"
+
+
 class Tracer(ABC):
     """Reads what crosses one connection, beside its engine, and says it in lines for people. Secrets stay out."""
 
@@ -41,6 +45,7 @@ class Dialect:
             whether a secret may cross the transport as it is: TLS, loopback or a Unix socket).
         server: makes a server engine from (terms, authenticator).
         tracer: makes a tracer from (whether it shows the beginning of bodies).
+        echoes: its server answers a header with the same; False for one whose server begins with a frame.
         native: "module:name" of what makes `Connection.native` of a connection; None for a dialect that has none.
     """
 
@@ -50,7 +55,18 @@ class Dialect:
     client: Callable[[ConnectionTerms, tuple[Mechanism, ...] | None, bool], Engine]
     server: Callable[[ConnectionTerms, Authenticator], Engine]
     tracer: Callable[[bool], Tracer]
+    echoes: bool = True
     native: str | None = None
+
+    def spoken(self, answer: bytes) -> bool | None:
+        """Whether the first bytes that answered our header say that the server speaks this; None while they do not.
+
+        A server that does not answers with a header of one that it does speak, or with nothing (§2.2).
+        """
+        start = answer[: len(_AMQP)]
+        if start != _AMQP[: len(start)]:
+            return not self.echoes
+        return answer[:HEADER_SIZE] in self.headers if len(answer) >= HEADER_SIZE else None
 
 
 # "module:name", imported on first use only: a program that speaks one dialect loads one.
@@ -69,6 +85,11 @@ def dialect(name: str) -> Dialect:
         raise Unsupported(f"no dialect {name!r}; there is {', '.join(map(repr, _MODULES))}") from None
     found: Dialect = getattr(import_module(module), attribute)
     return found
+
+
+def dialect_names() -> list[str]:
+    """The names of all, the preferred one first."""
+    return list(_MODULES)
 
 
 def dialects() -> list[Dialect]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ._dialect import Dialect, dialects
-
-HEADER_SIZE = 8
+from ._dialect import HEADER_SIZE, Dialect, dialects
 
 
 class Negotiation:

@@ -4,6 +4,9 @@ from ._accept import accept as accept
 from ._accept import accept_websocket as accept_websocket
 from ._accept import listen_tcp as listen_tcp
 from ._accept import listen_unix as listen_unix
+from ._ask import ask as ask
+from ._ask import automatic as automatic
+from ._ask import choose_dialect as choose_dialect
 from ._connect import connect as connect
 from ._connect import require_wsproto as require_wsproto
 from ._fork import keep_from_children as keep_from_children
@@ -30,7 +33,10 @@ __all__ = (
     "WebSocket",
     "accept",
     "accept_websocket",
+    "ask",
+    "automatic",
     "backoff",
+    "choose_dialect",
     "connect",
     "keep_from_children",
     "listen_tcp",

@@ -1,0 +1,79 @@
+"""Which dialect does a server speak? It is asked by their headers, each on a connection of its own (§2.2)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import anyio
+from anyio.abc import ByteStream
+
+from ..engine import Dialect
+from ..errors import ConnectionLost, InsecureTransport, Unsupported
+from ._connect import connect
+from ._route import Route
+from ._stream import STREAM_ERRORS, TLSSettings
+from ._url import Endpoint
+
+ANSWER_WAIT: Final = 5.0
+"""Seconds that a server may think about a header; silence is a no."""
+
+
+async def ask(stream: ByteStream, dialect: Dialect, wait: float = ANSWER_WAIT) -> bool | None:
+    """Send a dialect's header, and see whether it is answered as one who speaks it does; None for no answer at all.
+
+    Cancelling: the stream is of no more use, as it is in any case.
+    """
+    answer = b""
+    try:
+        with anyio.move_on_after(wait):
+            await stream.send(dialect.headers[0])
+            while (spoken := dialect.spoken(answer)) is None:
+                answer += await stream.receive()
+            return spoken
+    except STREAM_ERRORS:
+        pass  # hanging up is an answer where others are answered in words
+    return False if answer else None
+
+
+async def choose_dialect(
+    candidates: list[Dialect], endpoint: Endpoint, tls: TLSSettings | None, route: Route, *, secret: bool
+) -> Dialect:
+    """The first of the candidates that the server speaks.
+
+    Args:
+        candidates: the best one first.
+        secret: there are credentials, or a mechanism is named: what answers is to be who it says it is.
+
+    Raises:
+        InsecureTransport: in the clear, and with a secret to be told, the server claims not to speak the best one: who
+            sits between could say so to have it told in a weaker way.
+        Unsupported: it speaks none of them.
+        ConnectionLost: it answers nothing, to none of them; or see `connect`, as for the other errors.
+
+    Cancelling: nothing is left open.
+    """
+    best, answers = candidates[0], False
+    for dialect in candidates:
+        stream, facts = await connect(endpoint, tls, route)
+        try:
+            spoken = await ask(stream, dialect)
+            answers = answers or spoken is not None
+            if spoken:
+                if dialect is not best and secret and not facts.secure:
+                    raise InsecureTransport(
+                        f"{endpoint} speaks {dialect.name} and not {best.name}, as it says in the clear: use TLS, or "
+                        f"name the dialect ({dialect.name!r}) if that is right"
+                    )
+                return dialect
+        finally:
+            await anyio.aclose_forcefully(stream)
+    if not answers:
+        raise ConnectionLost(f"{endpoint} answers no header of AMQP")
+    names = ", ".join(dialect.name for dialect in candidates)
+    raise Unsupported(f"{endpoint} speaks none of the dialects {names}")
+
+
+def automatic(dialects: list[Dialect], route: Route) -> list[Dialect]:
+    """Those that `dialect="auto"` chooses from, the best one first."""
+    # Only AMQP 1.0 is secured by a header, and no draft is chosen by accident.
+    return [each for each in dialects if "draft" not in each.name and (not route.tls_upgrade or each.name == "1.0")]

@@ -1,0 +1,45 @@
+"""`dialect="auto"`: the connection speaks the highest dialect that its server does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from amqp10 import Connection, Message, Unsupported
+from amqp10.broker import Broker
+from amqp10.engine import Dialect, dialect
+
+pytestmark = pytest.mark.anyio
+
+V1_0 = dialect("1.0")
+
+
+async def test_speaks_what_the_server_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that the server does not know is passed over; the name and the capabilities are those of the one taken."""
+    newer = replace(V1_0, name="2.0", headers=(b"AMQP\x00\x02\x00\x00",))
+
+    def known() -> list[Dialect]:
+        return [newer, V1_0]
+
+    monkeypatch.setattr("amqp10.client._lifeline.dialects", known)
+    async with Broker() as broker:
+        connection = Connection(broker.url, dialect="auto")
+        assert (connection.dialect, connection.capabilities) == ("auto", frozenset())
+        async with connection, connection.sender("orders") as sender:
+            assert (connection.dialect, connection.capabilities) == ("1.0", V1_0.capabilities)
+            await sender.send(Message("here"))
+
+
+async def test_unknown_name() -> None:
+    """The names of dialects are checked before anything is connected."""
+    with pytest.raises(Unsupported, match="no dialect '3'"):
+        Connection("amqp://localhost", dialect="3")
+
+
+async def test_not_over_a_stream() -> None:
+    """A stream that is given can be used once: what is spoken on it is to be named."""
+    near, far = anyio.create_memory_object_stream[bytes](1)
+    with near, far, pytest.raises(ValueError, match="name the dialect"):
+        Connection.over(near, dialect="auto")  # type: ignore[arg-type]

@@ -1,0 +1,106 @@
+"""Which dialect a server speaks: it is asked by headers, and what it says in the clear is not trusted with secrets."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import anyio
+import pytest
+from anyio.abc import ByteStream, SocketAttribute
+
+from amqp10 import ConnectionLost, InsecureTransport, Unsupported
+from amqp10.engine import Dialect, dialect
+from amqp10.net import StreamFacts, automatic, choose_dialect, connect, parse_url
+from amqp10.net._route import Route
+
+pytestmark = pytest.mark.anyio
+
+V1_0 = dialect("1.0")
+NEWER = replace(V1_0, name="2.0", headers=(b"AMQP\x00\x02\x00\x00",))
+OLDER = replace(V1_0, name="0-9-1", headers=(b"AMQP\x00\x00\x09\x01",), echoes=False)
+SASL = b"AMQP\x03\x01\x00\x00"
+
+
+@pytest.mark.parametrize(
+    ("one", "answer", "spoken"),
+    [
+        (V1_0, b"", None),
+        (V1_0, b"AMQP\x03", None),
+        (V1_0, SASL, True),
+        (V1_0, b"AMQP\x00\x01\x00\x00and more", True),
+        (V1_0, b"AMQP\x00\x00\x09\x01", False),
+        (V1_0, b"HTTP/1.1 400", False),
+        (V1_0, b"\x01", False),
+        (OLDER, b"\x01\x00\x00", True),
+        (OLDER, SASL, False),
+    ],
+)
+def test_answers(one: Dialect, answer: bytes, spoken: bool | None) -> None:
+    """A header of the dialect, or a frame where its servers begin with one, means yes; another header means no."""
+    assert one.spoken(answer) is spoken
+
+
+@asynccontextmanager
+async def serving(answers: dict[bytes, bytes]) -> AsyncIterator[str]:
+    """A server that answers each header with what is said here, in single bytes, and hangs up."""
+
+    async def serve(stream: ByteStream) -> None:
+        async with stream:
+            header = await stream.receive(8)
+            for byte in answers.get(header, b""):
+                await stream.send(bytes([byte]))
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, serve)
+        yield f"amqp://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
+        tasks.cancel_scope.cancel()
+
+
+async def chosen(candidates: list[Dialect], url: str, *, secret: bool = False) -> str:
+    return (await choose_dialect(candidates, parse_url(url), None, Route(), secret=secret)).name
+
+
+async def test_takes_the_highest() -> None:
+    """The first that is answered as one who speaks it does, though another one would be, too."""
+    async with serving({SASL: SASL, OLDER.headers[0]: b"\x01\x00\x00"}) as url:
+        assert await chosen([NEWER, V1_0, OLDER], url) == "1.0"
+        assert await chosen([NEWER, OLDER, V1_0], url) == "0-9-1"
+
+
+async def test_speaks_none() -> None:
+    """Who answers with other headers only speaks none of those that were asked for."""
+    async with serving({SASL: b"AMQP\x07\x07\x07\x07"}) as url:
+        with pytest.raises(Unsupported, match=r"none of the dialects 1\.0, 0-9-1"):
+            await chosen([V1_0, OLDER], url)
+
+
+async def test_says_nothing() -> None:
+    """Who hangs up on every header may be a gateway whose broker is away: no connection, and not another protocol."""
+    async with serving({}) as url:
+        with pytest.raises(ConnectionLost, match="answers no header"):
+            await chosen([V1_0, OLDER], url)
+
+
+async def test_a_lower_one_in_the_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond loopback, without TLS and with credentials, the claim to speak a lower one only is refused."""
+
+    async def far(*args: object) -> tuple[ByteStream, StreamFacts]:
+        stream, facts = await connect(*args)  # type: ignore[arg-type]
+        return stream, replace(facts, secure=False)
+
+    monkeypatch.setattr("amqp10.net._ask.connect", far)
+    async with serving({SASL: OLDER.headers[0], OLDER.headers[0]: b"\x01"}) as url:
+        with pytest.raises(InsecureTransport, match="'0-9-1'"):
+            await chosen([V1_0, OLDER], url, secret=True)
+        assert await chosen([V1_0, OLDER], url) == "0-9-1"
+    async with serving({SASL: SASL}) as url:
+        assert await chosen([V1_0, OLDER], url, secret=True) == "1.0"
+
+
+def test_what_auto_chooses_from() -> None:
+    """No draft; and where a header is to bring TLS, only the dialect that has such a header."""
+    draft = replace(V1_0, name="0-9-draft")
+    assert automatic([V1_0, OLDER, draft], Route()) == [V1_0, OLDER]
+    assert automatic([V1_0, OLDER, draft], Route(tls_upgrade=True)) == [V1_0]
