@@ -19,7 +19,7 @@ from amqp10 import (
 )
 from amqp10.broker import Broker
 from amqp10.engine import CreditChanged, DeliveriesReceived, LinkAttached
-from amqp10.messaging import ACCEPTED, Coordinator, Declared, Source, Target
+from amqp10.messaging import ACCEPTED, Coordinator, Declared, Received, Source, Target
 from amqp10.testing import FaultProxy
 
 from .conftest import Peer, replace_terminus
@@ -576,3 +576,41 @@ async def test_what_is_resumed_comes_before_what_is_new(monkeypatch: pytest.Monk
             assert receiver.credit + receiver.buffered <= 4
             bodies = [(await receiver.receive()).message.body for _ in range(4)]
             assert bodies == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("credit", [0, 4])
+async def test_a_delivery_that_is_resumed_only_to_be_aborted(monkeypatch: pytest.MonkeyPatch, credit: int) -> None:
+    """What came of it is thrown away, and the credit that it took twice is there for others, after the next loss, too."""
+    async with hosting(monkeypatch) as hosts:
+
+        def prepare(peer: Peer) -> None:
+            attach = peer.attach
+            old = list(hosts.peer.links["q"].suspended()) if hosts.peers else []
+
+            def resuming(link: Any) -> None:
+                if old:
+                    old[0].state = Received(9, 9)
+                    link.attach(replace(link.remote, unsettled=None, initial_delivery_count=0), resuming=old)
+                    peer.links["q"] = link
+                else:
+                    attach(link)
+
+            peer.attach = resuming  # type: ignore[method-assign]
+
+        hosts.prepare = prepare
+        async with connecting() as connection, connection.receiver("q", credit=credit) as receiver:
+            if not credit:
+                receiver.add_credit(4)
+            await hosts.credit("q")
+            half = hosts.peer.links["q"].send(b"never whole", more=True)
+            half.past |= 2  # as if the rest had been on the wire
+            hosts.peer.pump.wake()
+            await until(lambda: receiver.credit == 3)
+            for _ in range(2):
+                await hosts.cut()
+                await until(lambda: receiver.open)
+                await anyio.wait_all_tasks_blocked()
+                spare = receiver._taken if credit else 0
+                assert receiver.credit + spare == 4
+                assert receiver.credit == hosts.peer.links["q"].credit
+            assert not receiver.unsettled

@@ -133,6 +133,22 @@ async def test_aborted_deliveries_cost_no_credit_for_good(serve: Serve) -> None:
         assert (await receiver.receive()).message.body == "whole"
 
 
+async def test_aborted_deliveries_cost_no_manual_credit(serve: Serve) -> None:
+    """Who asked for three deliveries gets three, however many the sender aborts meanwhile."""
+    async with serve() as (peer, connection), connection, connection.receiver("q", credit=0) as receiver:
+        receiver.add_credit(3)
+        await anyio.wait_all_tasks_blocked()
+        link = peer.links["q"]
+        for number in range(3):
+            link.abort(link.send(b"never whole", more=True))
+            peer.pump.wake()
+            await anyio.wait_all_tasks_blocked()
+            assert receiver.credit == link.credit == 3 - number
+            peer.send("q", number)
+            assert (await receiver.receive()).message.body == number
+        assert receiver.credit == link.credit == 0
+
+
 async def test_two_tasks_at_once(serve: Serve) -> None:
     """Two tasks in one receive is a mistake that is named."""
     async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:

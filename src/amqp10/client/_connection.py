@@ -344,7 +344,7 @@ class Connection(Endpoint, Links):
             elif isinstance(event, SettlementsReceived):
                 event.link.context._on_settlements(event.deliveries)
             elif isinstance(event, FlowReceived):
-                event.link.context._on_flow(event.drained)
+                event.link.context._on_flow(event.drained, event.wasted)
             elif isinstance(event, PartsReceived):
                 event.delivery.link.context._on_parts(event.delivery)
             elif isinstance(event, WindowOpened):

@@ -465,29 +465,40 @@ class Receiver(Link):
                 await self._until(lambda: self._drained or self._over)
             credit = self.credit
 
-    def _on_flow(self, drained: bool) -> None:
+    def _on_flow(self, drained: bool, wasted: int) -> None:
         """The peer's flow for this link."""
         if drained:
             self._drained = True
             self._changed()
-        elif any(map(self._to_come, self._again)):
-            pass  # what is resumed has used credit, and is told next
-        elif self._automatic and self.credit + len(self._incoming) <= self._automatic - self._refill_at:
-            # An aborted delivery used up credit, and nobody will take it.
-            self._taken = self._automatic - self.credit - len(self._incoming)
-            self._refill()
+        elif wasted:
+            self._grant_again(wasted)
+
+    def _grant_again(self, wasted: int) -> None:
+        """So many deliveries used up credit that nobody will take, for they were aborted: others may come."""
+        link = self._link
+        if self._automatic:
+            self._taken += wasted
+            if self._taken >= self._refill_at:
+                self._refill()
+        elif link is None or not link.attached:
+            self._granted += wasted
+        elif self.open and not self._drain_running:
+            self._flow(link.credit + wasted)
 
     # Settlement by the sender
 
     def _on_settlements(self, deliveries: Sequence[IncomingDelivery]) -> None:
         if self._remembered is not None:
             self._remembered.settled(deliveries)
+        wasted = sum(map(self._to_come, self._again.intersection(deliveries))) if self._again else 0
         for delivery in deliveries:
             if delivery.waiter is not None:
                 delivery.waiter.set()
             self._hidden.pop(delivery, None)  # nobody has seen it, and the sender is done with it
         if self._again or self._spent_again:
             self._resumed(deliveries)
+        if wasted:  # it resumed them only to be done with them
+            self._grant_again(wasted)
         if self._change is not None:
             self._changed()
 

@@ -275,7 +275,7 @@ class StreamReceiver(Receiver):
                 delivery.state = state  # the next attach tells it, if there is one
         if delivery.stream.aborted and (delivery in self._opening or delivery in self._incoming):
             (self._opening if delivery in self._opening else self._incoming).remove(delivery)
-            self._on_flow(False)
+            self._grant_again(1)
         elif delivery in self._opening:
             self._hand_out()
         elif delivery._arrival is not None:

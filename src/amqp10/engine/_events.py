@@ -98,10 +98,13 @@ class FlowReceived(Event):
     and `available` may have changed.
 
     `drained` True: it answers our drain, all credit is used up or given back (§2.6.7).
+    `wasted`: new deliveries that used up credit and do not come to `incoming`: they were aborted, or are "resumed"
+    though nothing is known of them here.
     """
 
     link: ReceiverLink
     drained: bool
+    wasted: int = 0
 
 
 @dataclass(frozen=True, slots=True)

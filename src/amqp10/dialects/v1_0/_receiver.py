@@ -96,13 +96,13 @@ class ReceiverEndpoint(ResumingReceiver):
         if frame.echo and self.terms is not None:
             self.session.send_flow(self)
 
-    def _tell_flow(self, used_up: bool) -> None:
+    def _tell_flow(self, used_up: bool, wasted: int = 0) -> None:
         """Tell of the flow state, and that it is drained if that was asked for and the credit is used up."""
         drained = self._draining and used_up
         if drained:
             self._draining = False
             self.flow_state.drain = False
-        self.session.engine.emit(FlowReceived(self, drained))
+        self.session.engine.emit(FlowReceived(self, drained, wasted))
 
     # Transfers
 
@@ -155,7 +155,7 @@ class ReceiverEndpoint(ResumingReceiver):
         self._partial = partial
         if frame.aborted:  # the payload is thrown away, and the delivery is settled with that (§2.7.5)
             self._partial = None
-            self._tell_flow(self.flow_state.used_up)  # it used up a credit, and no delivery will say so
+            self._tell_flow(self.flow_state.used_up, wasted=int(partial.resumed is None))
             if partial.resumed is not None:
                 self._drop_resumed(partial.resumed)
             return
@@ -286,7 +286,7 @@ class ReceiverEndpoint(ResumingReceiver):
             self.fail("amqp:invalid-field", "rcv-settle-mode second in a transfer on a link that settles first")
             return None
         if first.aborted:
-            self._tell_flow(self.flow_state.used_up)
+            self._tell_flow(self.flow_state.used_up, wasted=1)
             return None
         delivery = self._complete(first, b"", bool(first.settled), first.state)
         if delivery is not None:

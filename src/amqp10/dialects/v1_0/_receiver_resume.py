@@ -67,7 +67,7 @@ class ResumingReceiver(LinkEndpoint, ReceiverLink):
         self._settled_early: dict[bytes, bool | None] = {}
 
     @abstractmethod
-    def _tell_flow(self, used_up: bool) -> None:
+    def _tell_flow(self, used_up: bool, wasted: int = 0) -> None:
         """Tell that credit may have changed."""
 
     @abstractmethod
@@ -172,7 +172,7 @@ class ResumingReceiver(LinkEndpoint, ReceiverLink):
         """The last transfer of a resumed delivery is here."""
         delivery, first = partial.resumed, partial.first
         if delivery is None:
-            self._tell_flow(self.flow_state.used_up)
+            self._tell_flow(self.flow_state.used_up, wasted=1)
             return
         came_in_part = self._in_part(delivery)
         if came_in_part:
@@ -226,11 +226,9 @@ class ResumingReceiver(LinkEndpoint, ReceiverLink):
 
     def _drop_resumed(self, delivery: IncomingDelivery) -> None:
         """The sender has resumed a delivery only to abort it: it is settled there (§2.7.5)."""
-        in_part = self._in_part(delivery)
         self._lose(delivery)
         delivery.remote_settled = delivery.local_settled = True
-        if not in_part:
-            self.session.engine.emit(SettlementsReceived(self, (delivery,)))
+        self.session.engine.emit(SettlementsReceived(self, (delivery,)))
         if self.incomplete:
             self.check_reduced()
 
