@@ -580,7 +580,7 @@ async def test_what_is_resumed_comes_before_what_is_new(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("credit", [0, 4])
 async def test_a_delivery_that_is_resumed_only_to_be_aborted(monkeypatch: pytest.MonkeyPatch, credit: int) -> None:
-    """What came of it is thrown away, and the credit that it took twice is there for others, after the next loss, too."""
+    """What came of it is thrown away; the credit that it took twice is there for others, after the next loss, too."""
     async with hosting(monkeypatch) as hosts:
 
         def prepare(peer: Peer) -> None:
