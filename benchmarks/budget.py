@@ -1,0 +1,282 @@
+"""What a message costs in steps of the interpreter: a figure that is the same on every machine, busy or not.
+
+    python benchmarks/budget.py            prints a table beside the recorded budget
+    python benchmarks/budget.py --check    fails if a workload costs more than recorded, by more than the margin
+    python benchmarks/budget.py --record   writes the budget anew
+
+A client and a server engine are joined in memory. Only what the client does is counted: bytecode instructions, and
+calls (of Python functions and of built-in ones). Both depend on the version of Python: `budget.json` has them by it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import anyio
+from anyio.abc import ByteStream
+
+from amqp10 import Accepted, Connection, Message, Receiver, Sender
+from amqp10.engine import (
+    ConnectionEnded,
+    ConnectionOpened,
+    ConnectionTerms,
+    CreditChanged,
+    DeliveriesReceived,
+    Engine,
+    LinkAttached,
+    ReceiverLink,
+    SenderLink,
+    SessionBegun,
+    dialect,
+)
+from amqp10.sasl import Authenticator
+
+BUDGET = Path(__file__).with_name("budget.json")
+MARGIN = 1.05
+"""How much more than recorded a message may cost: the passes of the event loop do not fall alike in every run."""
+
+COUNT = 500
+BODY = b"x" * 100
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+class Count:
+    """Counts what runs while it is switched on."""
+
+    def __init__(self) -> None:
+        self.instructions = self.calls = 0
+        self.on = False
+
+    def resume(self) -> None:
+        if self.on:
+            sys.setprofile(self._profile)
+            sys.settrace(self._trace)
+
+    def pause(self) -> None:
+        sys.settrace(None)
+        sys.setprofile(None)
+
+    def start(self) -> None:
+        self.on = True
+        self.resume()
+        # The frames that are there already, of coroutines most of all, learn of it one by one.
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            self._enter(frame)
+            frame = frame.f_back
+
+    def stop(self) -> None:
+        self.pause()
+        self.on = False
+
+    def _enter(self, frame: FrameType) -> None:
+        frame.f_trace, frame.f_trace_opcodes, frame.f_trace_lines = self._trace, True, False
+
+    def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "opcode":
+            self.instructions += 1
+        elif event == "call":
+            self._enter(frame)
+        return self._trace
+
+    def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event in ("call", "c_call"):
+            self.calls += 1
+
+
+class Wire(ByteStream):
+    """The client's stream; what is at its other end acts at once, and is not counted."""
+
+    def __init__(self, count: Count) -> None:
+        self._count = count
+        self._server: Engine = dialect("1.0").server(
+            ConnectionTerms("server"), Authenticator(None, anonymous=True).for_connection(secure=True)
+        )
+        self._server.start()
+        self._answers = b""
+        self._ready = anyio.Event()
+        self.source: SenderLink | None = None
+        self._sends_settled = False
+        self._over = False
+
+    async def send(self, item: bytes) -> None:
+        self._count.pause()
+        self._server.receive_data(item)
+        self._act()
+        self._count.resume()
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        while not self._answers:
+            if self._over:
+                raise anyio.EndOfStream
+            self._ready = anyio.Event()
+            await self._ready.wait()
+        taken, self._answers = self._answers[:max_bytes], self._answers[max_bytes:]
+        return taken
+
+    def serve(self, count: int) -> None:
+        """Send messages to the client, as far as there is credit for them."""
+        assert self.source is not None
+        payload = Message(BODY).encode()
+        for _ in range(min(count, self.source.credit)):
+            self.source.send(payload, settled=self._sends_settled)
+        self._answer()
+
+    def _act(self) -> None:
+        for event in self._server.events():
+            if isinstance(event, ConnectionOpened):
+                self._server.open()
+            elif isinstance(event, SessionBegun):
+                event.session.begin()
+            elif isinstance(event, ConnectionEnded):
+                self._over = True
+                self._ready.set()
+            elif isinstance(event, LinkAttached) and event.link.remote is not None:
+                event.link.attach(event.link.remote)
+                if isinstance(event.link, ReceiverLink):
+                    event.link.flow(2 * COUNT)
+                elif isinstance(event.link, SenderLink):
+                    self.source, self._sends_settled = event.link, event.link.settled_by_sender
+            elif isinstance(event, CreditChanged) and event.link.drain:
+                event.link.drained()
+            elif isinstance(event, DeliveriesReceived):
+                link = event.link
+                while link.incoming:
+                    link.settle(link.incoming.popleft(), Accepted())
+                if link.attached:
+                    link.flow(2 * COUNT)
+        self._answer()
+
+    def _answer(self) -> None:
+        data = self._server.data_to_send()
+        if data:
+            self._answers += data
+            self._ready.set()
+
+    async def send_eof(self) -> None:
+        pass
+
+    async def aclose(self) -> None:
+        self._server.receive_eof()
+
+
+Workload = Callable[[Connection, Wire, Count], Awaitable[None]]
+
+
+async def _send(sender: Sender, count: Count) -> None:
+    await sender.send_many([Message(BODY)] * 10)
+    count.start()
+    await sender.send_many(Message(BODY) for _ in range(COUNT))
+    count.stop()
+
+
+async def send(connection: Connection, wire: Wire, count: Count) -> None:
+    async with connection.sender("q") as sender:
+        await _send(sender, count)
+
+
+async def send_settled(connection: Connection, wire: Wire, count: Count) -> None:
+    async with connection.sender("q", settle_mode="settled") as sender:
+        await _send(sender, count)
+
+
+async def submit(connection: Connection, wire: Wire, count: Count) -> None:
+    async with connection.sender("q") as sender:
+        await sender.send(Message(BODY))
+        count.start()
+        deliveries = [await sender.submit(Message(BODY)) for _ in range(COUNT)]
+        for delivery in deliveries:
+            await delivery.outcome()
+        count.stop()
+
+
+async def _receive(receiver: Receiver, wire: Wire, count: Count) -> None:
+    wire.serve(COUNT)
+    count.start()
+    taken = 0
+    async for delivery in receiver:
+        if len(delivery.message.body) == len(BODY):
+            delivery.accept()
+        taken += 1
+        if taken == COUNT:
+            break
+    count.stop()
+
+
+async def receive(connection: Connection, wire: Wire, count: Count) -> None:
+    async with connection.receiver("q", credit=2 * COUNT) as receiver:
+        await anyio.wait_all_tasks_blocked()
+        await _receive(receiver, wire, count)
+
+
+async def receive_settled(connection: Connection, wire: Wire, count: Count) -> None:
+    async with connection.receiver("q", credit=2 * COUNT, settle_mode="settled") as receiver:
+        await anyio.wait_all_tasks_blocked()
+        await _receive(receiver, wire, count)
+
+
+async def receive_batch(connection: Connection, wire: Wire, count: Count) -> None:
+    async with connection.receiver("q", credit=2 * COUNT) as receiver:
+        await anyio.wait_all_tasks_blocked()
+        wire.serve(COUNT)
+        count.start()
+        taken = 0
+        while taken < COUNT:
+            for delivery in await receiver.receive_batch(500):
+                if len(delivery.message.body) == len(BODY):
+                    delivery.accept()
+                taken += 1
+        count.stop()
+
+
+WORKLOADS: tuple[Workload, ...] = (send, send_settled, submit, receive, receive_settled, receive_batch)
+
+
+def measure(workload: Workload, backend: str) -> dict[str, float]:
+    """Steps a message, in one run."""
+    count = Count()
+
+    async def run() -> None:
+        wire = Wire(count)
+        async with Connection.over(wire, secure=True, sasl=False, incoming_window=10 * COUNT) as connection:
+            await workload(connection, wire, count)
+
+    anyio.run(run, backend=backend)
+    return {"instructions": round(count.instructions / COUNT, 1), "calls": round(count.calls / COUNT, 1)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--record", action="store_true", help="write budget.json, for this version of Python")
+    parser.add_argument("--check", action="store_true", help="fail if a workload costs more than recorded there")
+    parser.add_argument("--only", metavar="WORKLOAD", choices=[each.__name__ for each in WORKLOADS])
+    arguments = parser.parse_args()
+    recorded = json.loads(BUDGET.read_text()) if BUDGET.exists() else {}
+    now: dict[str, dict[str, float]] = {}
+    dearer: list[str] = []
+    if arguments.check and VERSION not in recorded:
+        sys.exit(f"nothing is recorded for Python {VERSION}")
+    print("| workload | instructions | recorded | calls | recorded |\n|---|--:|--:|--:|--:|")
+    for workload in (each for each in WORKLOADS if arguments.only in (None, each.__name__)):
+        for backend in ("trio", "asyncio"):
+            name = f"{workload.__name__} {backend}"
+            cost = now[name] = measure(workload, backend)
+            before = recorded.get(VERSION, {}).get(name, {})
+            figures = (cost["instructions"], before.get("instructions", "-"), cost["calls"], before.get("calls", "-"))
+            dearer += [f"{name}: {step}" for step in before if cost[step] > MARGIN * before[step]]
+            print(f"| {name} | " + " | ".join(str(each) for each in figures) + " |")
+    if arguments.record:
+        recorded[VERSION] = recorded.get(VERSION, {}) | now
+        BUDGET.write_text(json.dumps(recorded, indent=2, sort_keys=True) + "\n")
+    if arguments.check and dearer:
+        sys.exit(f"dearer than recorded: {', '.join(dearer)}; make it cheaper, or record it and say in the commit why")
+
+
+if __name__ == "__main__":
+    main()
