@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from amqp10.client import Receiver
 from amqp10.engine import CreditChanged
 from amqp10.errors import ConnectionLost, EncodeError, LinkDetached, LocalProtocolError, Unsupported
 from amqp10.messaging import RELEASED, Error, Message, Source, Target
@@ -147,6 +148,38 @@ async def test_aborted_deliveries_cost_no_manual_credit(serve: Serve) -> None:
             peer.send("q", number)
             assert (await receiver.receive()).message.body == number
         assert receiver.credit == link.credit == 0
+
+
+@pytest.mark.parametrize("credit", [0, 3])
+@pytest.mark.parametrize("answer", ["comes after that", "came before that"])
+async def test_a_drain_that_is_cancelled(serve: Serve, credit: int, answer: str) -> None:
+    """The credit is the peer's again, also where it gave it back: what is answered crosses our change of mind."""
+    async with serve() as (peer, connection), connection, connection.receiver("q", credit=credit) as receiver:
+        if not credit:
+            receiver.add_credit(3)
+        await anyio.wait_all_tasks_blocked()
+        link = peer.links["q"]
+        scope = anyio.CancelScope()
+
+        def on_event(event: Any) -> bool:
+            if answer == "comes after that" and isinstance(event, CreditChanged) and link.drain:
+                scope.cancel()
+            return False
+
+        def on_flow(drained: bool, wasted: int) -> None:
+            Receiver._on_flow(receiver, drained, wasted)
+            if answer == "came before that":
+                scope.cancel()
+
+        peer.on_event = on_event
+        receiver._on_flow = on_flow  # type: ignore[method-assign]
+        with scope:
+            await receiver.drain()
+        if answer == "comes after that":
+            assert scope.cancelled_caught
+        await anyio.wait_all_tasks_blocked()
+        # On asyncio what was waited for goes before the cancellation: the drain is done.
+        assert receiver.credit == link.credit == (3 if scope.cancelled_caught else 0)
 
 
 async def test_two_tasks_at_once(serve: Serve) -> None:
@@ -559,11 +592,11 @@ async def test_durable_subscriptions_are_detached_from(serve: Serve) -> None:
         assert [event.closed for event in peer.ended] == [False, True]
 
 
-async def test_what_the_dialect_cannot(serve: Serve) -> None:
+async def test_what_the_dialect_cannot(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a dialect does not have raises Unsupported before a byte is written."""
     async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
         await anyio.wait_all_tasks_blocked()
-        connection._dialect = replace(connection._dialect, capabilities=frozenset())
+        monkeypatch.setattr(type(connection), "capabilities", frozenset())
         with pytest.raises(Unsupported, match="drain"):
             await receiver.drain()
         for link in (

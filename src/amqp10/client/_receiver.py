@@ -72,6 +72,7 @@ class Receiver(Link):
         self._waiter: anyio.Event | None = None  # also the mark that a task is in receive
         self._drain_running = False
         self._drained = False
+        self._given_back = 0  # credit, in this drain
         self._used_up = False  # the last drain ended by deliveries, without an answer
         self._acquirer: Transaction | None = None  # in which messages are acquired
         self._flow_properties: dict[Any, Any] | None = None
@@ -431,8 +432,10 @@ class Receiver(Link):
         try:
             await self._drain()
         except BaseException:
-            if self._link is not None and self.open:
-                self._flow(self._link.credit)
+            if self._link is not None and self.open and self._link.attached:
+                if not self._drained:
+                    self._flow(self._link.credit)
+                self._grant_again(self._given_back)
             raise
         if not self._drained and not self.open:
             raise self._gone()
@@ -444,7 +447,7 @@ class Receiver(Link):
         if link is None or not link.attached or link.credit <= 0:
             self._drained = True
             return
-        self._drain_running = True
+        self._drain_running, self._given_back = True, 0
         try:
             asked, here = link.credit, len(self._incoming)
             await self._use_up(asked)
@@ -467,14 +470,16 @@ class Receiver(Link):
 
     def _on_flow(self, drained: bool, wasted: int) -> None:
         """The peer's flow for this link."""
+        if self._drain_running:
+            self._given_back += wasted
+        elif wasted:
+            self._grant_again(wasted)
         if drained:
             self._drained = True
             self._changed()
-        elif wasted:
-            self._grant_again(wasted)
 
     def _grant_again(self, wasted: int) -> None:
-        """So many deliveries used up credit that nobody will take, for they were aborted: others may come."""
+        """So much credit is gone for nothing, for deliveries that were aborted for instance: others may come."""
         link = self._link
         if self._automatic:
             self._taken += wasted

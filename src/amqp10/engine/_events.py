@@ -98,8 +98,8 @@ class FlowReceived(Event):
     and `available` may have changed.
 
     `drained` True: it answers our drain, all credit is used up or given back (§2.6.7).
-    `wasted`: new deliveries that used up credit and do not come to `incoming`: they were aborted, or are "resumed"
-    though nothing is known of them here.
+    `wasted`: how much credit is gone for which nothing new comes to `incoming`: the sender gave it back, aborted the
+    delivery, or "resumed" one that is not known here.
     """
 
     link: ReceiverLink

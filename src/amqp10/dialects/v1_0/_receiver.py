@@ -89,10 +89,12 @@ class ReceiverEndpoint(ResumingReceiver):
         self.check_errant("flow")
         if self.detach_sent:
             return
+        before = self.flow_state.credit
         self.flow_state.flow_received(frame.delivery_count, frame.available)
         self.properties = frame.properties or {}
         # A sender that still has credit has not seen the flow that drains it yet.
-        self._tell_flow(not frame.link_credit and self.flow_state.credit <= 0)
+        credit = self.flow_state.credit
+        self._tell_flow(not frame.link_credit and credit <= 0, wasted=before - credit)
         if frame.echo and self.terms is not None:
             self.session.send_flow(self)
 
