@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from amqp10.dialects.v1_0._frames import FRAME_AMQP, FrameReader, encode_frame
 from amqp10.dialects.v1_0._performatives import Disposition, Transfer
 from amqp10.dialects.v1_0._transfer import TransferTemplate, encode_disposition, read_transfer
-from amqp10.errors import DecodeError
+from amqp10.errors import DecodeError, RemoteProtocolError
 from amqp10.messaging import ACCEPTED, RELEASED, Accepted, Error, Modified, Received, Rejected
 from amqp10.types import Described, Symbol, ULong, decode_composite
 
@@ -246,3 +246,70 @@ def test_disposition(channel: int, as_receiver: bool, first: int, count: int, se
     written = Disposition(as_receiver, first, last, settled, state)
     assert found.state == Disposition.decode(written.encode()).state
     assert not found.batchable
+
+
+# Layouts: what came before makes the next one cheaper, and never another.
+
+
+def everything(data: bytes, *, reuses: bool) -> list[Any]:
+    """What a reader makes of these bytes, each frame looked at before the next is asked for; its error last."""
+    reader = FrameReader(1 << 16, reuses=reuses)
+    reader.feed(data)
+    found: list[Any] = []
+    while True:
+        try:
+            frame = reader.next()
+        except (DecodeError, RemoteProtocolError) as error:
+            return [*found, str(error)]
+        if frame is None:
+            return [*found, reader.buffered]
+        kind, channel, transfer, payload = frame
+        found.append((kind, channel, values(transfer) if isinstance(transfer, Transfer) else transfer, payload))
+
+
+ALIKE = st.tuples(
+    st.integers(0, 3), st.sampled_from([0, 7, 256, 0xFFFF_FFFF]), st.binary(max_size=5), st.booleans(), st.booleans()
+)
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> bytes:
+    """Transfers that mostly look alike, and some octets of them changed."""
+    frames = [
+        encode_frame(
+            1,
+            Transfer(handle=handle, delivery_id=number, delivery_tag=tag, message_format=0, settled=settled, more=more),
+            b"payload",
+        )
+        for handle, number, tag, settled, more in draw(st.lists(ALIKE, max_size=12))
+    ]
+    data = bytearray(b"".join(draw(st.permutations(frames + frames[:3]))))
+    for place, octet in draw(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3)):
+        if place < len(data):
+            data[place] = octet
+    return bytes(data)
+
+
+@given(streams())
+@example(encode_frame(0, Transfer(handle=0, delivery_id=300, delivery_tag=b"abcd", settled=True), b"1") * 3)
+def test_layouts_change_nothing(data: bytes) -> None:
+    """A reader that knows transfers at sight reads what one reads that walks through each."""
+    assert everything(data, reuses=True) == everything(data, reuses=False)
+
+
+def test_layouts_are_used_and_bounded() -> None:
+    """Transfers that look alike are one object; a sender of ever new forms makes the reader forget, not grow."""
+    reader = FrameReader(reuses=True)
+    frames = [
+        encode_frame(0, Transfer(handle=handle, delivery_id=1000 + number, delivery_tag=b"abcd"), b"x")
+        for handle in (1, 2)
+        for number in range(3)
+    ]
+    reader.feed(b"".join(frames))
+    read = [frame for frame in iter(reader.next, None) if isinstance(frame[2], Transfer)]
+    assert read[1][2] is read[2][2]
+    assert read[4][2] is read[5][2] is not read[1][2]
+    for handle in range(3000):
+        reader.feed(encode_frame(0, Transfer(handle=handle % 256, delivery_id=1000, delivery_tag=bytes(handle % 30))))
+        reader.next()
+    assert len(reader._layouts) <= 256

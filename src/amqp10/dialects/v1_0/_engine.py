@@ -102,7 +102,7 @@ class V1Engine(Engine):
         self._sasl = sasl
         self._bare_allowed = bare_allowed
         self._phase = Phase.IDLE
-        self._reader = FrameReader()
+        self._reader = FrameReader(reuses=True)
         self.output: list[bytes] = []
         self._events: list[Event] = []
         self._dirty: list[SessionEndpoint] = []

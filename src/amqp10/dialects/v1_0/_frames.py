@@ -27,9 +27,9 @@ from ._performatives import (
     SaslResponse,
     Transfer,
 )
+from ._transfer import TransferLayout, layout_of, read_transfer
 from ._transfer import TransferTemplate as TransferTemplate
 from ._transfer import encode_disposition as encode_disposition
-from ._transfer import read_transfer
 
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 TLS_HEADER: Final = b"AMQP\x02\x01\x00\x00"
@@ -51,17 +51,24 @@ Frame = tuple[int, int, Composite | None, bytes]
 _HEADER = Struct(">IBBH")
 _read_header = _HEADER.unpack_from
 _TRANSFER: Final = b"\x00\x53\x14"
+_KEY: Final = 8  # bytes that tell layouts apart: sizes, and the handle if it is a small one
+_MOST_LAYOUTS: Final = 256
 
 
 class FrameReader:
     """Cuts what is fed into frames.
 
+    Args:
+        reuses: transfers that look alike are one object, good until the next frame is asked for.
+
     Attributes:
         max_frame_size: the largest frame taken, bytes; may be changed between frames.
     """
 
-    def __init__(self, max_frame_size: int = 512) -> None:
+    def __init__(self, max_frame_size: int = 512, *, reuses: bool = False) -> None:
         self.max_frame_size = max_frame_size
+        self._reuses = reuses
+        self._layouts: dict[bytes, TransferLayout] = {}
         self._data = b""
         self._at = 0
         self._more: list[bytes] = []  # fed while `_data` ends in a part of a frame that they do not complete
@@ -125,13 +132,33 @@ class FrameReader:
         end = at + size
         self._at = end
         body = at + offset * 4
-        if kind == FRAME_AMQP and data[body : body + 3] == _TRANSFER:
-            found = read_transfer(data, body + 3, end)
-            if found is not None:
-                return FRAME_AMQP, channel, found[0], data[found[1] : end]
+        if kind == FRAME_AMQP:
+            known = self._layouts.get(data[body : body + _KEY])
+            if known is not None:
+                length, unpack, before, between, after, transfer = known
+                payload = body + length
+                if payload <= end:
+                    found = unpack(data, body)
+                    if found[0] == before and found[4] == after and found[2] == between:
+                        transfer.delivery_id, transfer.delivery_tag = found[1], found[3]
+                        return FRAME_AMQP, channel, transfer, data[payload:end]
+            if data[body : body + 3] == _TRANSFER:
+                walked = read_transfer(data, body + 3, end)
+                if walked is not None:
+                    if self._reuses:
+                        self._learn(data, body, *walked)
+                    return FRAME_AMQP, channel, walked[0], data[walked[1] : end]
         if body == end:
             return kind, channel, None, b""
         return self._generic(kind, channel, data[body:end])
+
+    def _learn(self, data: bytes, body: int, transfer: Transfer, payload: int) -> None:
+        """Know transfers that look like this one at sight."""
+        layout = layout_of(data, body, transfer, payload)
+        if layout is not None:
+            if len(self._layouts) == _MOST_LAYOUTS:
+                self._layouts.clear()
+            self._layouts[data[body : body + _KEY]] = layout
 
     def _wait(self, missing: int) -> None:
         """Look again when that many bytes came; what came since this was first said counts already."""
