@@ -171,7 +171,7 @@ async def test_a_drain_that_is_cancelled(serve: Serve, credit: int, answer: str)
                 scope.cancel()
 
         peer.on_event = on_event
-        receiver._on_flow = on_flow  # type: ignore[method-assign]
+        receiver._on_flow = on_flow
         with scope:
             await receiver.drain()
         if answer == "comes after that":
