@@ -1,0 +1,186 @@
+"""Messages to and from the basic class: every field of 1.0 comes back, and every property of 0-9-1."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from amqp10.dialects.v0_9._mapping import EXCHANGE, NATIVE, ROUTING_KEY, Incoming, Outgoing
+from amqp10.dialects.v0_9._properties import BasicProperties
+from amqp10.dialects.v0_9._table import DRAFT_TABLES, TABLES, Tables
+from amqp10.errors import EncodeError
+from amqp10.messaging import AmqpSequence, AmqpValue, Data, Message
+from amqp10.testing.strategies import messages
+from amqp10.types import Int, Symbol, ULong
+
+FIELDS = (
+    *("durable", "priority", "ttl", "delivery_count", "message_id", "user_id", "subject", "reply_to"),
+    *("correlation_id", "content_type", "content_encoding", "absolute_expiry_time", "creation_time", "group_id"),
+    *("group_sequence", "reply_to_group_id", "application_properties", "footer", "body"),
+)
+
+
+def there_and_back(message: Message, tables: Tables = TABLES, exchange: str = "", key: str = "q") -> Message:
+    """The message as it is behind a broker of 0-9-1."""
+    route, body = Outgoing(tables, exchange, key).map(message.encode())
+    parts = (part.encode() for part in (route.exchange, route.key))
+    octets = b"".join((bytes((route.redelivered,)), *(bytes((len(part),)) + part for part in parts)))
+    return Message.decode(Incoming(tables).map(octets, route.properties, body))
+
+
+@pytest.mark.parametrize("tables", [TABLES, DRAFT_TABLES], ids=["0-9-1", "draft"])
+def test_every_field_comes_back(tables: Tables) -> None:
+    """Whatever its type, with the tables of 0-9-1, and with the five types of the draft."""
+    moment = datetime(2026, 11, 21, 15, 30, 12, 345_000, tzinfo=UTC)
+    message = Message(
+        b"body",
+        durable=True,
+        priority=9,
+        ttl=timedelta(seconds=90),
+        delivery_count=3,
+        message_annotations={"x-route": "a", "other": 1, 5: [1, {"k": None}]},
+        message_id=UUID(int=7),
+        user_id=b"\xff\0",
+        to="/queues/elsewhere",
+        subject="s",
+        reply_to="/queues/answers%20here",
+        correlation_id=77,
+        content_type="text/plain",
+        content_encoding="gzip",
+        absolute_expiry_time=moment,
+        creation_time=moment,
+        group_id="g",
+        group_sequence=4_000_000_000,
+        reply_to_group_id="r",
+        application_properties={"a": 1, "u": ULong(2**63), "x-a": True, "b": b"\xff", "qpid.subject": "!", "t": moment},
+        footer={"hash": b"1"},
+    )
+    back = there_and_back(message, tables)
+    back.check()
+    for name in (*FIELDS, "to"):
+        assert getattr(back, name) == getattr(message, name), name
+    there = {key: back.message_annotations[key] for key in message.message_annotations}
+    assert there == message.message_annotations
+
+
+@settings(max_examples=150, deadline=None)
+@given(messages(), st.sampled_from((TABLES, DRAFT_TABLES)))
+def test_any_message_comes_back(message: Message, tables: Tables) -> None:
+    """Messages made by Hypothesis keep all that is not an intermediary's."""
+    message = message.replace(delivery_annotations=None, delivery_count=min(message.delivery_count, 0x7FFF_FFFF))
+    back = there_and_back(message, tables)
+    back.check()
+    for name in FIELDS:
+        ours, theirs = getattr(message, name), getattr(back, name)
+        if name == "body":
+            ours, theirs = _plain(ours), _plain(theirs)
+        # By what they look like: NaN differs from itself.
+        assert repr(_normal(ours)) == repr(_normal(theirs)), name
+
+
+def _plain(body: Any) -> Any:
+    return b"".join(body.parts) if isinstance(body, Data) else body
+
+
+def _normal(value: Any) -> Any:
+    """As it is after being encoded and decoded once."""
+    if isinstance(value, dict):
+        return sorted((str(key), repr(each)) for key, each in value.items())
+    return value
+
+
+@pytest.mark.parametrize("body", ["text", {"a": [1]}, AmqpSequence([1], ["x"]), None, AmqpValue(b"x")])
+def test_bodies_that_are_not_data(body: Any) -> None:
+    """They travel as sections, with the type that RabbitMQ gives them."""
+    message = Message(body)
+    route, octets = Outgoing(TABLES).map(message.encode())
+    assert BasicProperties.decode(route.properties, TABLES).type == "amqp-1.0"
+    assert octets == message.encode()
+    assert there_and_back(message).body == message.body
+
+
+def test_where_a_message_came_from() -> None:
+    """`to`, subject and two annotations say exchange and routing key."""
+    back = there_and_back(Message(b"x", subject="news.eu"), exchange="amq.topic", key="news.eu")
+    assert back.to == "/exchanges/amq.topic/news.eu"
+    assert back.subject == "news.eu"
+    assert back.message_annotations == {EXCHANGE: "amq.topic", ROUTING_KEY: "news.eu"}
+    assert there_and_back(Message(b"x")).to == "/queues/q"
+
+
+def test_the_subject_is_the_key_where_the_address_has_none() -> None:
+    """As `/exchanges/NAME` means."""
+    route, _ = Outgoing(TABLES, "amq.topic", None).map(Message(b"x", subject="a.b").encode())
+    assert (route.exchange, route.key) == ("amq.topic", "a.b")
+    assert not BasicProperties.decode(route.properties, TABLES).headers
+
+
+def test_an_anonymous_link_needs_an_address() -> None:
+    """Each message says where it goes, by an address that is one."""
+    anonymous = Outgoing(TABLES, anonymous=True)
+    route, _ = anonymous.map(Message(b"x", to="/exchanges/e/k").encode())
+    assert (route.exchange, route.key) == ("e", "k")
+    for message in (Message(b"x"), Message(b"x", to="/queues/a/b")):
+        with pytest.raises(EncodeError):
+            anonymous.map(message.encode())
+
+
+def test_what_only_the_dialect_has_comes_back_whole() -> None:
+    """Type, app-id, cluster-id, headers that are tables, and an expiration that is no number."""
+    said = BasicProperties(
+        type="order",
+        app_id="shop",
+        cluster_id="c",
+        expiration="soon",
+        headers={"CC": ["a", "b"], "nested": {"a": Int(1)}, "x-death": [{"count": 1}], "plain": "p"},
+    )
+    payload = Incoming(TABLES).map(b"\0\0\1q", said.encode(TABLES), b"x")
+    message = Message.decode(payload)
+    assert message.application_properties == {"plain": "p"}
+    assert message.message_annotations[Symbol("x-death")] == [{"count": 1}]
+    assert message.message_annotations[NATIVE]["type"] == "order"
+    route, body = Outgoing(TABLES, "", "q").map(payload)
+    assert body == b"x"
+    again = BasicProperties.decode(route.properties, TABLES)
+    assert again.headers is not None
+    assert said.headers is not None
+    assert dict(sorted(again.headers.items())) == dict(sorted(said.headers.items()))
+    again.headers = said.headers
+    assert again == said
+
+
+def test_readable_fields_win_where_somebody_changed_them() -> None:
+    """What was kept aside counts only if what can be read beside it still says the same."""
+    route, body = Outgoing(TABLES).map(Message(b"x", correlation_id=5, message_id=6).encode())
+    said = BasicProperties.decode(route.properties, TABLES)
+    assert said.correlation_id == "5"
+    said.correlation_id = "other"
+    back = Message.decode(Incoming(TABLES).map(b"\0\0\1q", said.encode(TABLES), body))
+    assert back.correlation_id == "other"
+    assert back.message_id == 6
+
+
+def test_what_is_no_message_passes_as_it_is() -> None:
+    """A broker may have such a payload: it is not the engine that refuses it."""
+    for payload in (b"", b"\0\x53\x75\xa0\5abc", b"rubbish"):
+        _, body = Outgoing(TABLES).map(payload)
+        assert body == payload
+
+
+def test_a_body_that_claims_to_be_sections() -> None:
+    """Where it is none, it is data, and its type is kept."""
+    payload = Incoming(TABLES).map(b"\0\0\1q", BasicProperties(type="amqp-1.0").encode(TABLES), b"rubbish")
+    assert Message.decode(payload).body == b"rubbish"
+
+
+def test_redelivery() -> None:
+    """The bit stands for one failed attempt; RabbitMQ's header has the number."""
+    once = Message.decode(Incoming(TABLES).map(b"\1\0\1q", BasicProperties().encode(TABLES), b""))
+    assert (once.delivery_count, once.first_acquirer) == (1, False)
+    count = BasicProperties(headers={"x-delivery-count": 4}).encode(TABLES)
+    assert Message.decode(Incoming(TABLES).map(b"\1\0\1q", count, b"")).delivery_count == 4
