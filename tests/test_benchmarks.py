@@ -11,6 +11,7 @@ import pytest
 RUN = Path(__file__).parents[1] / "benchmarks" / "run.py"
 LARGE = RUN.with_name("large_message.py")
 STORE = RUN.with_name("store.py")
+CODEC = RUN.with_name("codec.py")
 
 
 @pytest.mark.parametrize("options", [[], ["--single"]], ids=["ranges", "single"])
@@ -48,3 +49,12 @@ def test_store() -> None:
     done = subprocess.run([sys.executable, str(STORE), "--count", "200"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("store") == done.stdout.count("memory") == 2
+
+
+def test_codec() -> None:
+    """The codec alone: encoding, decoding, and decoding of no more than the body."""
+    command = [sys.executable, str(CODEC), "--rounds", "1", "--each", "10"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for operation in ("encode", "decode", "decode, body only"):
+        assert f"| {operation} | amqp10 |" in done.stdout

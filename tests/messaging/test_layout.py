@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from amqp10.errors import DecodeError
 from amqp10.messaging import Message
@@ -30,6 +33,29 @@ def test_places_cover_the_payload(message: Message) -> None:
         at = end
     assert at == len(payload)
     assert len([code for code in places if code in BODY]) == 1
+
+
+@settings(deadline=None)
+@given(messages(), st.integers(0, 400), st.integers(-1, 255))
+def test_the_short_way_is_the_long_way(message: Message, at: int, octet: int) -> None:
+    """Whatever is changed or cut off in a payload, its first section is found, or refused, as `section_at` would."""
+    payload = bytearray(message.encode())
+    at %= len(payload)
+    payload[at : at + 1] = b"" if octet < 0 else bytes((octet,))
+    if not payload:
+        return
+    data = bytes(payload)
+    try:
+        code, value_at, end = section_at(data, 0)
+    except DecodeError as error:
+        with pytest.raises(DecodeError, match=re.escape(str(error))):
+            scan(data)
+        return
+    try:
+        places = scan(data[:end])
+    except DecodeError:
+        pytest.fail("a section alone is a message, or the beginning of one")
+    assert places == {code: (0, value_at, end)}
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,9 @@ from ..types import (
     UInt,
     ULong,
     UShort,
-    decode_composite,
     decode_from,
 )
+from ..types._composite import decode_fields
 from ..types._encode import (
     WRITERS,
     Writer,
@@ -181,7 +181,7 @@ class FieldsSection:
         Raises:
             DecodeError: it is not a list, has too many fields, or one of the wrong type.
         """
-        section, end = decode_composite(payload, place[0])
+        section, end = decode_fields(self.declared, payload, place[1])
         if end != place[2]:
             raise DecodeError(f"the {NAMES[self.code]} section is not as long as it says")
         for name in self._ids:

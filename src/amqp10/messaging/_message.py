@@ -232,10 +232,16 @@ class Message:
         """A field that is None or was not set."""
         if self._payload is None or name in self._fields:
             return default
-        place = self._scanned().get(section.code)
-        if place is None:
-            return default
-        value = getattr(self._list_section(section, place), name)
+        places = self._places
+        if places is None:
+            places = self._scanned()
+        parsed = self._parsed.get(section.code)
+        if parsed is None:
+            place = places.get(section.code)
+            if place is None:
+                return default
+            parsed = self._list_section(section, place)
+        value = getattr(parsed, name)
         return timedelta(milliseconds=value) if name == "ttl" and value is not None else value
 
     def _list_section(self, section: FieldsSection, place: Place) -> Any:
@@ -251,7 +257,10 @@ class Message:
         value: Any = fields.get(name)
         if value is None and self._payload is not None and name not in fields:
             code = _MAP_NAMES[name]
-            place = self._scanned().get(code)
+            places = self._places
+            if places is None:
+                places = self._scanned()
+            place = places.get(code)
             if place is not None:
                 fields[name] = entries = MAPS[code].read(self._payload, place)
                 return entries
@@ -270,6 +279,10 @@ class Message:
             self._body = body = payload[8:]
             return body
         places = self._scanned()
+        place = places.get(DATA)
+        if place is not None:
+            self._body = value = read_body(payload, DATA, place)
+            return value
         code = next((code for code in BODY if code in places), None)
         self._body = value = None if code is None else read_body(payload, code, places[code])
         return value

@@ -243,6 +243,18 @@ def decode_composite(data: Data, at: int = 0, limits: Limits = DEFAULT_LIMITS) -
         raise broken(e) from None
 
 
+def decode_fields(cls: type[C], data: bytes, at: int, limits: Limits = DEFAULT_LIMITS) -> tuple[C, int]:
+    """The instance of `cls` whose list of fields begins at the offset `at`, behind a descriptor that is known already.
+
+    Raises:
+        DecodeError: it breaks the rules of the type, or exceeds the limits.
+    """
+    try:
+        return _BY_CODE[cls.descriptor_code](data, at, [limits.max_depth, limits.max_elements])
+    except BROKEN as e:
+        raise broken(e) from None
+
+
 def read_composite(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
     """The reader of a described value, its descriptor at `at`; used in place of the plain one where types are known."""
     start = at

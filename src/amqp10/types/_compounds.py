@@ -80,7 +80,8 @@ def _map32(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
 
 
 def _entries(data: bytes, at: int, end: int, count: int, room: list[int]) -> tuple[Any, int]:
-    check_compound(data, at, end, count)
+    if end > len(data) or count > end - at:
+        check_compound(data, at, end, count)
     if count & 1:
         raise DecodeError(f"a map has a key without a value: {count} items")
     if not room[0]:
@@ -92,7 +93,12 @@ def _entries(data: bytes, at: int, end: int, count: int, room: list[int]) -> tup
     readers = READERS
     entries: dict[Any, Any] = {}
     for done in range(count):
-        key, at = readers[data[at]](data, at + 1, room)
+        # Short strings are read here, without a call: nearly all keys are (benchmarks/codec.py, "decode").
+        if data[at] == 0xA1 and (stop := at + 2 + data[at + 1]) <= end:
+            key: Any = data[at + 2 : stop].decode()
+            at = stop
+        else:
+            key, at = readers[data[at]](data, at + 1, room)
         try:
             known = key in entries
         except TypeError:  # a list, a map, or a signaling NaN
@@ -101,7 +107,12 @@ def _entries(data: bytes, at: int, end: int, count: int, room: list[int]) -> tup
             value, at = readers[data[at]](data, at + 1, room)
             pairs = [*entries.items(), (key, value)]
             return _more_pairs(data, at, end, count - done - 1, pairs, room)
-        entries[key], at = readers[data[at]](data, at + 1, room)
+        code = data[at]
+        if code == 0xA1 and (stop := at + 2 + data[at + 1]) <= end:
+            entries[key] = data[at + 2 : stop].decode()
+            at = stop
+        else:
+            entries[key], at = readers[code](data, at + 1, room)
     if at != end:
         raise DecodeError("the size of a map is not that of its entries")
     room[0] += 1

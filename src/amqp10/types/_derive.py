@@ -348,12 +348,24 @@ def _null(index: int, each: Field) -> str:
 
 def _read_field(index: int, each: Field) -> list[str]:
     fast = _FAST_READS.get(each.type)
-    if fast is None or each.multiple or each.choices or each.requires:
-        read = ["if code == 0x40: at += 1", f"else: f{index}, at = special{index}(code, data, at + 1, room)"]
+    if each.requires in _PLAIN_ARCHETYPES:
+        fast, other = _octets_read(0xA1, _TEXT), f"else: f{index}, at = special{index}(code, data, at + 1, room)"
+    elif fast is None or each.multiple or each.choices or each.requires:
+        return [
+            "code = data[at]",
+            "if code == 0x40: at += 1",
+            f"else: f{index}, at = special{index}(code, data, at + 1, room)",
+        ]
     else:
-        read = [re.sub(r"\bF\b", f"f{index}", line) for line in fast]
-        read += ["elif code == 0x40: at += 1", f"else: raise wrong({index}, code)"]
-    return ["code = data[at]", *read]
+        other = f"else: raise wrong({index}, code)"
+    read = [re.sub(r"\bF\b", f"f{index}", line) for line in fast]
+    return ["code = data[at]", *read, "elif code == 0x40: at += 1", other]
+
+
+_TEXT: Final = "data[at + 2:stop].decode()"
+
+# Nothing described provides these, and nearly always they are strings (§3.2.11-15).
+_PLAIN_ARCHETYPES: Final = frozenset({"message-id", "address"})
 
 
 def _octets_read(narrow: int, slice_: str) -> list[str]:
@@ -402,7 +414,7 @@ _FAST_READS: Final[dict[str, Sequence[str]]] = {
         "    F = 0",
         "    at += 1",
     ],
-    "string": _octets_read(0xA1, "data[at + 2:stop].decode()"),
+    "string": _octets_read(0xA1, _TEXT),
     "symbol": _octets_read(0xA3, "symbol_of(data[at + 2:stop])"),
     "binary": _octets_read(0xA0, "data[at + 2:stop]"),
 }
