@@ -12,7 +12,7 @@ import anyio
 
 from ..engine import LinkTerms
 from ..errors import AmqpError, LinkDetached, Unsupported
-from ..messaging import Source, Target, outlives_link
+from ..messaging import Source, Target, outlives_connection, outlives_link
 from ..types import Symbol, UInt
 from ._elsewhere import MOST_HOPS
 from ._endpoint import Endpoint
@@ -204,7 +204,7 @@ class Link(Endpoint):
         if recovery is None or not self.connection._resumes:
             return False
         terminus = self.remote.target if self._kind == "sender" else self.remote.source
-        return isinstance(terminus, Source | Target) and (terminus.expiry_policy == "never" or bool(terminus.timeout))
+        return outlives_connection(terminus)
 
     # After a loss
 

@@ -57,6 +57,7 @@ from ._terminus import Source as Source
 from ._terminus import Target as Target
 from ._terminus import TerminusDurability as TerminusDurability
 from ._terminus import TerminusExpiryPolicy as TerminusExpiryPolicy
+from ._terminus import outlives_connection as outlives_connection
 from ._terminus import outlives_link as outlives_link
 from ._transactions import TXN_ID as TXN_ID
 from ._transactions import Declare as Declare
@@ -117,6 +118,7 @@ __all__ = (
     "TopicBinding",
     "TransactionalState",
     "data_head",
+    "outlives_connection",
     "outlives_link",
     "patch_header",
     "read_header",

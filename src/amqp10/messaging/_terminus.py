@@ -119,6 +119,13 @@ def outlives_link(*termini: object) -> bool:
     )
 
 
+def outlives_connection(*termini: object) -> bool:
+    """Whether one of these is kept for a while without its connection, so that its link can be resumed (§3.5.6)."""
+    return any(
+        isinstance(each, Source | Target) and (each.expiry_policy == "never" or bool(each.timeout)) for each in termini
+    )
+
+
 @composite(0x2B, "amqp:delete-on-close:list", provides=("lifetime-policy",))
 class DeleteOnClose(Composite):
     """The dynamic node goes with the link that made it (§3.5.10)."""

@@ -346,6 +346,20 @@ def test_resumed_transfers_use_up_credit(by: str, how: str) -> None:
     assert FlowReceived(ends.receiver, False, wasted=int(how == "unknown")) in events
 
 
+def test_a_late_word_on_the_session_before(by: str) -> None:
+    """Who lost the link to another attachment, and does not know it yet, settles nothing of what that one holds now."""
+    ends = Ends("second", by=by)
+    sent = ends.sender.send(BODY)
+    (came,) = ends.came()
+    ends.receiver.settle(came, ACCEPTED)
+    speaker, robbed = ends.receiver.session.engine, ends.sender.session.engine
+    ends.attach(ends.sender.suspended(), None)
+    robbed.receive_data(speaker.data_to_send())
+    assert not list(robbed.events())
+    assert not sent.local_settled
+    assert ends.sender.suspended() == [sent]
+
+
 def test_incomplete_is_told_last(by: str) -> None:
     """`LinkIncomplete` comes after what the maps told, so that who attaches again has acted on it."""
     ends = Ends(by="sender", frame_size=512)

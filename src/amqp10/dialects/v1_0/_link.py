@@ -167,7 +167,15 @@ class LinkEndpoint(Link):
         self.begin_counting()
         if deliveries is not None:
             self.resumes = True
+            for delivery in deliveries:
+                self._take_over(delivery)
             self.adopt(deliveries)
+
+    def _take_over(self, delivery: Any) -> None:
+        """It is of this attachment now: whoever lost the link to another may still name it on the session of before."""
+        before, number = delivery.link, delivery.delivery_id
+        if isinstance(before, LinkEndpoint) and number is not None:
+            (before.session.outgoing if self.is_sender else before.session.incoming).pop(number, None)
 
     def receive_attach(self, remote: LinkTerms) -> bool:
         """Take the peer's attach; False when it refuses ours, with a null terminus and a detach to follow."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from secrets import randbits
 from typing import TYPE_CHECKING, Any
 
 from ...engine import CreditChanged, OutgoingDelivery
 from ...errors import LocalProtocolError
-from ...messaging import Accepted, Declared, Modified, Rejected, Released, TransactionalState
+from ...messaging import Accepted, Declared, Modified, Rejected, Released, TransactionalState, outlives_connection
 from ...types import encode
 from ._credit import SenderCredit
 from ._frames import TransferTemplate, encode_frame
@@ -63,6 +64,13 @@ class SenderEndpoint(ResumingSender):
         self._must_settle = self.terms.settle_mode == "settled"
         self._settled = self._must_settle
         self._may_settle = self.terms.settle_mode != "unsettled"
+        answer = self.remote if self.remote is not None else self.terms
+        if not self._next_tag and outlives_connection(
+            self.terms.source, self.terms.target, answer.source, answer.target
+        ):
+            # Whoever else attaches a link of this name meanwhile makes other tags (§2.6.1): what is said of its
+            # deliveries, when this link is resumed, is not taken for a word on ours.
+            self._next_tag = randbits(63)
         remote = self.session.engine.remote
         if remote is not None:
             self.frame_room = remote.max_frame_size - self._template.overhead

@@ -1,0 +1,102 @@
+"""Two programs by mistake under one container-id, with links of one name: they steal them from each other (§2.6.1).
+
+It cannot go well, but what `send` has returned for is there, and what a receiver has accepted was its own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import anyio
+import pytest
+
+from amqp10 import AmqpError, Connection, Message, Reconnect, StaleDelivery
+from amqp10.broker import Broker
+from amqp10.testing import FaultProxy
+
+from .hosts import until
+
+pytestmark = pytest.mark.anyio
+
+QUICK = Reconnect(initial_delay=0.001, max_delay=0.02, attempt_timeout=1.0, first_attempts=100)
+
+
+def thief(url: str) -> Connection:
+    return Connection(url, container_id="same", reconnect=QUICK, close_timeout=0.5)
+
+
+async def test_the_word_on_another_message() -> None:
+    """A sender that comes back after another took its link does not take the outcome of that one's for its own."""
+    async with Broker() as broker, FaultProxy(broker.url) as one, FaultProxy(broker.url) as other:
+        async with (
+            thief(one.url) as first,
+            first.sender("q", name="link", receiver_settle_mode="second") as robbed,
+            anyio.create_task_group() as tasks,
+        ):
+            one.stall("up")
+            delivery = await robbed.submit("mine")
+            one.refusing = True
+            one.cut()
+            async with thief(other.url) as second:
+                sender = second.sender("q", name="link", receiver_settle_mode="second")
+                await sender.__aenter__()
+                other.stall("down")  # so that it does not hear the outcome, which the broker keeps
+                await sender.submit("another's")
+                await until(lambda: broker.queue("q").depth == 1)
+                one.resume()
+                one.refusing = False
+                await delivery.outcome()
+                assert broker.queue("q").depth == 2
+                tasks.cancel_scope.cancel()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("mode", ["first", "second"])
+async def test_thieves(seed: int, mode: Any) -> None:
+    """Whoever is robbed attaches again; connections break meanwhile."""
+    chance = random.Random(seed)
+    sure: set[str] = set()
+    done: Counter[Any] = Counter()
+    over = False
+
+    async def send(name: str, proxy: FaultProxy) -> None:
+        async with thief(proxy.url) as connection:
+            for number in range(60):
+                body = f"{name}{number}"
+                while body not in sure:
+                    try:
+                        async with connection.sender("q", name="out", receiver_settle_mode=mode) as sender:
+                            await sender.send(Message(body, durable=True))
+                            sure.add(body)
+                    except (AmqpError, TimeoutError):
+                        await anyio.sleep(chance.random() / 100)
+
+    async def receive(proxy: FaultProxy) -> None:
+        async with thief(proxy.url) as connection:
+            while not over:
+                try:
+                    async with connection.receiver("q", name="in", receiver_settle_mode=mode) as receiver:
+                        while not over:
+                            for delivery in await receiver.receive_batch(3, max_wait=0.01):
+                                delivery.accept()
+                                done[delivery.message.body] += 1
+                except (AmqpError, StaleDelivery):
+                    await anyio.sleep(chance.random() / 100)
+
+    async with Broker() as broker, FaultProxy(broker.url) as one, FaultProxy(broker.url) as other:
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as receiving:
+                for proxy in (one, other):
+                    receiving.start_soon(receive, proxy)
+                async with anyio.create_task_group() as sending:
+                    for name, proxy in (("a", one), ("b", other)):
+                        sending.start_soon(send, name, proxy)
+                    for _ in range(15):
+                        await anyio.sleep(chance.random() / 20)
+                        chance.choice((one, other)).cut(reset=chance.random() < 0.5)
+                await until(lambda: not broker.queue("q").depth)
+                over = True
+        assert sure <= done.keys()
