@@ -1,0 +1,14 @@
+"""AMQP in Apache Spark: `format("amqp")` for batch and Structured Streaming, reading and writing.
+
+Needs the extra `amqp10[spark]`. Spark finds the format by itself (module `pyspark_amqp10`); nothing is registered.
+"""
+
+try:
+    from ._options import Options as Options
+    from ._source import AmqpDataSource as AmqpDataSource
+except ImportError as error:
+    raise ImportError(
+        f"amqp10.spark needs pyspark >= 4.2 and pyarrow: pip install 'amqp10[spark]' ({error})"
+    ) from error
+
+__all__ = ("AmqpDataSource", "Options")

@@ -1,0 +1,253 @@
+"""Transfers decoded straight into Arrow columns: no message object per row, and no work for what nobody wants.
+
+A column is a Python list that is filled up when something comes for it: a message without a header costs nothing in
+the columns of the header. A row is decoded whole before anything of it is appended, so that a malformed message
+leaves no trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ..errors import DecodeError
+from ..messaging import AmqpSequence, AmqpValue
+from ..messaging._codec import read_body
+from ..messaging._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS
+from ..messaging._layout import (
+    AMQP_VALUE,
+    APPLICATION_PROPERTIES,
+    BODY,
+    DATA,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    scan,
+)
+from ..types import Timestamp
+from ._text import id_text, text, to_json
+
+_HEADER: Final = {"durable": False, "priority": 4, "ttl": None, "delivery_count": 0, "first_acquirer": False}
+_PROPERTIES: Final = frozenset(PROPERTIES_FIELDS.defaults)
+_MOST: Final = 2**63 - 1
+
+
+def _micros(moment: datetime | Timestamp) -> int:
+    """Microseconds since 1970, as Arrow counts them."""
+    if isinstance(moment, Timestamp):
+        return max(-_MOST, min(moment * 1000, _MOST))
+    return round(moment.timestamp() * 1000) * 1000
+
+
+def _signed(number: int) -> int:
+    """A number of 32 bits in a column of as many, with a sign."""
+    return number - (1 << 32) if number >= 1 << 31 else number
+
+
+class _Map:
+    """A column of maps: keys and values in a row, and where each map begins."""
+
+    __slots__ = ("items", "keys", "starts")
+
+    def __init__(self) -> None:
+        self.starts: list[int | None] = []
+        self.keys: list[str | None] = []
+        self.items: list[str | None] = []
+
+    def put(self, row: int, entries: dict[Any, Any]) -> None:
+        starts = self.starts
+        if len(starts) < row:
+            starts.extend([None] * (row - len(starts)))
+        starts.append(len(self.keys))
+        for key, value in entries.items():
+            self.keys.append(key if isinstance(key, str) else text(key))
+            self.items.append(value if type(value) is str else text(value))
+
+    def array(self, rows: int, kind: pa.MapType) -> pa.Array:
+        self.starts.extend([None] * (rows - len(self.starts)))
+        self.starts.append(len(self.keys))
+        offsets = pa.array(self.starts, pa.int32())
+        return pa.MapArray.from_arrays(
+            offsets, pa.array(self.keys, kind.key_type), pa.array(self.items, kind.item_type), type=kind
+        )
+
+
+class Columns:
+    """Builds record batches of one schema from encoded messages.
+
+    Args:
+        schema: of the batches, as Spark wants them.
+        body_format: the option `bodyFormat`.
+        constants: values that all rows have in their columns: "address", "partition".
+        offset_key: the message annotation that says a message's offset, if it comes from a log.
+
+    Attributes:
+        rows: how many rows there are since `take`.
+        size: octets of their payloads.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        body_format: str = "binary",
+        constants: dict[str, Any] | None = None,
+        offset_key: str | None = None,
+    ) -> None:
+        self.schema = schema
+        self._raw = body_format == "amqp"
+        self._json = body_format == "json"
+        self._constants = constants or {}
+        self._offset_key = offset_key
+        names = set(schema.names)
+        self._text_body = "body" in names and pa.types.is_string(schema.field("body").type)
+        self._wants_header = not names.isdisjoint(_HEADER)
+        self._wants_properties = not names.isdisjoint(_PROPERTIES)
+        self._wants_application = "application_properties" in names
+        self._wants_annotations = "message_annotations" in names or offset_key is not None
+        self._keeps_errors = "_decode_error" in names
+        self._begin()
+
+    def _begin(self) -> None:
+        self.rows = 0
+        self.size = 0
+        self._lists: dict[str, list[Any]] = {name: [] for name in self.schema.names}
+        self._body = self._lists.get("body")
+        self._offset = self._lists.get("offset")
+        self._header = [(name, self._lists[name], filler) for name, filler in _HEADER.items() if name in self._lists]
+        self._properties = [
+            (name, self._lists[name], self._converter(name)) for name in self.schema.names if name in _PROPERTIES
+        ]
+        self._application = _Map()
+        self._annotations = _Map()
+
+    def _converter(self, name: str) -> Callable[[Any], Any] | None:
+        kind = self.schema.field(name).type
+        if name in ("message_id", "correlation_id"):
+            return id_text
+        if pa.types.is_timestamp(kind):
+            return _micros
+        if name == "user_id" and pa.types.is_string(kind):
+            return lambda value: value.decode("utf-8", "replace")
+        if pa.types.is_int32(kind):
+            return _signed
+        return None
+
+    def add(self, payload: bytes, low: int = 0, high: int = _MOST) -> int:
+        """Append a message; return its offset, of a log, else -1.
+
+        Args:
+            payload: the encoded message.
+            low, high: the offsets that are wanted, `high` excluded; a message with another one is not appended.
+
+        Raises:
+            DecodeError: it is malformed, and no column `_decode_error` wants to know.
+        """
+        offset = -1
+        annotations = application = header = properties = None
+        try:
+            places = scan(payload)
+            if self._wants_annotations and MESSAGE_ANNOTATIONS in places:
+                annotations = MAPS[MESSAGE_ANNOTATIONS].read(payload, places[MESSAGE_ANNOTATIONS])
+                if self._offset_key is not None:
+                    offset = int(annotations.get(self._offset_key, -1))
+                    if not low <= offset < high:
+                        return offset
+            if self._wants_header and HEADER in places:
+                header = HEADER_FIELDS.read(payload, places[HEADER])
+            if self._wants_properties and PROPERTIES in places:
+                properties = PROPERTIES_FIELDS.read(payload, places[PROPERTIES])
+            if self._wants_application and APPLICATION_PROPERTIES in places:
+                application = MAPS[APPLICATION_PROPERTIES].read(payload, places[APPLICATION_PROPERTIES])
+            body = None if self._body is None else self._read_body(payload, places)
+        except DecodeError as error:
+            if not self._keeps_errors:
+                raise
+            self._put("_decode_error", str(error))
+            annotations = application = header = properties = None
+            body = payload.decode("utf-8", "replace") if self._text_body else payload
+        row = self.rows
+        if self._body is not None:
+            self._body.append(body)
+        if offset >= 0 and self._offset is not None:
+            self._offset.append(offset)
+        if header is not None:
+            for name, values, filler in self._header:
+                value = getattr(header, name)
+                if value != filler:
+                    if len(values) < row:
+                        values.extend([filler] * (row - len(values)))
+                    values.append(value)
+        if properties is not None:
+            for name, values, convert in self._properties:
+                value = getattr(properties, name)
+                if value is not None:
+                    if len(values) < row:
+                        values.extend([None] * (row - len(values)))
+                    values.append(value if convert is None else convert(value))
+        if application:
+            self._application.put(row, application)
+        if annotations:
+            self._annotations.put(row, annotations)
+        self.rows = row + 1
+        self.size += len(payload)
+        return offset
+
+    def _put(self, name: str, value: Any) -> None:
+        values = self._lists[name]
+        values.extend([None] * (self.rows - len(values)))
+        values.append(value)
+
+    def _read_body(self, payload: bytes, places: dict[int, Any]) -> Any:
+        if self._raw:
+            return payload
+        code = next((code for code in BODY if code in places), None)
+        if code is None:
+            return None
+        body = read_body(payload, code, places[code])
+        if code == DATA:
+            data = body if type(body) is bytes else bytes(body)
+            return _utf8(data) if self._text_body else data
+        return self._value(body, code)
+
+    def _value(self, body: Any, code: int) -> Any:
+        """A body that is no data."""
+        if isinstance(body, AmqpValue):
+            body = body.value
+        if code == AMQP_VALUE and not self._json:
+            if body is None:
+                return None
+            if isinstance(body, str):
+                return str(body) if self._text_body else body.encode()
+            if type(body) is bytes:
+                return _utf8(body) if self._text_body else body
+        if isinstance(body, AmqpSequence):
+            body = [item for part in body for item in part]
+        spelled = to_json(body)
+        return spelled if self._text_body else spelled.encode()
+
+    def take(self) -> pa.RecordBatch:
+        """The rows so far, as a batch; begin anew."""
+        rows = self.rows
+        arrays = [self._array(field, rows) for field in self.schema]
+        self._begin()
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _array(self, field: pa.Field, rows: int) -> pa.Array:
+        if field.name in ("application_properties", "message_annotations"):
+            entries = self._application if field.name == "application_properties" else self._annotations
+            return entries.array(rows, field.type)
+        if field.name in self._constants:
+            return pa.repeat(pa.scalar(self._constants[field.name], field.type), rows)
+        values = self._lists[field.name]
+        values.extend([_HEADER.get(field.name)] * (rows - len(values)))
+        return pa.array(values, field.type)
+
+
+def _utf8(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise DecodeError("the body is not UTF-8; a column `body` of binary takes it") from None

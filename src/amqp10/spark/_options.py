@@ -1,0 +1,414 @@
+"""The options of `format("amqp")`: one declaration each, from which parsing, errors and the docs' table come.
+
+Spark hands options over as strings, with their names in lower case. This module knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any, Final, Literal, get_args
+
+from ..engine import dialect_names
+from ..net import parse_url
+
+AddressType = Literal["queue", "topic", "raw"]
+Mode = Literal["auto", "queue", "stream", "eventhubs"]
+Ack = Literal["auto", "browse", "wal", "accept"]
+BodyFormat = Literal["binary", "string", "json", "amqp"]
+MessageIds = Literal["auto", "column", "none"]
+OnReject = Literal["fail", "drop"]
+TransactionScope = Literal["none", "task"]
+Probe = Literal["auto", "always"]
+Sasl = Literal[
+    "auto", "anonymous", "plain", "external", "scram-sha-1", "scram-sha-256", "scram-sha-512", "xoauth2", "oauthbearer"
+]
+
+# What Spark itself adds to the options of some queries.
+_SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "mode_", "mergeschema"})
+
+
+def _words(kind: Any) -> Callable[[str], str]:
+    choices = get_args(kind)
+
+    def parse(text: str) -> str:
+        if text.lower() not in choices:
+            raise ValueError(f"one of {', '.join(choices)} is wanted, not {text!r}")
+        return text.lower()
+
+    return parse
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"true or false is wanted, not {text!r}")
+    return text.lower() == "true"
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if number < least:
+            raise ValueError(f"a whole number from {least} is wanted, not {text!r}")
+        return number
+
+    return parse
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text.strip().removesuffix("s"))
+    except ValueError:
+        number = -1.0
+    if not 0 < number < 1e9:
+        raise ValueError(f"a number of seconds is wanted, such as 60 or 60s, not {text!r}")
+    return number
+
+
+def _urls(text: str) -> tuple[str, ...]:
+    urls = tuple(each.strip() for each in text.split(",") if each.strip())
+    if not urls:
+        raise ValueError("a URL is wanted, amqp://host:port")
+    for url in urls:
+        parse_url(url)  # whose errors never quote a password
+    return urls
+
+
+def _directory(text: str) -> str:
+    path = text.removeprefix("file://") if text.startswith("file:///") else text.removeprefix("file:")
+    if "://" in path or not path.startswith("/"):
+        raise ValueError(
+            f"an absolute path of a directory that the driver and all executors see is wanted, not {text!r}; "
+            "object stores cannot create a file only if it is not there"
+        )
+    return path.rstrip("/") or "/"
+
+
+def _dialect(text: str) -> str:
+    names = (*dialect_names(), "auto")
+    if text not in names:
+        raise ValueError(f"one of {', '.join(names)} is wanted, not {text!r}")
+    return text
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise ValueError("a JSON object is wanted")
+    return value
+
+
+def _offsets(text: str) -> str | dict[str, int | str]:
+    """`earliest`, `latest`, or a JSON object: partition to offset, or to one of these words."""
+    if text.lower() in ("earliest", "latest"):
+        return text.lower()
+    wanted = ValueError(
+        'earliest, latest, or a JSON object of partitions and offsets is wanted, such as {"orders": 17}'
+    )
+    try:
+        value = _object(text)
+    except ValueError:
+        raise wanted from None
+    for each in value.values():
+        if isinstance(each, bool) or not (each in ("earliest", "latest") or (isinstance(each, int) and each >= 0)):
+            raise wanted
+    return value
+
+
+def _text(text: str) -> str:
+    if not text:
+        raise ValueError("it is empty")
+    return text
+
+
+def _option(
+    where: str,
+    parse: Callable[[str], Any],
+    meaning: str,
+    default: Any = None,
+    *,
+    shown: str | None = None,
+    aliases: tuple[str, ...] = (),
+    secret: bool = False,
+    name: str | None = None,
+) -> Any:
+    """One option: where it counts ("read", "stream", "write"), its parser, and what the docs say of it."""
+    metadata = {"where": where, "parse": parse, "meaning": meaning, "aliases": aliases, "shown": shown, "name": name}
+    return field(default=default, metadata=metadata, repr=not secret)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the options say, parsed. Secrets are not in its repr."""
+
+    # Where to, and as whom
+    url: tuple[str, ...] = _option(
+        "all",
+        _urls,
+        "The broker, `amqp://user:password@host:port` or any other URL that `Connection` takes; several with commas "
+        "between them are tried in turn.",
+        shown="required",
+        secret=True,
+    )
+    address: str | None = _option(
+        "all",
+        _text,
+        "The queue, topic or stream. When writing without it, each row's column `to` says where it goes.",
+        shown="required to read",
+        aliases=("queue", "path"),
+    )
+    address_type: AddressType = _option(
+        "all",
+        _words(AddressType),
+        "What `address` names: a `queue` or `topic`, spelled as the broker wants it (`/queues/orders` at RabbitMQ); "
+        "or it is to be used as it stands, `raw`.",
+        "queue",
+    )
+    username: str | None = _option("all", _text, "The user, if the URL has none.")
+    password: str | None = _option("all", str, "Its password.", secret=True)
+    token: str | None = _option("all", _text, "An access token in place of a password.", secret=True)
+    sasl: Sasl = _option(
+        "all",
+        _words(Sasl),
+        "The SASL mechanism; `auto`: the strongest that the peer and the credentials allow.",
+        "auto",
+    )
+    allow_insecure: bool = _option(
+        "all", _boolean, "Send a password without TLS beyond the own machine, readable to everyone on the way.", False
+    )
+    tls_ca: str | None = _option("all", _text, "File of certificates (PEM) that sign the server's.", name="tls.ca")
+    tls_certificate: str | None = _option("all", _text, "File of our own certificate (PEM).", name="tls.certificate")
+    tls_key: str | None = _option("all", _text, "File of its key (PEM).", name="tls.key")
+    tls_verify: bool = _option("all", _boolean, "Check the server's certificate.", True, name="tls.verify")
+    dialect: str = _option(
+        "all", _dialect, "The protocol: `1.0`, one of the older ones, or `auto` to ask the server.", "1.0"
+    )
+    idle_timeout: float = _option("all", _seconds, "Silence after which a connection is lost (s).", 60.0)
+    connect_timeout: float = _option(
+        "all", _seconds, "How long a connection that cannot be made, or is lost, is tried again (s).", 30.0
+    )
+
+    # Reading
+    mode: Mode = _option(
+        "read, stream",
+        _words(Mode),
+        "What `address` is: a `queue`, whose messages are consumed; a RabbitMQ `stream`, or super stream; the "
+        "partitions of `eventhubs`. `auto`: a stream if an option for streams is given, else a queue.",
+        "auto",
+    )
+    ack: Ack = _option(
+        "read, stream",
+        _words(Ack),
+        "`browse`: look at the queue and leave it as it is (batch only). `wal`: take messages, write them to "
+        "`walLocation`, then accept. `accept`: accept them and hope (at most once). `auto`: browse in batch, wal in "
+        "streams.",
+        "auto",
+    )
+    body_format: BodyFormat = _option(
+        "all",
+        _words(BodyFormat),
+        "`binary`: data as it is, text as UTF-8, other values as JSON. `string`: the same, in a column of strings. "
+        "`json`: bodies that are values, text among them, as JSON. `amqp`: the whole encoded message.",
+        "binary",
+    )
+    selector: str | None = _option("read, stream", _text, "A filter for the broker to apply: `region = 'eu'`.")
+    pushdown: bool = _option(
+        "read",
+        _boolean,
+        "Have the broker apply filters of the DataFrame; needs `spark.sql.python.filterPushdown.enabled=true`.",
+        False,
+    )
+    num_partitions: int = _option(
+        "read, stream", _at_least(1), "Links that consume a queue at the same time; order holds only with 1.", 1
+    )
+    max_messages: int = _option(
+        "read", _at_least(1), "The most messages that a batch read takes or looks at.", 2**31 - 1, shown="no limit"
+    )
+    receive_timeout: float = _option(
+        "read, stream", _seconds, "Silence of the broker, while it should deliver, that fails the task (s).", 60.0
+    )
+
+    # Streaming from queues
+    wal_location: str | None = _option(
+        "read, stream",
+        _directory,
+        "Directory of the write-ahead segments, which the driver and all executors see: a local path on one node, else "
+        "a shared file system.",
+        shown="required with `ack=wal`",
+    )
+    wal_lease: float = _option(
+        "stream",
+        _seconds,
+        "Silence of a task after which another attempt stops waiting for its segment (s).",
+        60.0,
+    )
+    wal_retain_batches: int = _option(
+        "stream", _at_least(2), "Committed batches whose message-ids are kept to recognize redelivered messages.", 2
+    )
+    dedupe: bool = _option(
+        "stream",
+        _boolean,
+        "Drop a redelivered message whose message-id stands in a batch that is kept.",
+        True,
+    )
+    max_messages_per_trigger: int = _option(
+        "stream",
+        _at_least(1),
+        "The most messages that a micro-batch takes.",
+        100_000,
+        aliases=("maxOffsetsPerTrigger",),
+    )
+    probe: Probe = _option(
+        "stream",
+        _words(Probe),
+        "How the driver finds that messages wait: `auto` looks at one; `always` starts a batch at each trigger.",
+        "auto",
+    )
+
+    # Streaming from logs
+    starting_offsets: str | dict[str, int | str] | None = _option(
+        "read, stream",
+        _offsets,
+        'Where to begin: `earliest`, `latest`, or offsets by partition, `{"orders": 17}`.',
+        shown="`earliest` in batch, `latest` in streams",
+    )
+    ending_offsets: str | dict[str, int | str] | None = _option(
+        "read", _offsets, "Where to end, exclusively: `latest`, or offsets by partition.", shown="`latest`"
+    )
+    fail_on_data_loss: bool = _option(
+        "read, stream",
+        _boolean,
+        "Fail when retention has removed messages that were to be read, instead of warn.",
+        True,
+    )
+    min_partitions: int = _option(
+        "read, stream", _at_least(1), "Split offset ranges so that there are as many partitions.", 1
+    )
+    consumer_group: str = _option("read, stream", _text, "The consumer group of Event Hubs.", "$Default")
+
+    # Writing
+    message_ids: MessageIds = _option(
+        "write",
+        _words(MessageIds),
+        "`auto`: a row without `message_id` gets one that is the same when its task is repeated. `column`: only those "
+        "of the column, which must not be null. `none`: the column's, or none.",
+        "auto",
+    )
+    duplicate_id_property: str | None = _option(
+        "write",
+        _text,
+        "Application property that gets the message-id, by which the broker drops duplicates: `_AMQ_DUPL_ID` at "
+        "Artemis.",
+    )
+    transaction: TransactionScope = _option(
+        "write", _words(TransactionScope), "`task`: the rows of a task are sent all or none.", "none"
+    )
+    max_in_flight: int = _option("write", _at_least(1), "Messages of a task without an outcome.", 1000)
+    on_reject: OnReject = _option(
+        "write",
+        _words(OnReject),
+        "`fail` the task when the broker rejects a message, or `drop` it, with a line in the log.",
+        "fail",
+    )
+    durable: bool = _option("write", _boolean, "Whether messages without a column `durable` are.", True)
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> Options:
+        """The options that Spark hands over, whatever the case of their names.
+
+        Raises:
+            ValueError: an option that there is not, a value that cannot be understood, or none where one is required;
+                the message names the option, and never has a secret.
+        """
+        values: dict[str, Any] = {}
+        for name, text in given.items():
+            key = name.lower()
+            each = _BY_NAME.get(key)
+            if each is None:
+                if key in _SPARKS_OWN:
+                    continue
+                raise ValueError(f"amqp: there is no option {name!r}{_nearest(key)}")
+            if each.name in values and not (key == "path" and values[each.name]):
+                raise ValueError(f"amqp: the option {option_name(each)!r} is given twice, by another name, too")
+            try:
+                values[each.name] = each.metadata["parse"](text)
+            except ValueError as error:
+                raise ValueError(f"amqp: option {option_name(each)!r}: {error}") from None
+        if "url" not in values:
+            raise ValueError("amqp: option 'url' is missing: the broker, amqp://user:password@host:port")
+        return cls(**values)
+
+    def require_address(self) -> str:
+        """The address to read from.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if self.address is None:
+            raise ValueError("amqp: option 'address' is missing: the queue or stream to read from")
+        return self.address
+
+    def require_wal(self, why: str) -> str:
+        """The directory of the write-ahead segments.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if self.wal_location is None:
+            raise ValueError(
+                f"amqp: option 'walLocation' is missing: {why}. It is a directory that the driver and all executors "
+                "see; without one, only ack=accept reads, and loses what a failed task had"
+            )
+        return self.wal_location
+
+    @property
+    def log(self) -> bool:
+        """Whether what is read is a log, by offsets."""
+        if self.mode == "auto":
+            return self.starting_offsets is not None or self.ending_offsets is not None
+        return self.mode != "queue"
+
+
+def option_name(each: Field[Any]) -> str:
+    """The option's name as documented: `walLocation` for `wal_location`."""
+    if each.metadata["name"]:
+        return str(each.metadata["name"])
+    first, *rest = each.name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+_BY_NAME: Final = {
+    name.lower(): each for each in fields(Options) for name in (option_name(each), *each.metadata["aliases"])
+}
+
+
+def _nearest(name: str) -> str:
+    close = difflib.get_close_matches(name, _BY_NAME, 1, 0.7)
+    return f"; did you mean {option_name(_BY_NAME[close[0]])!r}?" if close else ""
+
+
+def reference() -> str:
+    """The table of all options, in Markdown."""
+    lines = ["| option | for | default | meaning |", "| --- | --- | --- | --- |"]
+    for each in fields(Options):
+        default = each.metadata["shown"]
+        if default is None:
+            assert each.default is not MISSING
+            default = "-" if each.default is None else f"`{_shown(each.default)}`"
+        names = ", ".join(f"`{name}`" for name in (option_name(each), *each.metadata["aliases"]))
+        lines.append(f"| {names} | {each.metadata['where']} | {default} | {each.metadata['meaning']} |")
+    return "\n".join(lines)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,97 @@
+"""Receiving what waits, until nothing does: the end of a queue is what a drain says, never a guess (§2.6.7)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+
+import anyio
+import pyarrow as pa
+
+from ..client import Delivery, Receiver
+from ..errors import ConnectionLost, DecodeError
+from ._columns import Columns
+from ._connect import connection, source
+from ._options import Options
+
+CREDIT = 10_000
+"""Deliveries that may be on their way or wait here."""
+
+CHUNK = 5000
+"""Deliveries that are handed on at once."""
+
+IDLE = 0.1
+"""Seconds without a delivery after which the peer is asked whether there is one."""
+
+
+async def waiting(receiver: Receiver, limit: int, silence: float) -> AsyncIterator[list[Delivery]]:
+    """The deliveries of all that waits, in order, some at a time; no more than `limit`.
+
+    A receiver with manual credit is given just what is wanted, so that nothing has to be given back.
+
+    Raises:
+        ConnectionLost: the peer did not answer for `silence` seconds.
+    """
+    manual = receiver._automatic == 0
+    granted = seen = 0
+    if manual:
+        granted = min(limit, CREDIT)
+        receiver.add_credit(granted)
+    while seen < limit:
+        batch = await receiver.receive_batch(min(CHUNK, limit - seen), max_wait=IDLE)
+        if not batch:
+            await drained(receiver, silence)
+            if not receiver.buffered:
+                return
+            continue
+        seen += len(batch)
+        if manual:
+            # Also what a drain took back, while messages came after all.
+            more = min(limit - seen - receiver.buffered, CREDIT) - receiver.credit
+            if more > 0:
+                receiver.add_credit(more)
+        yield batch
+
+
+async def drained(receiver: Receiver, silence: float) -> None:
+    """Until the peer has used the credit or given it back."""
+    with anyio.move_on_after(silence) as scope:
+        await receiver.drain()
+    if scope.cancelled_caught:
+        raise ConnectionLost(f"{receiver.address}: no answer to a drain for {silence:g} s")
+
+
+def add(columns: Columns, deliveries: Iterable[Delivery], address: str) -> None:
+    """Decode deliveries into columns.
+
+    Raises:
+        DecodeError: one of them cannot be, and no column wants to know why; it is named.
+    """
+    delivery = None
+    try:
+        for delivery in deliveries:
+            if delivery.message_format:
+                raise DecodeError(f"message-format {delivery.message_format} is not AMQP's own")
+            columns.add(delivery.payload)
+    except DecodeError as error:
+        assert delivery is not None
+        raise undecodable(delivery, address, error) from error
+
+
+def undecodable(delivery: Delivery, address: str, error: DecodeError) -> DecodeError:
+    """The error that says which message it is, and what can be done."""
+    return DecodeError(
+        f"amqp: a message of {address!r} (delivery-tag {delivery.tag.hex()}, {len(delivery.payload)} octets) cannot be "
+        f"decoded: {error}. With a column `_decode_error` STRING in the schema such messages are kept as they are"
+    )
+
+
+async def browse(options: Options, columns: Columns, emit: Callable[[pa.RecordBatch], Awaitable[None]]) -> None:
+    """Look at what waits in the queue, and leave it there."""
+    address = options.require_address()
+    async with (
+        connection(options, comes_back=True) as opened,  # before the first message, that is
+        opened.browser(source(opened, options), credit=CREDIT) as browser,
+    ):
+        async for deliveries in waiting(browser, options.max_messages, options.receive_timeout):
+            add(columns, deliveries, address)
+            await emit(columns.take())

@@ -1,0 +1,54 @@
+"""The data source: what Spark finds under the name "amqp", and which reader or writer serves a query.
+
+Spark makes these objects several times, in short-lived processes of the driver, and pickles readers and writers to the
+tasks. So nothing here connects, and everything that a task needs is in its options and its partition.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import MutableMapping
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.types import StructType
+
+from ._batch import BrowseReader
+from ._options import Options
+from ._schema import check_read, check_written, usual_schema
+from ._writer import BatchWriter
+
+
+class AmqpDataSource(DataSource):
+    """`spark.read.format("amqp")`, `spark.readStream`, `df.write` and `df.writeStream`: queues and logs of AMQP.
+
+    Found by Spark when the package is installed; `spark.dataSource.register(AmqpDataSource)` does the same by hand.
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        # One for each DataFrame: made once, then pickled to all who evaluate it, however often.
+        self.run_id = uuid.uuid4().hex
+
+    @classmethod
+    def name(cls) -> str:
+        return "amqp"
+
+    def schema(self) -> StructType:
+        return usual_schema(Options.parse(self.options).body_format)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = Options.parse(self.options)
+        options.require_address()
+        check_read(schema)
+        return BrowseReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        options = Options.parse(self.options)
+        _append_only(overwrite)
+        check_written(schema, options)
+        return BatchWriter(options, schema, self.run_id)
+
+
+def _append_only(overwrite: bool) -> None:
+    if overwrite:
+        raise ValueError("amqp: messages can only be added: mode 'append' is wanted, nothing can be overwritten")

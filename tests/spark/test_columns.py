@@ -1,0 +1,254 @@
+"""Encoded messages decoded into Arrow columns, held against the message objects that they are."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.types import StructType
+
+from amqp10 import AmqpSequence, AmqpValue, Data, DecodeError, Message, Symbol, Timestamp, UInt
+from amqp10.spark._columns import Columns
+from amqp10.spark._options import Options
+from amqp10.spark._rows import Rows
+from amqp10.spark._schema import arrow_schema, check_read, check_written, struct, usual_schema
+
+MOMENT = datetime(2024, 2, 29, 12, 30, 15, 250_000, UTC)
+FULL: dict[str, Any] = {
+    "durable": True,
+    "priority": 9,
+    "ttl": timedelta(seconds=2),
+    "delivery_count": 3,
+    "first_acquirer": True,
+    "message_id": "m1",
+    "user_id": b"me",
+    "to": "there",
+    "subject": "s",
+    "reply_to": "here",
+    "correlation_id": 7,
+    "content_type": "text/plain",
+    "content_encoding": "gzip",
+    "absolute_expiry_time": MOMENT,
+    "creation_time": MOMENT,
+    "group_id": "g",
+    "group_sequence": 2**32 - 1,
+    "reply_to_group_id": "rg",
+    "application_properties": {"n": 1, "s": "x", "b": b"\x00", "none": None, "yes": True, "f": 1.5},
+    "message_annotations": {"x-opt-a": [1, {"k": "v"}]},
+}
+
+
+def columns_of(ddl: str) -> StructType:
+    """`body BINARY, subject STRING` as a schema, without a Spark that could read it; "" for the usual one."""
+    return struct((name, kind.lower()) for name, kind in map(str.split, ddl.split(", "))) if ddl else usual_schema()
+
+
+def schema(ddl: str) -> pa.Schema:
+    return arrow_schema(columns_of(ddl))
+
+
+def rows(messages: list[Message], ddl: str = "", **settings: Any) -> list[dict[str, Any]]:
+    columns = Columns(schema(ddl), **settings)
+    for message in messages:
+        columns.add(message.encode())
+    assert columns.rows == len(messages)
+    batch = columns.take()
+    assert columns.rows == 0
+    batch.validate(full=True)
+    return batch.to_pylist()  # type: ignore[no-any-return]
+
+
+def test_every_field() -> None:
+    """Each is in its column, in the column's type; what is no string in a map is text."""
+    (row,) = rows([Message(b"body", **FULL)], constants={"address": "orders"})
+    assert row == {
+        "body": b"body",
+        "address": "orders",
+        "partition": None,
+        "offset": None,
+        **{name: FULL[name] for name in FULL if name not in ("correlation_id", "ttl")},
+        "correlation_id": "AMQP_ULONG:7",
+        "ttl": 2000,
+        "application_properties": [
+            ("n", "1"),
+            ("s", "x"),
+            ("b", "AA=="),
+            ("none", None),
+            ("yes", "true"),
+            ("f", "1.5"),
+        ],
+        "message_annotations": [("x-opt-a", '[1, {"k": "v"}]')],
+    }
+
+
+def test_rows_that_say_nothing_are_filled_up() -> None:
+    """Before, between and after those that do: header fields with their defaults, all else with null."""
+    full = Message(b"b", **FULL)
+    bare = Message(b"a")
+    table = rows([bare, full, bare, bare, full, bare])
+    assert [row["body"] for row in table] == [b"a", b"b", b"a", b"a", b"b", b"a"]
+    assert [row["priority"] for row in table] == [4, 9, 4, 4, 9, 4]
+    assert [row["durable"] for row in table] == [False, True, False, False, True, False]
+    assert [row["delivery_count"] for row in table] == [0, 3, 0, 0, 3, 0]
+    assert [row["subject"] for row in table] == [None, "s", None, None, "s", None]
+    assert [bool(row["application_properties"]) for row in table] == [False, True, False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("message", "binary", "text", "as_json"),
+    [
+        (Message(b"data"), b"data", "data", "data"),
+        (Message(Data(b"one", b"two")), b"onetwo", "onetwo", "onetwo"),
+        (Message("text"), b"text", "text", '"text"'),
+        (Message(AmqpValue(b"v")), b"v", "v", '"dg=="'),
+        (Message({"a": [1, 2.5, True, None]}), b'{"a": [1, 2.5, true, null]}', '{"a": [1, 2.5, true, null]}', None),
+        (Message(UInt(5)), b"5", "5", "5"),
+        (Message(MOMENT), b'"2024-02-29T12:30:15.250000+00:00"', '"2024-02-29T12:30:15.250000+00:00"', None),
+        (Message(AmqpSequence([1, "a"], [2])), b'[1, "a", 2]', '[1, "a", 2]', None),
+        (Message(UUID(int=1)), b'"00000000-0000-0000-0000-000000000001"', None, None),
+        (Message(None), None, None, "null"),
+    ],
+)
+def test_bodies(message: Message, binary: bytes | None, text: str | None, as_json: str | None) -> None:
+    """Data as it is, text as UTF-8, other values as JSON; a column of strings has the same as text."""
+    assert rows([message], "body BINARY") == [{"body": binary}]
+    if text is not None:
+        assert rows([message], "body STRING") == [{"body": text}]
+    if as_json is not None:
+        assert rows([message], "body STRING", body_format="json") == [{"body": as_json}]
+    assert rows([message], "body BINARY", body_format="amqp") == [{"body": message.encode()}]
+
+
+def test_a_moment_that_no_calendar_has() -> None:
+    """It is as many microseconds as Arrow can count."""
+    columns = Columns(schema("creation_time TIMESTAMP"))
+    columns.add(Message(b"", creation_time=Timestamp(2**62)).encode())
+    assert columns.take().column(0).cast(pa.int64()).to_pylist() == [2**63 - 1]
+
+
+def test_a_malformed_message_leaves_no_trace() -> None:
+    """It raises, and the rows before and after it are whole."""
+    columns = Columns(schema("body BINARY, subject STRING"))
+    good = Message(b"x", subject="s").encode()
+    columns.add(good)
+    with pytest.raises(DecodeError):
+        columns.add(good[:-1])
+    with pytest.raises(DecodeError):
+        columns.add(b"no message")
+    columns.add(good)
+    assert columns.take().to_pylist() == [{"body": b"x", "subject": "s"}] * 2
+
+
+def test_a_malformed_message_is_kept_where_its_error_is_wanted() -> None:
+    """The body is the payload as it came, and the column says why."""
+    first, second = rows_of(
+        b"\x00\x53\x99\x40", Message(b"x").encode(), ddl="body BINARY, _decode_error STRING, priority INT"
+    )
+    assert first["body"] == b"\x00\x53\x99\x40"
+    assert "of no message section" in first["_decode_error"]
+    assert second == {"body": b"x", "_decode_error": None, "priority": 4}
+
+
+def rows_of(*payloads: bytes, ddl: str) -> list[dict[str, Any]]:
+    columns = Columns(schema(ddl))
+    for payload in payloads:
+        columns.add(payload)
+    return columns.take().to_pylist()  # type: ignore[no-any-return]
+
+
+def test_a_body_that_is_no_text() -> None:
+    """A column of strings cannot have it, one of bytes can."""
+    with pytest.raises(DecodeError, match="not UTF-8"):
+        rows([Message(b"\xff")], "body STRING")
+
+
+def test_offsets_of_a_log() -> None:
+    """Only messages of the range are appended, but the offset of every one is known."""
+    columns = Columns(schema("offset BIGINT, body BINARY"), offset_key="x-stream-offset")
+    payloads = [Message(b"%d" % n, message_annotations={"x-stream-offset": n}).encode() for n in range(10)]
+    assert [columns.add(payload, 3, 6) for payload in payloads] == list(range(10))
+    assert columns.take().to_pylist() == [{"offset": n, "body": b"%d" % n} for n in (3, 4, 5)]
+
+
+@pytest.mark.parametrize(
+    "value", ["plain", "AMQP_looks_like_one", "ID:AMQP_ULONG:1", 0, 2**64 - 1, UUID(int=5), b"\x00\xff", ""]
+)
+def test_message_ids_come_back_as_they_were(value: Any) -> None:
+    """Read into a column of strings and written from it, an id is of the same type and value."""
+    batch = pa.RecordBatch.from_pylist(
+        rows([Message(b"", message_id=value)], "body BINARY, message_id STRING"),
+        schema("body BINARY, message_id STRING"),
+    )
+    (message,) = Rows(Options.parse({"url": "amqp://h", "address": "a"}), "p").messages(batch)
+    assert message.message_id == value
+    assert type(message.message_id) is type(value)
+
+
+WRITTEN = [name for name in FULL if name not in ("delivery_count", "first_acquirer")]
+
+
+@given(st.lists(st.fixed_dictionaries({}, optional={name: st.just(FULL[name]) for name in WRITTEN}), max_size=8))
+def test_what_was_read_can_be_written(messages: list[dict[str, Any]]) -> None:
+    """Whatever fields are there, a row that was read makes the message it came from, but for types within maps."""
+    texts = {"application_properties": {"a": "1"}, "message_annotations": {Symbol("x-a"): "2"}}
+    made = [
+        Message(b"%d" % n, **{**each, **{name: texts[name] for name in texts if name in each}})
+        for n, each in enumerate(messages)
+    ]
+    batch = pa.RecordBatch.from_pylist(rows(made), schema(""))
+    options = Options.parse({"url": "amqp://h", "address": "a", "messageIds": "none", "durable": "false"})
+    assert list(Rows(options, "p").messages(batch)) == made
+
+
+def test_rows_without_an_id_get_one_that_does_not_change() -> None:
+    """The same task makes the same ids; with `duplicateIdProperty` brokers see it."""
+    options = Options.parse({"url": "amqp://h", "address": "a", "duplicateIdProperty": "_AMQ_DUPL_ID"})
+    batch = pa.RecordBatch.from_pydict(
+        {"body": [b"a", b"b"], "message_id": [None, "mine"]}, schema("body BINARY, message_id STRING")
+    )
+    for _ in range(2):
+        first, second = Rows(options, "query/0/1").messages(batch)
+        assert first.message_id == first.application_properties["_AMQ_DUPL_ID"] == "query/0/1/0"
+        assert second.message_id == second.application_properties["_AMQ_DUPL_ID"] == "mine"
+        assert first.durable
+
+
+@pytest.mark.parametrize(
+    ("extra", "row", "words"),
+    [
+        ({"messageIds": "column"}, {"body": b"", "message_id": None}, "row 0 of the task: its message_id is null"),
+        ({"bodyFormat": "json"}, {"body": b"{", "message_id": "a"}, "its body is not JSON"),
+        ({"bodyFormat": "amqp"}, {"body": b"\x00", "message_id": "a"}, "row 0 of the task"),
+        ({}, {"body": b"", "message_id": "AMQP_ULONG:x"}, "row 0 of the task: invalid literal"),
+    ],
+)
+def test_a_row_that_is_no_message_is_named(extra: dict[str, str], row: dict[str, Any], words: str) -> None:
+    """Which row it is, and what is wrong with it."""
+    options = Options.parse({"url": "amqp://h", "address": "a", **extra})
+    batch = pa.RecordBatch.from_pylist([row], schema("body BINARY, message_id STRING"))
+    with pytest.raises(ValueError, match="amqp: ") as caught:
+        list(Rows(options, "p").messages(batch))
+    assert words in str(caught.value)
+
+
+def test_schemas() -> None:
+    """The usual one is readable, and a column that there is not, or of another type, is named."""
+    check_read(usual_schema())
+    check_read(usual_schema("json"))
+    with pytest.raises(ValueError, match="there is no column 'key'; there are body, "):
+        check_read(columns_of("body BINARY, key STRING"))
+    with pytest.raises(ValueError, match="'priority' cannot be string, but int or bigint"):
+        check_read(columns_of("priority STRING"))
+    options = Options.parse({"url": "amqp://h"})
+    with pytest.raises(ValueError, match="need a column 'body'"):
+        check_written(columns_of("subject STRING"), options)
+    with pytest.raises(ValueError, match="where to write to"):
+        check_written(columns_of("body STRING"), options)

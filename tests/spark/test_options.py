@@ -1,0 +1,94 @@
+"""Options: what is understood, what each mistake says, and that no secret is ever shown."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from amqp10.spark._options import Options, option_name, reference
+
+URL = "amqp://guest:hidden@localhost"
+
+
+def test_names_are_taken_in_any_case_and_by_their_aliases() -> None:
+    """Spark hands names over in lower case, and `load("orders")` as the option `path`."""
+    options = Options.parse(
+        {"url": URL, "path": "orders", "wallocation": "file:///tmp/wal/", "maxOffsetsPerTrigger": "7"}
+    )
+    assert options.address == "orders"
+    assert options.wal_location == "/tmp/wal"
+    assert options.max_messages_per_trigger == 7
+
+
+def test_several_urls() -> None:
+    """They are separated by commas."""
+    assert Options.parse({"url": "amqp://a, amqps://b:5671"}).url == ("amqp://a", "amqps://b:5671")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "option 'url' is missing"),
+        ({"url": ""}, "'url': a URL is wanted"),
+        ({"url": "http://x"}, "the scheme 'http'"),
+        ({"url": URL, "walocation": "/x"}, "no option 'walocation'; did you mean 'walLocation'"),
+        ({"url": URL, "walLocation": "wal"}, "'walLocation': an absolute path"),
+        ({"url": URL, "walLocation": "s3://bucket/wal"}, "object stores"),
+        ({"url": URL, "ack": "never"}, "'ack': one of auto, browse, wal, accept"),
+        ({"url": URL, "numPartitions": "0"}, "'numPartitions': a whole number from 1"),
+        ({"url": URL, "numPartitions": "two"}, "a whole number from 1 is wanted, not 'two'"),
+        ({"url": URL, "receiveTimeout": "soon"}, "'receiveTimeout': a number of seconds"),
+        ({"url": URL, "dedupe": "yes"}, "'dedupe': true or false"),
+        ({"url": URL, "dialect": "2.0"}, "'dialect': one of"),
+        ({"url": URL, "startingOffsets": "[1]"}, "'startingOffsets': earliest, latest, or"),
+        ({"url": URL, "startingOffsets": '{"a": -1}'}, "'startingOffsets': earliest, latest, or"),
+        ({"url": URL, "queue": "a", "address": "b"}, "'address' is given twice"),
+    ],
+)
+def test_a_mistake_is_named(given: dict[str, str], words: str) -> None:
+    """One line says which option it is, and what is wanted."""
+    with pytest.raises(ValueError, match="amqp: ") as caught:
+        Options.parse(given)
+    assert words in str(caught.value)
+    assert "hidden" not in str(caught.value)
+
+
+def test_what_is_secret_is_not_shown() -> None:
+    """Neither by the repr, nor by the error for a password that makes no URL."""
+    options = Options.parse({"url": URL, "password": "hidden", "token": "hidden"})
+    assert "hidden" not in repr(options)
+    with pytest.raises(ValueError, match="not a URL") as caught:
+        Options.parse({"url": "amqp://guest:hid/den@localhost"})
+    assert "den" not in str(caught.value)
+
+
+def test_secrets_have_names_that_spark_redacts() -> None:
+    """In plans and the UI Spark hides what is called url, password, secret or token."""
+    for each in fields(Options):
+        if not each.repr:
+            assert each.name in ("url", "password", "token")
+
+
+def test_what_spark_adds_is_no_mistake() -> None:
+    """The options of a streaming write have the checkpoint's place among them."""
+    assert Options.parse({"url": URL, "checkpointLocation": "/tmp/c"}).address is None
+
+
+def test_the_reference_has_every_option() -> None:
+    """Each with its default and its meaning."""
+    table = reference()
+    for each in fields(Options):
+        assert f"`{option_name(each)}`" in table
+        assert each.metadata["meaning"].endswith(".")
+
+
+def test_what_is_missing_is_said_when_it_is_needed() -> None:
+    """A reader without an address, a queue stream without a directory."""
+    options = Options.parse({"url": URL})
+    with pytest.raises(ValueError, match="'address' is missing"):
+        options.require_address()
+    with pytest.raises(ValueError, match="'walLocation' is missing: streaming"):
+        options.require_wal("streaming")

@@ -1,0 +1,44 @@
+"""Write docs/reference/spark.md from the declarations of `amqp10.spark`.
+
+    python tools/spark.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from amqp10.spark._options import reference as options
+from amqp10.spark._schema import reference as columns
+
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "spark.md"
+
+
+def page() -> str:
+    """The page as it should be."""
+    return f"""# Spark: options and columns
+
+What `format("amqp")` takes and gives; [Use Spark](../howto/spark.md) says how to work with it. This page is made from
+the code by `python tools/spark.py`.
+
+## Options
+
+Names are taken in any case. "read" is a batch read, "stream" a streaming one, "write" both ways of writing, "all" every
+use. Spark hides the values of `url`, `password` and `token` in plans and its UI.
+
+{options()}
+
+## Columns
+
+Without a schema of yours a DataFrame has all of these but the last, each in the first of its types. With
+`.schema("body STRING, subject STRING")` it has just what you name: what nobody wants is not decoded.
+
+{columns()}
+
+When rows are written, each column that is marked so becomes the field of its name; the others are left out. NULL is the
+same as no such field. A `body` of `binary` is sent as data, one of `string` as a text value, unless `bodyFormat` says
+`json` or `amqp`.
+"""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
