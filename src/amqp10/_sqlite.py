@@ -12,8 +12,9 @@ from __future__ import annotations
 import ctypes
 import os
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 from weakref import WeakSet
 
@@ -27,14 +28,16 @@ class Format:
     Attributes:
         name: "the store of a broker", for messages.
         application: tells it from other SQLite databases; at a fixed place of the file.
-        version: of the schema; a file of another one is refused.
+        version: of the schema; a file of another one is refused, but for those that have an upgrade.
         schema: statements that make the tables.
+        upgrades: statements that make of a file of this version one of the next.
     """
 
     name: str
     application: int
     version: int
     schema: str
+    upgrades: Mapping[int, str] = field(default_factory=dict)
 
 
 class Database:
@@ -66,15 +69,16 @@ class Database:
         run = self.run
         run("PRAGMA locking_mode = EXCLUSIVE")
         run("BEGIN EXCLUSIVE")
-        application, version = self.pragma("application_id"), self.pragma("user_version")
+        application, version = self.pragma("application_id"), int(self.pragma("user_version"))
         if not application and not run("SELECT 1 FROM sqlite_master").fetchone():
-            for statement in form.schema.split(";"):
-                run(statement)
+            self._make(form.schema, form.version)
             run(f"PRAGMA application_id = {form.application}")
-            run(f"PRAGMA user_version = {form.version}")
+            version = form.version
         elif application != form.application:
             raise StoreError(f"{path}: a database, but not {form.name}")
-        elif version != form.version:
+        while version != form.version and version in form.upgrades:
+            self._make(form.upgrades[version], version := version + 1)
+        if version != form.version:
             raise StoreError(f"{path}: {form.name}, of version {version}; this is version {form.version}")
         run("COMMIT")
         run("PRAGMA journal_mode = WAL")
@@ -84,10 +88,16 @@ class Database:
         if found != "ok":
             raise StoreError(f"{path}: {form.name} is damaged: {found}")
 
-    def pragma(self, name: str) -> object:
+    def _make(self, statements: str, version: int) -> None:
+        for statement in statements.split(";"):
+            self.run(statement)
+        self.run(f"PRAGMA user_version = {version}")
+
+    def pragma(self, name: str) -> int | str:
         """Its value."""
         with closing(self.run(f"PRAGMA {name}")) as cursor:
-            return cursor.fetchone()[0]
+            value: int | str = cursor.fetchone()[0]
+            return value
 
     def begin(self) -> None:
         self.run("BEGIN")

@@ -227,6 +227,34 @@ async def test_what_was_queued_before() -> None:
         tasks.cancel_scope.cancel()
 
 
+async def test_an_engine_that_takes_no_more() -> None:
+    """While the engine does not want to be fed nothing is read; a wake after it has changed its mind goes on."""
+    async with running() as rig:
+        rig.on_events = lambda events: setattr(rig.engine, "reading", False)
+        for word in (b"one", b"two"):
+            rig.wire.give(word)
+            await anyio.wait_all_tasks_blocked()
+        rig.pump.wake()
+        await anyio.wait_all_tasks_blocked()
+        assert rig.told == [[Received(b"one")]]
+        rig.engine.reading = True
+        rig.pump.wake()
+        await anyio.wait_all_tasks_blocked()
+        assert rig.told == [[Received(b"one")], [Received(b"two")]]
+
+
+async def test_leaving_an_engine_that_takes_no_more() -> None:
+    """A pump that does not read is cancelled as any other, and writes still."""
+    async with running() as rig:
+        rig.on_events = lambda events: setattr(rig.engine, "reading", False)
+        rig.wire.give(b"one")
+        await anyio.wait_all_tasks_blocked()
+        rig.engine.say(b"x")
+        rig.pump.wake()
+        await anyio.wait_all_tasks_blocked()
+        assert rig.wire.sent == [b"x"]
+
+
 # Writing
 
 

@@ -1,6 +1,7 @@
 """What an address says: a name, and whether it wants a queue or a topic.
 
-One rule, close to what Artemis, ActiveMQ and Broker-J do:
+An address of the spelling that all dialects share (`/queues/NAME`, `/exchanges/NAME/KEY`) says what it says. For any
+other there is one rule, close to what Artemis, ActiveMQ and Broker-J do:
 
 1. `queue://NAME` and `topic://NAME` say the kind outright; the prefix is not part of the name.
 2. Else the terminus may, by the capability "queue" or "topic" (or "temporary-queue", "temporary-topic"; JMS mapping).
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+from ..engine import Address, parse_address
 from ..messaging import Error
 from ..types import Symbol
 
@@ -37,8 +39,29 @@ _CAPABILITIES: dict[str, Kind] = {
 _TOPIC_NAMES = "topic."
 
 
+_QUEUES, _EXCHANGES = "/queues/", "/exchanges/"
+
+
+def exchange_in(address: str) -> Address | None:
+    """The exchange that an address means, and the routing key; None where it means a node.
+
+    Raises:
+        AddressError: it is spelled wrong.
+    """
+    return _parsed(address) if address.startswith(_EXCHANGES) else None
+
+
 def split_address(address: str, capabilities: Iterable[str] = ()) -> tuple[str, Kind | None]:
-    """The name in an address, and the kind that address or capabilities ask for; None when they do not say."""
+    """The name in an address, and the kind that address or capabilities ask for; None when they do not say.
+
+    Raises:
+        AddressError: it is spelled wrong, or means an exchange.
+    """
+    if address.startswith(_EXCHANGES):
+        raise AddressError("amqp:not-allowed", f"{address!r} is an exchange: to send to, and to bind queues to")
+    if address.startswith(_QUEUES):
+        address = "" if address == _QUEUES else _parsed(address).key or ""
+        return address, next((_CAPABILITIES[word] for word in capabilities if word in _CAPABILITIES), None)
     for prefix, kind in _PREFIXES:
         if address.startswith(prefix):
             return address[len(prefix) :], kind
@@ -46,6 +69,13 @@ def split_address(address: str, capabilities: Iterable[str] = ()) -> tuple[str, 
         if capability in _CAPABILITIES:
             return address, _CAPABILITIES[capability]
     return address, None
+
+
+def _parsed(address: str) -> Address:
+    try:
+        return parse_address(address)
+    except ValueError as error:
+        raise AddressError("amqp:invalid-field", str(error)) from None
 
 
 def usual_kind(name: str) -> Kind:

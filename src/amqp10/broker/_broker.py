@@ -38,7 +38,7 @@ from ..net import (
 from ..types import Symbol
 from ._access import Access
 from ._connection import PeerTerms
-from ._facts import QueueFacts, TopicFacts, queue_facts, topic_facts
+from ._facts import ExchangeFacts, QueueFacts, TopicFacts, exchange_facts, queue_facts, topic_facts
 from ._memory import memory_streams
 from ._node import Limits
 from ._queue import Queue
@@ -55,6 +55,10 @@ _log = logging.getLogger("amqp10.broker")
 
 ACCEPT_PAUSE = 0.1
 """Seconds before accepting is tried again after it failed."""
+
+
+ON_DEMAND = "amqp10_on_demand"
+"""The capability that says, to our own clients in dialects that declare their nodes, that they need not."""
 
 
 class Broker:
@@ -74,6 +78,10 @@ class Broker:
     a receiver only looks. Released messages come back to their place; so do those that are modified, or were held by
     a link that is lost, and these count as failed attempts (`delivery_count`). Rejected ones go to the `dead_letter`
     queue, with the reason in their message annotations `x-opt-dead-letter-...`.
+
+    **Exchanges** give a copy to each queue that is bound to them, by routing key or headers: senders reach them by
+    `/exchanges/NAME/KEY`, or by `/exchanges/NAME` with the key as each message's subject. What no queue is bound for is
+    released, back to its sender. Peers of the older AMQPs declare and bind; those of 1.0 find it done.
 
     **Topics** give a copy to each subscription. It ends with its link, unless it is durable: then it stays for the next
     link of that name and container, as long as its expiry policy says. Several links can share one.
@@ -104,6 +112,8 @@ class Broker:
         path: a Unix socket to listen on, too.
         store: the file that keeps what is durable, made if it is not there; None for memory only. One broker at a time.
         queues, topics: names to begin with.
+        exchanges: name -> type ("direct", "fanout", "topic", "headers") to begin with, beside `amq.direct` and so on.
+        bindings: (exchange, binding key, queue) to begin with; the queues are made if need be.
         auto_create: make nodes on demand.
         dead_letter: the queue of messages that nobody could take; None for none.
         dead_letter_expired: expired messages go there too, instead of being dropped.
@@ -147,6 +157,8 @@ class Broker:
         store: str | PathLike[str] | None = None,
         queues: Iterable[str] = (),
         topics: Iterable[str] = (),
+        exchanges: Mapping[str, str] | None = None,
+        bindings: Iterable[tuple[str, str, str]] = (),
         auto_create: bool = True,
         dead_letter: str | None = "dead-letter",
         dead_letter_expired: bool = False,
@@ -205,12 +217,12 @@ class Broker:
             raise ValueError("limits and credit are 1 at least; None, where it is allowed, for no limit")
         if transaction_timeout is not None and transaction_timeout <= 0:
             raise ValueError("a transaction has some time: transaction_timeout is more than 0, or None for no limit")
-        self._declare(queues, topics)
+        self._declare(queues, topics, exchanges or {}, bindings)
         terms = PeerTerms(
             ConnectionTerms(
                 container_id=container_id if container_id is not None else f"amqp10-broker-{secrets.token_hex(8)}",
                 idle_timeout=idle_timeout,
-                offered_capabilities=("ANONYMOUS-RELAY", "SHARED-SUBS"),
+                offered_capabilities=("ANONYMOUS-RELAY", "SHARED-SUBS", *((ON_DEMAND,) if auto_create else ())),
                 properties={Symbol("product"): "amqp10"},
             ).checked(),
             SessionTerms(),
@@ -223,12 +235,23 @@ class Broker:
         self._tasks: TaskGroup | None = None  # while the broker runs
         self._alarm: anyio.Event | None = None
 
-    def _declare(self, queues: Iterable[str], topics: Iterable[str]) -> None:
+    def _declare(
+        self,
+        queues: Iterable[str],
+        topics: Iterable[str],
+        exchanges: Mapping[str, str],
+        bindings: Iterable[tuple[str, str, str]],
+    ) -> None:
+        router, topology = self._router, self._router.topology
         try:
             for name in queues:
-                self._router.declare(name, "queue")
+                router.declare(name, "queue")
             for name in topics:
-                self._router.declare(name, "topic")
+                router.declare(name, "topic")
+            for name, kind in exchanges.items():
+                topology.declare(name, kind, durable=True)
+            for exchange, key, name in bindings:
+                topology.bind(topology.find(exchange), router.declare(name, "queue"), key)
         except AddressError as error:
             raise ValueError(str(error)) from None
 
@@ -454,6 +477,19 @@ class Broker:
         if not isinstance(node, Topic):
             raise KeyError(name)
         return topic_facts(node)
+
+    @property
+    def exchanges(self) -> tuple[ExchangeFacts, ...]:
+        """All exchanges as they are now, the default one and `amq.direct` and the like among them."""
+        return tuple(exchange_facts(exchange) for exchange in self._router.topology.exchanges.values())
+
+    def exchange(self, name: str) -> ExchangeFacts:
+        """The exchange of that name as it is now.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return exchange_facts(self._router.topology.exchanges[name])
 
     # Closing
 

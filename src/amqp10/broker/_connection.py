@@ -24,6 +24,7 @@ from ..engine import (
     LinkTerms,
     OutcomesReceived,
     ReceiverLink,
+    RequestReceived,
     SenderLink,
     SessionBegun,
     SessionTerms,
@@ -34,12 +35,15 @@ from ..engine import (
 from ..errors import EncodeError, LocalProtocolError, RemoteProtocolError
 from ..messaging import Coordinator, Error, Source, Target, TransactionalState
 from ..types import Symbol
+from ._address import exchange_in
 from ._consumer import ConsumerLink, Wishes
 from ._coordinator import CAPABILITIES, CoordinatorLink, LocalTransaction
 from ._filters import read_filters
 from ._node import Node
-from ._producer import AnonymousProducerLink, ProducerLink
+from ._producer import ProducerLink
 from ._queue import Queue
+from ._requests import Requests, check_owner
+from ._routed import AnonymousProducerLink, ExchangeProducerLink
 from ._router import AddressError, Router
 from ._subscriptions import Lasting, Leaving, Lifetime, Owner, key_of, lasts
 from ._suspended import Direction, KeptLink, LinkKey, keeps
@@ -118,6 +122,7 @@ class Peer:
         self._kept: dict[Link, KeptLink] = {}  # links that can be resumed
         self._late: list[Event] = []  # what resuming links has brought in this pass
         self._owned: dict[Link, Node] = {}  # dynamic nodes, by the link that they live with
+        self._requests = Requests(router, self)
         engine.context = self
 
     @property
@@ -160,6 +165,7 @@ class Peer:
         # Producers first, and so coordinators: what their transactions held is the consumers' to give back.
         for link in [*self._producers, *self._consumers]:
             self._end_link(link)
+        self._requests.end()
         self._router.subscriptions.connection_ended(self)
         self._router.links.connection_ended(self)
         self._router.flush()
@@ -196,6 +202,9 @@ class Peer:
             if link.session is event.session:
                 consumer.credit_changed()
 
+    def _on_request(self, event: RequestReceived) -> None:
+        self._requests.answer(event.request)
+
     def _on_ended(self, event: ConnectionEnded) -> None:
         self.lost()
 
@@ -227,6 +236,7 @@ class Peer:
         node = self._node_of(link, source)
         if node is None:
             raise AddressError("amqp:invalid-field", "to receive, a source needs an address")
+        check_owner(node, self)
         try:
             copying = copies(source, node)
             filters, filtering = read_filters(source.filter, self.number)
@@ -242,7 +252,8 @@ class Peer:
             resumable = keeps(source) and not copying and not settles and "shared" not in source.capabilities
             if resumable:
                 before = self._router.links.claim(self._link_key(link, "out"))
-            if isinstance(in_use, Queue) and not copying and in_use.locked(wishes.exclusive):
+            stays = not copying and not wishes.passing
+            if isinstance(in_use, Queue) and stays and in_use.locked(wishes.exclusive):
                 raise AddressError("amqp:resource-locked", f"a consumer of {node.name!r} is to be the only one")
             standing: Node | None = node
             if isinstance(node, Topic):
@@ -279,7 +290,7 @@ class Peer:
             queue = node.subscribe(filtering)
         assert isinstance(queue, Queue)
         consumer = ConsumerLink(self, link, queue, copies=copying, settles=settles, default_outcome=outcome)
-        consumer.priority, consumer.exclusive = wishes.priority, wishes.exclusive
+        consumer.priority, consumer.exclusive, consumer.passing = wishes.priority, wishes.exclusive, wishes.passing
         # A subscription has nothing in it that does not pass.
         consumer.filtering = filtering if queue is node else None
         self._consumers[link] = consumer
@@ -336,7 +347,13 @@ class Peer:
             raise AddressError("amqp:not-implemented", f"a target of type {type(target).__name__}")
         if target is None:
             raise AddressError("amqp:invalid-field", "to send, a link needs a target")
-        node = self._node_of(link, target)
+        address = address_of(target)
+        exchange = None if target.dynamic or address is None else exchange_in(address)
+        if exchange is not None:
+            self._router.topology.find(exchange.exchange, publishing=True)
+            node = None
+        else:
+            node = self._node_of(link, target)
         before, lifetime = None, None
         durable = self._router.durability(target, subscription=False, resumable=keeps(target))
         if keeps(target):
@@ -359,8 +376,10 @@ class Peer:
             self._delete_owned(link)
             raise
         rejects = may_reject(remote.source)
-        if node is None:
-            producer: ProducerLink = AnonymousProducerLink(self, link, self._router, may_reject=rejects)
+        if exchange is not None and address is not None:
+            producer: ProducerLink = ExchangeProducerLink(self, link, self._router, address, may_reject=rejects)
+        elif node is None:
+            producer = AnonymousProducerLink(self, link, self._router, may_reject=rejects)
         else:
             producer = ProducerLink(self, link, self._router, node, may_reject=rejects)
         self._producers[link] = producer
@@ -388,7 +407,10 @@ class Peer:
             node = self._owned[link] = self._router.temporary(terminus.capabilities)
             return node
         address = address_of(terminus)
-        return None if address is None else self._router.resolve(address, terminus.capabilities)
+        if address is None:
+            return None
+        on_demand = link.remote is None or link.remote.on_demand
+        return self._router.resolve(address, terminus.capabilities, on_demand=on_demand)
 
     def _on_credit(self, event: CreditChanged) -> None:
         consumer = self._consumers.get(event.link)
@@ -485,6 +507,7 @@ def _error(condition: str, description: str) -> Error:
 _ACTIONS: dict[type[Event], Callable[[Peer, Any], None]] = {
     ConnectionOpened: Peer._on_opened,
     ConnectionEnded: Peer._on_ended,
+    RequestReceived: Peer._on_request,
     SessionBegun: Peer._on_session,
     SessionUnmapped: Peer._on_session_ended,
     WindowOpened: Peer._on_window,

@@ -32,11 +32,13 @@ class Wishes:
         priority: "priority", as on Artemis and Broker-J, or "rabbitmq:priority"; 0 where it says none.
         exclusive: "exclusive": it wants to be the only consumer.
         said: it has said a priority.
+        passing: "x-opt-get": it takes one message if there is one, and goes; how dialects say that have a word for it.
     """
 
     priority: int
     exclusive: bool
     said: bool
+    passing: bool = False
 
     @classmethod
     def of(cls, remote: LinkTerms, *, copying: bool) -> Wishes:
@@ -47,7 +49,8 @@ class Wishes:
                 break
         else:
             asked = None
-        return cls(asked or 0, remote.properties.get("exclusive") is True and not copying, asked is not None)
+        exclusive, passing = (remote.properties.get(name) is True for name in ("exclusive", "x-opt-get"))
+        return cls(asked or 0, exclusive and not copying, asked is not None, passing)
 
     def properties(self) -> dict[Symbol, Any]:
         """The same for the answer, so that the peer knows that it is so."""

@@ -22,9 +22,9 @@ def share_out(node: Node, free: int, window: int) -> None:
     if not producers:
         return
     if free <= 0:
+        # Those without credit too: it may be for another node's sake, and they are producers of several.
         for producer in producers:
-            if producer.credit > 0:
-                producer.grant(node, 0)
+            producer.grant(node, 0)
         return
     share = max(1, min(window, free // len(producers)))
     needy = [producer for producer in producers if producer.credit <= share // 2]

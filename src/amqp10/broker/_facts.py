@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ._exchange import Exchange
     from ._queue import Queue
     from ._topic import Subscription, Topic
 
@@ -80,6 +81,48 @@ class TopicFacts:
     producers: int
     subscriptions: tuple[SubscriptionFacts, ...]
     temporary: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeFacts:
+    """An exchange at one moment.
+
+    Attributes:
+        name: "" for the default exchange, whose bindings are the names of all queues.
+        kind: "direct", "fanout", "topic" or "headers".
+        durable: it survives the broker, where there is a store.
+        auto_delete: it ends with its last binding.
+        internal: messages come to it from exchanges only.
+        alternate: the exchange for what this one has no binding for; None for none.
+        bindings: what is bound, and with which keys: (name of the queue or exchange, binding key).
+        published: messages that came so far.
+        unrouted: of these, messages that went nowhere.
+    """
+
+    name: str
+    kind: str
+    durable: bool
+    auto_delete: bool
+    internal: bool
+    alternate: str | None
+    bindings: tuple[tuple[str, str], ...]
+    published: int
+    unrouted: int
+
+
+def exchange_facts(exchange: Exchange) -> ExchangeFacts:
+    """The facts of an exchange now."""
+    return ExchangeFacts(
+        name=exchange.name,
+        kind=exchange.kind,
+        durable=exchange.durable,
+        auto_delete=exchange.auto_delete,
+        internal=exchange.internal,
+        alternate=exchange.alternate,
+        bindings=tuple((to.name, key) for (to, key), same in exchange.bindings.items() for _ in same),
+        published=exchange.published,
+        unrouted=exchange.unrouted,
+    )
 
 
 def queue_facts(queue: Queue) -> QueueFacts:

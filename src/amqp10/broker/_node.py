@@ -35,6 +35,13 @@ class Limits:
     credit: int = 1000
 
 
+class NodeFull(Exception):
+    """A queue that was declared so (`x-overflow`) refuses a message, for it is full."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name!r} is full")
+
+
 class Producer(ABC):
     """A link that puts messages into a node."""
 
@@ -66,6 +73,7 @@ class Consumer(ABC):
         filtering: which messages are for it; None for all.
         priority: as long as one of higher priority is ready, it gets nothing.
         exclusive: it wants to be the only one, but for those that copy.
+        passing: it takes what there is just now, and is not counted among those that stay.
     """
 
     key: int
@@ -74,6 +82,7 @@ class Consumer(ABC):
     filtering: Filtering | None = None
     priority: int = 0
     exclusive: bool = False
+    passing: bool = False
     waiting: bool = False  # the queue's own mark: it is in line
 
     @abstractmethod
@@ -135,10 +144,18 @@ class Node(ABC):
 
     @abstractmethod
     def put(self, entry: Entry) -> None:
-        """Take a message, whether there is room or not: whoever had credit is never refused."""
+        """Take a message, whether there is room or not: whoever had credit is never refused.
+
+        Raises:
+            NodeFull: but by a queue that was declared to refuse.
+        """
 
     def reserve(self, entry: Entry) -> None:
-        """A message of an open transaction will take this much room."""
+        """A message of an open transaction will take this much room.
+
+        Raises:
+            NodeFull: as for `put`, which then does not.
+        """
         self.reserved += 1
         self.reserved_bytes += entry.size
 

@@ -1,4 +1,4 @@
-"""Links on which the broker receives: messages into a node, or by their own `to` into any node."""
+"""Links on which the broker receives messages into a node; those into several are in `_routed`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import time
 from typing import TYPE_CHECKING
 
 from ..errors import DecodeError
-from ..messaging import ACCEPTED, Error, Rejected, TransactionalState, read_properties
+from ..messaging import ACCEPTED, RELEASED, Error, Rejected, TransactionalState
 from ..types import Symbol
 from ._entry import Entry
-from ._node import Producer
-from ._router import AddressError
+from ._node import NodeFull, Producer
 
 if TYPE_CHECKING:
     from ..engine import IncomingDelivery, ReceiverLink
@@ -89,10 +88,14 @@ class ProducerLink(Producer):
                 continue
             entry.origin = origin
             if delivery.remote_state is None:
-                node.put(entry)
+                try:
+                    node.put(entry)
+                except NodeFull as full:
+                    self._reject(delivery, "amqp:resource-limit-exceeded", str(full))
+                    continue
                 self._settle(delivery, ACCEPTED, entry.durable)
             else:
-                self._post(delivery, node, entry)
+                self._post(delivery, [(node, entry)])
         self.credit_used()
 
     def credit_used(self) -> None:
@@ -100,22 +103,43 @@ class ProducerLink(Producer):
         if self._link.attached and self._node is not None:
             self._node.replenish(self)
 
-    def _post(self, delivery: IncomingDelivery, node: Node, entry: Entry) -> None:
-        """Put a message that came with a state into its node, or into the transaction that it names (§4.4.1)."""
+    def _post(self, delivery: IncomingDelivery, posted: list[tuple[Node, Entry]]) -> None:
+        """Put a message that came with a state where it goes, or into the transaction that it names (§4.4.1)."""
         state = delivery.remote_state
         if not isinstance(state, TransactionalState):
-            node.put(entry)
-            self._settle(delivery, ACCEPTED, entry.durable)
+            self._put(delivery, posted)
             return
         transaction = self._transaction_of(delivery)
         if transaction is not None:
-            transaction.post(node, entry)
-            self._settle(delivery, TransactionalState(state.txn_id, ACCEPTED))
+            try:
+                for node, entry in posted:
+                    transaction.post(node, entry)
+            except NodeFull as full:
+                self._reject(delivery, "amqp:resource-limit-exceeded", str(full))
+                return
+            self._settle(delivery, TransactionalState(state.txn_id, ACCEPTED if posted else RELEASED))
         elif delivery.local_settled and self._link.attached:
             reason = "a message for a transaction that is not open"
             self._link.detach(closed=True, error=Error(Symbol("amqp:transaction:unknown-id"), reason))
         else:
             self._reject(delivery, "amqp:transaction:unknown-id", "the transaction of the message is not open")
+
+    def _put(self, delivery: IncomingDelivery, posted: list[tuple[Node, Entry]]) -> None:
+        """Put a message where it goes, copies into several nodes; the sender hears of a node that refused its own."""
+        refused: NodeFull | None = None
+        for node, entry in posted:
+            try:
+                node.put(entry)
+            except NodeFull as full:
+                refused = full
+        if refused is not None:
+            self._reject(delivery, "amqp:resource-limit-exceeded", str(refused))
+        elif posted:
+            self._settle(delivery, ACCEPTED, posted[0][1].durable)
+        elif delivery.local_settled:
+            self._router.unroutable += 1
+        else:
+            self._settle(delivery, RELEASED)
 
     def _transaction_of(self, delivery: IncomingDelivery) -> LocalTransaction | None:
         state = delivery.remote_state
@@ -163,81 +187,3 @@ class ProducerLink(Producer):
         """The link is over."""
         if self._node is not None:
             self._node.remove_producer(self)
-
-
-class AnonymousProducerLink(ProducerLink):
-    """A link to the anonymous terminus: each message says in `to` where it goes.
-
-    Its credit is a full window, but for the time that nodes it sent to are short of room: it is then one of their
-    producers, and has the smallest share that any of them grants it.
-    """
-
-    def __init__(self, peer: Peer, link: ReceiverLink, router: Router, *, may_reject: bool) -> None:
-        super().__init__(peer, link, router, None, may_reject=may_reject)
-        self._shares: dict[Node, int] = {}
-
-    def begin(self) -> None:
-        self._link.flow(self._router.limits.credit)
-
-    def grant(self, node: Node, credit: int) -> None:
-        self._shares[node] = credit
-        self._top_up()
-
-    def relaxed(self, node: Node) -> None:
-        self._leave(node)
-        self._top_up()
-
-    def take(self) -> None:
-        link, now, origin = self._link, self._router.clock(), self._peer.number
-        incoming = link.incoming
-        while incoming:
-            delivery = incoming.popleft()
-            try:
-                to = read_properties(delivery.payload).to
-                if not to:
-                    raise AddressError("amqp:not-found", "the message has no `to`, and the link has no address")
-                node = self._router.resolve(to)
-                entry = Entry.read(delivery.payload, delivery.message_format, now, time.time)
-            except AddressError as error:
-                self._reject(delivery, str(error.error.condition), str(error))
-                continue
-            except DecodeError as error:
-                self._reject(delivery, "amqp:decode-error", str(error))
-                continue
-            entry.origin = origin
-            if delivery.remote_state is None:
-                node.put(entry)
-                self._settle(delivery, ACCEPTED, entry.durable)
-            else:
-                self._post(delivery, node, entry)
-            if node.short and node not in self._shares and link.attached:
-                self._shares[node] = link.credit
-                node.add_producer(self)
-        self._top_up()
-
-    def credit_used(self) -> None:
-        self._top_up()
-
-    def node_deleted(self, error: Error) -> None:
-        """One of many addresses is gone; the link goes on."""
-        for node in [node for node in self._shares if node.deleted]:
-            del self._shares[node]
-        self._top_up()
-
-    def end(self) -> None:
-        for node in list(self._shares):
-            self._leave(node)
-
-    def _leave(self, node: Node) -> None:
-        self._shares.pop(node, None)
-        node.remove_producer(self)
-
-    def _top_up(self) -> None:
-        link = self._link
-        if not link.attached:
-            return
-        window = self._router.limits.credit
-        share = min(min(self._shares.values(), default=window), self._room)
-        if link.credit > share or link.credit <= share // 2 < share:
-            link.flow(share)
-            self._peer.wake()

@@ -17,6 +17,7 @@ from ._selection import Selection
 
 if TYPE_CHECKING:
     from ..messaging import Error
+    from ._declared import QueueTerms
     from ._entry import Clock, Entry
     from ._node import Consumer, Limits
     from ._store import Shelf
@@ -50,7 +51,14 @@ class Queue(Node):
         rejected, expired, exhausted, dead_lettered: messages that left in another way; `exhausted` ones had failed
             `max_delivery_count` times; `dead_lettered` counts those of the three that were given to `dead_letter`.
         copied: copies handed to browsers.
+        terms: how it was declared; None if it was made on demand.
+        owner: the connection that alone may use it; None for all.
+        dead_letter_to: exchange and routing key for its dead letters; None for the broker's own queue of them.
     """
+
+    terms: QueueTerms | None = None
+    owner: object | None = None
+    dead_letter_to: tuple[str, str | None] | None = None
 
     def __init__(
         self,
@@ -184,7 +192,7 @@ class Queue(Node):
 
     def locked(self, exclusive: bool) -> bool:
         """Whether a new consumer has to stay out: one is the only one, or it wants to be and is not."""
-        others = [consumer for consumer in self.consumers.values() if not consumer.copies]
+        others = [consumer for consumer in self.consumers.values() if not (consumer.copies or consumer.passing)]
         return bool(others) and (exclusive or any(consumer.exclusive for consumer in others))
 
     def _waiting(self) -> list[Entry]:
@@ -468,6 +476,15 @@ class Queue(Node):
         entry.leave()
         if entry.row and self.shelf is not None:
             self.shelf.note(entry)
+
+    def purge(self) -> int:
+        """Drop what waits; how many messages that was."""
+        waiting = self._waiting()
+        for entry in waiting:
+            self._forget(entry)
+        self._sweep()
+        self.touch()
+        return len(waiting)
 
     # Time
 

@@ -10,22 +10,25 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..messaging import Error
+from ..messaging import Error, read_properties
 from ..types import Symbol, encode
 from ._address import AddressError as AddressError
-from ._address import Kind, split_address, usual_kind
+from ._address import Kind, exchange_in, split_address, usual_kind
 from ._coordinator import OpenTransactions
+from ._dead_letters import DeadLetters
+from ._declared import Arguments, DeclaredQueue, QueueTerms
 from ._node import Limits, Node
 from ._queue import Queue
 from ._subscriptions import Subscriptions
 from ._suspended import KeptLinks
 from ._topic import Subscription, Topic
+from ._topology import Route, Topology, count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..messaging import Source, Target, TerminusDurability
-    from ._entry import Clock, Entry
+    from ._entry import Clock
     from ._store import Store
 
 
@@ -34,6 +37,8 @@ class Router:
 
     Attributes:
         nodes: by name.
+        topology: the exchanges, and what binds them.
+        auto_create: nodes are made on demand.
         unroutable: messages that came for no node and whose sender could not be told, for they were sent
             settled; malformed ones count too.
         subscriptions: those that outlive their links, or are shared.
@@ -62,7 +67,9 @@ class Router:
         self.next_expiry: float | None = None
         self._on_alarm = on_alarm
         self.clock = clock
-        self._auto_create = auto_create
+        self.auto_create = auto_create
+        self.topology = Topology(self.nodes)
+        self._dead_letters = DeadLetters(dead_letter, self.topology, lambda name: self.declare(name, "queue"))
         self._dead_letter_name = dead_letter
         self._dead_letter_expired = dead_letter_expired
         self._max_delivery_count = max_delivery_count
@@ -89,22 +96,44 @@ class Router:
             raise AddressError("amqp:precondition-failed", f"{name!r} is the queue of dead letters, not a topic")
         node = self.nodes.get(name)
         if node is None:
-            node = self.nodes[name] = self._make_topic(name) if kind == "topic" else self._make_queue(name)
+            node = self._make_topic(name) if kind == "topic" else self._make_queue(name)
+            self._add(node)
             if self._store is not None:
                 node.shelf = self._store.add_node(node)
         elif isinstance(node, Topic) != (kind == "topic"):
             raise AddressError("amqp:precondition-failed", f"{name!r} is not a {kind}")
         return node
 
-    def resolve(self, address: str, capabilities: Iterable[str] = ()) -> Node:
-        """The node that an address means, made if need be and allowed.
+    def declare_queue(self, name: str, terms: QueueTerms, owner: object | None = None) -> Queue:
+        """Make a queue by somebody's terms. It is not there yet.
+
+        Raises:
+            AddressError: its arguments make no sense.
+        """
+        arguments = Arguments.read(terms.arguments)
+        queue = DeclaredQueue(
+            name,
+            terms,
+            arguments,
+            owner=owner,
+            ended=self.delete,
+            **self._queue_settings(name),
+        )
+        self._queues[queue] = None
+        self._add(queue)
+        if self._store is not None and terms.durable and not terms.exclusive:
+            queue.shelf = self._store.add_node(queue)
+        return queue
+
+    def resolve(self, address: str, capabilities: Iterable[str] = (), *, on_demand: bool = True) -> Node:
+        """The node that an address means, made if need be and allowed (`on_demand`, by who asks).
 
         Raises:
             AddressError: there is none and none is made on demand, or it is of another kind than asked for.
         """
         name, kind = split_address(address, capabilities)
         node = self.nodes.get(name)
-        if node is None and not self._auto_create:
+        if node is None and not (self.auto_create and on_demand):
             raise AddressError("amqp:not-found", f"there is no node {name!r}")
         if kind is None:
             if node is not None:
@@ -117,21 +146,28 @@ class Router:
         kind = split_address("", capabilities)[1] or "queue"
         name = f"temporary-{kind}/{uuid.uuid4()}"
         node = self._make_topic(name, temporary=True) if kind == "topic" else self._make_queue(name, temporary=True)
-        self.nodes[name] = node
+        self._add(node)
         return node
+
+    def _add(self, node: Node) -> None:
+        self.nodes[node.name] = node
+        self.topology.changed()
 
     def keep(self, store: Store) -> None:
         """What is here and not temporary survives the broker from now on."""
-        self._store = self.subscriptions.store = store
+        self._store = self.subscriptions.store = self.topology.store = store
         self.links.keeper = store.keeper
         for node in self.nodes.values():
             if node.shelf is None and not node.temporary:
                 node.shelf = store.add_node(node)
+        self.topology.keep()
 
     def delete(self, node: Node) -> None:
         """End a node, with what is in it; its links are detached with `amqp:resource-deleted`."""
         if self.nodes.get(node.name) is node:
             del self.nodes[node.name]
+            self.topology.changed()
+            self.topology.forget(node)
         if node.shelf is not None:
             node.shelf.drop()
         if isinstance(node, Topic):
@@ -171,7 +207,7 @@ class Router:
             "limits": self.limits,
             "touch": self._touch,
             "alarm": self._alarm,
-            "dead_letter": self._dead_letter,
+            "dead_letter": self._dead_letters.take,
             "dead_letter_expired": self._dead_letter_expired,
             # The dead-letter queue keeps what it has: a message has nowhere to go from there.
             "max_delivery_count": self._max_delivery_count if name != self._dead_letter_name else None,
@@ -195,31 +231,30 @@ class Router:
             return terminus.durable
         return "configuration" if subscription else "none"
 
-    # Messages that nobody could take
+    def route(self, address: str, payload: bytes, *, on_demand: bool = True) -> Route:
+        """Where a message goes whose sender says this address: to a node, or through an exchange to any number.
 
-    def _dead_letter(self, queue: Queue, entry: Entry, reason: str, error: Error | None) -> bool:
-        """Move a message to the dead-letter queue, with the reason in its annotations; False when it just ends."""
-        name = self._dead_letter_name
-        # What is rejected out of the dead-letter queue itself has nowhere left to go.
-        if name is None or queue.name == name:
-            return False
-        try:
-            node = self.declare(name, "queue")
-        except AddressError:
-            return False
-        dead = entry.copy()
-        reasons: dict[Symbol, Any] = {
-            Symbol("x-opt-dead-letter-reason"): reason,
-            Symbol("x-opt-dead-letter-source"): queue.topic.name if isinstance(queue, Subscription) else queue.name,
-        }
-        if error is not None:
-            reasons[Symbol("x-opt-dead-letter-condition")] = str(error.condition)
-            if error.description is not None:
-                reasons[Symbol("x-opt-dead-letter-description")] = error.description
-        dead.annotate(reasons)
-        dead.immortal()
-        node.put(dead)
-        return True
+        Raises:
+            AddressError: there is no such exchange or node, and none is made; or nobody may send to it.
+            DecodeError: the message has to be read for it, and cannot be.
+        """
+        route = self.topology.known.get(address)
+        if route is not None:
+            count(route)
+            return route
+        topology, parsed = self.topology, exchange_in(address)
+        if parsed is not None and parsed.key is None:
+            exchange = topology.find(parsed.exchange, publishing=True)
+            return topology.route(exchange, read_properties(payload).subject or "", payload)
+        if parsed is not None and parsed.key is not None:
+            route = topology.route(topology.find(parsed.exchange, publishing=True), parsed.key, payload)
+        elif on_demand:
+            route = Route((self.resolve(address),), None, "")
+        else:
+            # In dialects with exchanges a name is a key of the default exchange, which may lead nowhere.
+            route = topology.route(topology.exchanges[""], split_address(address)[0], payload)
+        topology.remember(address, route)
+        return route
 
     # Passes
 

@@ -26,12 +26,23 @@ import anyio
 import anyio.to_thread
 
 from ..types import encode
-from ._store_file import MessageRow, NodeRow, StoreFile, SubscriptionRow
+from ._exchange import Exchange
+from ._queue import Queue
+from ._store_file import (
+    BindingRow,
+    DeclarationRow,
+    ExchangeRow,
+    MessageRow,
+    NodeRow,
+    StoreFile,
+    SubscriptionRow,
+)
 from ._store_links import LinkKeeper
 from ._topic import Topic
 
 if TYPE_CHECKING:
     from ._entry import Clock, Entry
+    from ._exchange import Binding
     from ._node import Node
     from ._store_links import KeptRow
     from ._subscriptions import Lasting
@@ -102,6 +113,10 @@ class Changes:
 
     noted: int = 0
     nodes: list[NodeRow] = field(default_factory=list)
+    declarations: list[DeclarationRow] = field(default_factory=list)
+    exchanges: list[ExchangeRow] = field(default_factory=list)
+    bindings: list[BindingRow] = field(default_factory=list)
+    closed: list[int] = field(default_factory=list)  # exchanges and bindings
     subscriptions: dict[Lasting, None] = field(default_factory=dict)
     dropped: list[int] = field(default_factory=list)
     messages: dict[Entry, Shelf] = field(default_factory=dict)
@@ -112,13 +127,17 @@ class Changes:
 
     def __bool__(self) -> bool:
         others = self.nodes or self.subscriptions or self.dropped or self.links or self.deliveries or self.ended
-        return bool(self.messages or others)
+        return bool(self.messages or others or self.exchanges or self.bindings or self.closed)
 
     def before(self, later: Changes) -> Changes:
         """These, which could not be written, and what came later."""
         return Changes(
             later.noted,
             self.nodes + later.nodes,
+            self.declarations + later.declarations,
+            self.exchanges + later.exchanges,
+            self.bindings + later.bindings,
+            self.closed + later.closed,
             self.subscriptions | later.subscriptions,
             self.dropped + later.dropped,
             self.messages | later.messages,
@@ -184,8 +203,39 @@ class Store:
         """Keep a queue or a topic from now on."""
         shelf = Shelf(self, self.number())
         self.changes.nodes.append(NodeRow(shelf.number, node.name, "topic" if isinstance(node, Topic) else "queue"))
+        terms = node.terms if isinstance(node, Queue) else None
+        if terms is not None:
+            arguments = encode(dict(terms.arguments))
+            self.changes.declarations.append(DeclarationRow(shelf.number, terms.auto_delete, arguments))
         self.note()
         return shelf
+
+    def add_exchange(self, exchange: Exchange) -> None:
+        """Keep an exchange from now on."""
+        exchange.number = self.number()
+        arguments = encode(dict(exchange.arguments))
+        row = ExchangeRow(
+            exchange.number, exchange.name, exchange.kind, exchange.auto_delete, exchange.internal, arguments
+        )
+        self.changes.exchanges.append(row)
+        self.note()
+
+    def add_binding(self, binding: Binding) -> None:
+        """Keep a binding from now on, if both of its ends are kept."""
+        exchange, to = binding.exchange, binding.destination
+        kept = to.durable if isinstance(to, Exchange) else to.shelf is not None
+        if not (exchange.durable and kept):
+            return
+        binding.number = self.number()
+        arguments = encode(dict(binding.arguments))
+        row = BindingRow(binding.number, exchange.name, isinstance(to, Exchange), to.name, binding.key, arguments)
+        self.changes.bindings.append(row)
+        self.note()
+
+    def drop(self, number: int) -> None:
+        """An exchange or a binding is gone."""
+        self.changes.closed.append(number)
+        self.note()
 
     def note_subscription(self, lasting: Lasting) -> None:
         """A subscription came, or is to end at another time; if its source asks for it, it is kept from now on."""
@@ -261,6 +311,9 @@ class Store:
         file = self.file
         file.begin()
         file.put_nodes(changes.nodes)
+        file.put_declarations(changes.declarations)
+        file.put_exchanges(changes.exchanges)
+        file.put_bindings(changes.bindings)
         file.put_subscriptions(
             self._subscription_row(each, each.queue.shelf)
             for each in changes.subscriptions
@@ -270,6 +323,7 @@ class Store:
         file.mark_messages(marked)
         file.remove_messages(gone)
         file.remove_queues((number,) for number in changes.dropped)
+        file.remove_ways((number,) for number in changes.closed)
         if changes.links or changes.deliveries or changes.ended:
             self._write_links(changes)
 

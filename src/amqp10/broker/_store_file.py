@@ -7,10 +7,31 @@ from typing import Final, NamedTuple
 
 from .._sqlite import Database, Format
 
+_TOPOLOGY: Final = """
+        CREATE TABLE declarations (
+            number INTEGER PRIMARY KEY,
+            auto_delete INTEGER NOT NULL,
+            arguments BLOB NOT NULL);
+        CREATE TABLE exchanges (
+            number INTEGER PRIMARY KEY,
+            name TEXT NOT NULL UNIQUE,
+            kind TEXT NOT NULL,
+            auto_delete INTEGER NOT NULL,
+            internal INTEGER NOT NULL,
+            arguments BLOB NOT NULL);
+        CREATE TABLE bindings (
+            number INTEGER PRIMARY KEY,
+            exchange TEXT NOT NULL,
+            to_exchange INTEGER NOT NULL,
+            destination TEXT NOT NULL,
+            key TEXT NOT NULL,
+            arguments BLOB NOT NULL);"""
+
 _FORMAT: Final = Format(
     "the store of a broker",
     application=0x616D7170,  # "amqp"
-    version=1,
+    version=2,
+    upgrades={1: _TOPOLOGY},
     schema="""
         CREATE TABLE nodes (
             number INTEGER PRIMARY KEY,
@@ -48,8 +69,8 @@ _FORMAT: Final = Format(
             tag BLOB NOT NULL,
             message INTEGER,
             outcome BLOB,
-            PRIMARY KEY (link, tag)) WITHOUT ROWID;
-    """,
+            PRIMARY KEY (link, tag)) WITHOUT ROWID;"""
+    + _TOPOLOGY,
 )
 
 
@@ -59,6 +80,36 @@ class NodeRow(NamedTuple):
     number: int
     name: str
     kind: str
+
+
+class DeclarationRow(NamedTuple):
+    """How a queue was declared; one that nobody declared has none. The arguments are an encoded map."""
+
+    number: int
+    auto_delete: bool
+    arguments: bytes
+
+
+class ExchangeRow(NamedTuple):
+    """An exchange; those that every broker has have none."""
+
+    number: int
+    name: str
+    kind: str
+    auto_delete: bool
+    internal: bool
+    arguments: bytes
+
+
+class BindingRow(NamedTuple):
+    """A binding of an exchange to a queue, or to another exchange, by their names."""
+
+    number: int
+    exchange: str
+    to_exchange: bool
+    destination: str
+    key: str
+    arguments: bytes
 
 
 class SubscriptionRow(NamedTuple):
@@ -124,6 +175,15 @@ class StoreFile(Database):
     def nodes(self) -> Iterator[NodeRow]:
         return map(NodeRow._make, self.run("SELECT * FROM nodes ORDER BY number"))
 
+    def declarations(self) -> Iterator[DeclarationRow]:
+        return map(DeclarationRow._make, self.run("SELECT * FROM declarations"))
+
+    def exchanges(self) -> Iterator[ExchangeRow]:
+        return map(ExchangeRow._make, self.run("SELECT * FROM exchanges ORDER BY number"))
+
+    def bindings(self) -> Iterator[BindingRow]:
+        return map(BindingRow._make, self.run("SELECT * FROM bindings ORDER BY number"))
+
     def subscriptions(self) -> Iterator[SubscriptionRow]:
         return map(SubscriptionRow._make, self.run("SELECT * FROM subscriptions ORDER BY number"))
 
@@ -139,13 +199,22 @@ class StoreFile(Database):
 
     def highest(self) -> int:
         """The highest number that a row has."""
-        tables = ("nodes", "subscriptions", "messages", "links")
+        tables = ("nodes", "subscriptions", "messages", "links", "exchanges", "bindings")
         return max(int(self.run(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()[0]) for table in tables)
 
     # Writing
 
     def put_nodes(self, rows: Iterable[NodeRow]) -> None:
         self.run_many("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?)", rows)
+
+    def put_declarations(self, rows: Iterable[DeclarationRow]) -> None:
+        self.run_many("INSERT OR REPLACE INTO declarations VALUES (?, ?, ?)", rows)
+
+    def put_exchanges(self, rows: Iterable[ExchangeRow]) -> None:
+        self.run_many("INSERT OR REPLACE INTO exchanges VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+    def put_bindings(self, rows: Iterable[BindingRow]) -> None:
+        self.run_many("INSERT OR REPLACE INTO bindings VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def put_subscriptions(self, rows: Iterable[SubscriptionRow]) -> None:
         self.run_many("INSERT OR REPLACE INTO subscriptions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
@@ -162,9 +231,16 @@ class StoreFile(Database):
 
     def remove_queues(self, numbers: Iterable[tuple[int]]) -> None:
         """Queues and subscriptions with what is in them."""
+        tables = ("subscriptions", "nodes", "declarations")
         for number in numbers:
-            for table, column in (("messages", "queue"), ("subscriptions", "number"), ("nodes", "number")):
+            for table, column in (("messages", "queue"), *((table, "number") for table in tables)):
                 self.run(f"DELETE FROM {table} WHERE {column} = ?", number)
+
+    def remove_ways(self, numbers: Iterable[tuple[int]]) -> None:
+        """Exchanges and bindings."""
+        for number in numbers:
+            for table in ("exchanges", "bindings"):
+                self.run(f"DELETE FROM {table} WHERE number = ?", number)
 
     def put_links(self, rows: Iterable[LinkRow]) -> None:
         self.run_many("INSERT OR REPLACE INTO links VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DecodeError, StoreError
 from ..messaging import Source
-from ..types import decode_composite
+from ..types import decode, decode_composite
 from ._address import AddressError
+from ._declared import QueueTerms
 from ._entry import Entry
 from ._filters import read_filters
 from ._queue import Queue
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ._node import Node
     from ._router import Router
     from ._store import Store
-    from ._store_file import MessageRow, SubscriptionRow
+    from ._store_file import DeclarationRow, MessageRow, NodeRow, SubscriptionRow
 
 # No connection has this number: what a filter for messages of others compares with until its subscriber is back.
 _NOBODY = -1
@@ -53,9 +54,11 @@ class Loading:
 
     def run(self) -> None:
         store, router, file = self._store, self._router, self._store.file
+        declared = {row.number: row for row in file.declarations()}
         for row in file.nodes():
-            node = self._nodes[row.number] = router.declare(row.name, "topic" if row.kind == "topic" else "queue")
+            node = self._nodes[row.number] = self._node(row, declared.get(row.number))
             node.shelf = Shelf(store, row.number)
+        self._restore_topology()
         for subscription in file.subscriptions():
             self._nodes[subscription.number] = self._subscribe(subscription)
         store.number(above=file.highest())
@@ -65,6 +68,34 @@ class Loading:
             self._put(message)
         self._restore_links()
         router.subscriptions.restore()
+
+    def _node(self, row: NodeRow, declared: DeclarationRow | None) -> Node:
+        if declared is None:
+            return self._router.declare(row.name, "topic" if row.kind == "topic" else "queue")
+        there = self._router.nodes.get(row.name)
+        if isinstance(there, Queue):
+            # The program names it, too: it stays as it was declared.
+            self._router.delete(there)
+        elif there is not None:
+            raise AddressError("amqp:precondition-failed", f"{row.name!r} is not a queue")
+        terms = QueueTerms(auto_delete=bool(declared.auto_delete), arguments=_map(declared.arguments))
+        return self._router.declare_queue(row.name, terms)
+
+    def _restore_topology(self) -> None:
+        router, topology, file = self._router, self._router.topology, self._store.file
+        for row in file.exchanges():
+            exchange = topology.declare(
+                row.name,
+                row.kind,
+                durable=True,
+                auto_delete=bool(row.auto_delete),
+                internal=bool(row.internal),
+                arguments=_map(row.arguments),
+            )
+            exchange.number = row.number
+        for each in file.bindings():
+            to = topology.find(each.destination) if each.to_exchange else router.nodes[each.destination]
+            topology.bind(topology.find(each.exchange), to, each.key, _map(each.arguments)).number = each.number
 
     def _subscribe(self, row: SubscriptionRow) -> Queue:
         topic = self._router.declare(row.topic, "topic")
@@ -107,6 +138,13 @@ class Loading:
             node = self._nodes[link.node] if link.node is not None else None
             kept = self._store.keeper.restore(link, node, held[link.number], self._now)
             self._router.links.restore(kept, lambda deliveries, queue=node: _give_back(queue, deliveries))  # type: ignore[misc]
+
+
+def _map(encoded: bytes) -> dict[str, Any]:
+    found = decode(encoded)
+    if not isinstance(found, dict):
+        raise TypeError("arguments that are no map")
+    return found
 
 
 def _give_back(queue: Node | None, deliveries: list[Any]) -> None:

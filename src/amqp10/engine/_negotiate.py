@@ -1,16 +1,28 @@
-"""Server side of version negotiation: the first eight bytes choose the dialect (§2.2)."""
+"""Server side of version negotiation: the first octets of a connection choose the dialect (§2.2).
+
+All AMQPs but one begin with eight octets, "AMQP" and four that name the version; AMQP/Fast begins with two. Who begins
+otherwise is told what we would have him begin with, in the words of the family that he seems to be of:
+
+    AMQP 1.0    "the peer MUST send a valid protocol header"      that of 1.0, with SASL
+    AMQP 0-x    "the server MUST write a valid protocol header"   that of 0-9-1
+"""
 
 from __future__ import annotations
 
-from ._dialect import HEADER_SIZE, Dialect, dialects
+from typing import Final
+
+from ._dialect import Dialect, dialects
+
+# Of the octets after "AMQP": 0-8 to 0-10 have the protocol's class and instance there, both 1, and 0-9-1 has two zeros.
+_OLD_FAMILY: Final = (b"AMQP\1\1", b"AMQP\0\0")
 
 
 class Negotiation:
-    """Collects the first eight bytes of a connection and names the dialect.
+    """Collects the first octets of a connection and names the dialect.
 
     `dialect` is set once they are known and we speak it; `refusal` once they are known and we do not: write it,
-    then close (§2.2 "the peer's own supported header, then close"). `received` has every byte so far, to be given to
-    the engine; a first byte that cannot begin any header is refused at once, without waiting for eight.
+    then close (§2.2 "the peer's own supported header, then close"). `received` has every octet so far, to be given to
+    the engine; an octet that cannot go on to any header is refused at once, without waiting for more.
     """
 
     def __init__(self) -> None:
@@ -19,12 +31,24 @@ class Negotiation:
         self.refusal: bytes | None = None
 
     def receive_data(self, data: bytes) -> bool:
-        """Take bytes; True when the choice is made."""
+        """Take octets; True when the choice is made."""
         self.received += data
-        start = self.received[:HEADER_SIZE]
         spoken = dialects()
-        if not any(header.startswith(start) for one in spoken for header in one.headers):
-            self.refusal = spoken[0].headers[0]
-        elif len(start) == HEADER_SIZE:
-            self.dialect = next(one for one in spoken if start in one.headers)
-        return self.dialect is not None or self.refusal is not None
+        headers = {header: one for one in spoken for header in one.headers}
+        for header, one in headers.items():
+            if self.received.startswith(header):
+                self.dialect = one
+                return True
+        if any(header.startswith(self.received) for header in headers):
+            return False
+        self.refusal = _refusal(self.received, spoken)
+        return True
+
+
+def _refusal(received: bytes, spoken: list[Dialect]) -> bytes:
+    """The header to answer with."""
+    if received.startswith(_OLD_FAMILY):
+        for one in spoken:
+            if one.headers[0].startswith(b"AMQP\0\0"):
+                return one.headers[0]
+    return spoken[0].headers[0]

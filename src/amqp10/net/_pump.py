@@ -6,7 +6,8 @@
 
 The writer takes everything there is at once, so whatever is queued while it writes goes out together with its next
 write: that is what makes thousands of small frames cheap. A peer that does not read stalls the writer, never the
-reader, up to a bound; one that does not write stalls the reader, never the writer.
+reader, up to a bound; one that does not write stalls the reader, never the writer. An engine whose protocol has no
+other way to hold a sender back may stall the reader too (`Engine.reading`).
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class Pump:
         self._wakeup: anyio.Event | None = None  # what the writer sleeps on
         self._writing = 0  # bytes handed to the stream and not taken by it yet
         self._writable: anyio.Event | None = None
+        self._readable: anyio.Event | None = None  # what the reader sleeps on while the engine takes no more
         self._answers = 0  # bytes that reading has led to since a write was last done
         self._opened = self._ended = False
         self._sleep: anyio.CancelScope | None = None
@@ -110,7 +112,9 @@ class Pump:
             raise self._crash
 
     def wake(self) -> None:
-        """The engine has output: have it written soon. Cheap; call after each operation."""
+        """The engine has output, or is ready for input again: see to it soon. Cheap; call after each operation."""
+        if self._readable is not None and (self._engine.reading or self._ended):
+            self._readable.set()
         if not self._awake:
             self._awake = True
             if self._wakeup is not None:
@@ -146,6 +150,9 @@ class Pump:
     async def _read(self) -> None:
         receive, engine = self._stream.receive, self._engine
         while not self._ended:
+            if not engine.reading:
+                await self._pause()
+                continue
             try:
                 data = await receive(READ_SIZE)
             except STREAM_ERRORS as error:
@@ -158,6 +165,13 @@ class Pump:
             self._answers += min(engine.output_size - before, 4 * len(data))
             if self._answers > MOST_ANSWERS:
                 self._lose(ConnectionLost("the peer goes on sending and takes none of the answers"))
+
+    async def _pause(self) -> None:
+        """Read no more until the engine is ready for it, which is so after some call of its owner's, or is over."""
+        while not (self._engine.reading or self._ended):
+            self._readable = anyio.Event()
+            await self._readable.wait()
+        self._readable = None
 
     async def _write(self) -> None:
         engine, send, layer, before = self._engine, self._stream.send, self._layer, self._before_write
@@ -216,7 +230,7 @@ class Pump:
                 if self._sleep is not None:
                     self._sleep.cancel()
             self._on_events(events)
-        if engine.output_size:
+        if engine.output_size or self._readable is not None:
             self.wake()
 
     def _lose(self, cause: Exception | None) -> None:

@@ -1,0 +1,125 @@
+"""Where messages go that nobody could take: the broker's queue for them, or the exchange that their queue names.
+
+With the reason, in message annotations: `x-opt-dead-letter-...` for the broker's queue, and for an exchange `x-death`
+and its companions as RabbitMQ writes them, newest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import DecodeError
+from ..messaging import Message
+from ..types import Symbol, ULong
+from ._address import AddressError
+from ._node import Node, NodeFull
+from ._topic import Subscription
+
+if TYPE_CHECKING:
+    from ..messaging import Error
+    from ._entry import Entry
+    from ._queue import Queue
+    from ._topology import Topology
+
+# What RabbitMQ calls the reasons.
+_REASONS: Final = {"max-delivery-count": "delivery_limit"}
+_DEATHS: Final = Symbol("x-death")
+
+
+class DeadLetters:
+    """What becomes of dead letters.
+
+    Args:
+        name: of the broker's queue for them; None for none.
+        declare: makes that queue, or finds it.
+    """
+
+    def __init__(self, name: str | None, topology: Topology, declare: Callable[[str], Node]) -> None:
+        self.name = name
+        self._topology = topology
+        self._declare = declare
+
+    def take(self, queue: Queue, entry: Entry, reason: str, error: Error | None) -> bool:
+        """Move a message out of its queue, with the reason in its annotations; False when it just ends."""
+        if queue.dead_letter_to is not None:
+            return self._publish(queue, entry, reason, *queue.dead_letter_to)
+        # What is rejected out of the dead-letter queue itself has nowhere left to go.
+        if self.name is None or queue.name == self.name:
+            return False
+        try:
+            node = self._declare(self.name)
+        except AddressError:
+            return False
+        dead = entry.copy()
+        reasons: dict[Symbol, Any] = {
+            Symbol("x-opt-dead-letter-reason"): reason,
+            Symbol("x-opt-dead-letter-source"): queue.topic.name if isinstance(queue, Subscription) else queue.name,
+        }
+        if error is not None:
+            reasons[Symbol("x-opt-dead-letter-condition")] = str(error.condition)
+            if error.description is not None:
+                reasons[Symbol("x-opt-dead-letter-description")] = error.description
+        dead.annotate(reasons)
+        dead.immortal()
+        return _put(node, dead)
+
+    def _publish(self, queue: Queue, entry: Entry, reason: str, exchange_name: str, key: str | None) -> bool:
+        exchange = self._topology.exchanges.get(exchange_name)
+        if exchange is None:
+            return False
+        try:
+            annotations = Message.decode(entry.payload).message_annotations if entry.message_format == 0 else {}
+        except DecodeError:
+            annotations = {}
+        came_to, came_with = (_text(annotations.get(name)) for name in ("x-exchange", "x-routing-key"))
+        first_key = came_with if came_with is not None else queue.name
+        reason = _REASONS.get(reason, reason)
+        deaths = _deaths(annotations, queue.name, reason, came_to or "", first_key)
+        if deaths is None:
+            return False
+        key = first_key if key is None else key
+        dead = entry.copy()
+        marks: dict[Symbol, Any] = {_DEATHS: deaths, Symbol("x-exchange"): exchange_name, Symbol("x-routing-key"): key}
+        if _DEATHS not in annotations:
+            marks[Symbol("x-first-death-reason")] = reason
+            marks[Symbol("x-first-death-queue")] = queue.name
+            marks[Symbol("x-first-death-exchange")] = came_to or ""
+        dead.annotate(marks)
+        dead.immortal()
+        nodes = self._topology.route(exchange, key, dead.payload).nodes
+        return sum(_put(node, dead.copy()) for node in nodes) > 0
+
+
+def _put(node: Node, entry: Entry) -> bool:
+    try:
+        node.put(entry)
+    except NodeFull:
+        return False
+    return True
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _deaths(
+    annotations: Mapping[Any, Any], queue: str, reason: str, exchange: str, key: str
+) -> list[dict[str, Any]] | None:
+    """The deaths of a message with this one more; None if it only goes round in a circle, which nobody asked for."""
+    found = annotations.get(_DEATHS)
+    before = [dict(each) for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    same = [each for each in before if (each.get("queue"), each.get("reason")) == (queue, reason)]
+    if same and reason != "rejected" and all(each.get("reason") != "rejected" for each in before):
+        return None
+    times = same[0].get("count") if same else 0
+    death = {
+        "count": ULong((times if isinstance(times, int) else 0) + 1),
+        "reason": reason,
+        "queue": queue,
+        "time": datetime.now(UTC).replace(microsecond=0),
+        "exchange": exchange,
+        "routing-keys": [key],
+    }
+    return [death, *(each for each in before if each not in same)]

@@ -1,0 +1,241 @@
+"""Queues that somebody declared: for one connection, until their last consumer goes, with limits, with dead letters.
+
+What the arguments mean is RabbitMQ's (https://www.rabbitmq.com/docs/queues#optional-arguments). Queues that links
+make on demand have none of this, and pay for none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from heapq import heappush
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ..messaging import read_header
+from ._address import AddressError
+from ._node import NodeFull
+from ._queue import Queue
+
+if TYPE_CHECKING:
+    from ._entry import Entry
+    from ._node import Consumer
+
+_OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
+_ANYONE: Final = cast("Consumer", SimpleNamespace(key=-1))  # in whose name messages are dropped
+# What is taken to be no time at all: a message that a consumer waits for is handed out before it is over.
+_AT_ONCE: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTerms:
+    """How a queue was declared.
+
+    Attributes:
+        durable: it survives the broker, where there is a store.
+        exclusive: it is for one connection, and ends with it.
+        auto_delete: it ends with its last consumer.
+        arguments: as they came.
+    """
+
+    durable: bool = True
+    exclusive: bool = False
+    auto_delete: bool = False
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The arguments of a queue, understood; times in seconds, None where they say nothing.
+
+    Attributes:
+        ttl: how long a message waits at most.
+        expires: how long the queue is kept that nobody uses.
+        most, most_bytes: what it holds at most; of messages, those that wait.
+        overflow: what becomes of more than that.
+        dead_letter: exchange and routing key for what is rejected, expired or too much; None for the message's own key.
+        priorities: of messages, 0 for none.
+        attempts: how often a message may fail.
+    """
+
+    ttl: float | None = None
+    expires: float | None = None
+    most: int | None = None
+    most_bytes: int | None = None
+    overflow: str = "drop-head"
+    dead_letter: tuple[str, str | None] | None = None
+    priorities: int = 0
+    attempts: int | None = None
+
+    @classmethod
+    def read(cls, arguments: Mapping[str, Any]) -> Arguments:
+        """Understand them; those that begin with x- and are not known change nothing here, and are taken as they are.
+
+        Raises:
+            AddressError: a value makes no sense, or what it asks for is not to be had here.
+        """
+        exchange, key = _text(arguments, "x-dead-letter-exchange"), _text(arguments, "x-dead-letter-routing-key")
+        if exchange is None and key is not None:
+            raise _wrong("x-dead-letter-routing-key", "goes with an x-dead-letter-exchange")
+        overflow = _text(arguments, "x-overflow") or "drop-head"
+        if overflow not in _OVERFLOWS:
+            raise _wrong("x-overflow", f"is one of {', '.join(_OVERFLOWS)}, not {overflow!r:.60}")
+        if _text(arguments, "x-queue-type") == "stream" or arguments.get("x-single-active-consumer"):
+            raise AddressError("amqp:not-implemented", "there are no streams here, and no single active consumers")
+        ttl, expires = _number(arguments, "x-message-ttl"), _number(arguments, "x-expires", least=1)
+        return cls(
+            ttl=None if ttl is None else max(ttl / 1000, _AT_ONCE),
+            expires=None if expires is None else expires / 1000,
+            most=_number(arguments, "x-max-length"),
+            most_bytes=_number(arguments, "x-max-length-bytes"),
+            overflow=overflow,
+            dead_letter=None if exchange is None else (exchange, key),
+            priorities=_number(arguments, "x-max-priority", most=255) or 0,
+            attempts=_number(arguments, "x-delivery-limit"),
+        )
+
+
+def _number(arguments: Mapping[str, Any], name: str, *, least: int = 0, most: int = 0xFFFF_FFFF_FFFF) -> int | None:
+    value = arguments.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise _wrong(name, f"is a number of {least} at least, not {value!r:.60}")
+    return int(value)
+
+
+def _text(arguments: Mapping[str, Any], name: str) -> str | None:
+    value = arguments.get(name)
+    if value is not None and not isinstance(value, str):
+        raise _wrong(name, f"is a string, not {value!r:.60}")
+    return value
+
+
+def _wrong(name: str, description: str) -> AddressError:
+    return AddressError("amqp:precondition-failed", f"{name} {description}")
+
+
+class DeclaredQueue(Queue):
+    """See `Queue`.
+
+    Args:
+        ended: called when the queue's own rules end it.
+        owner: the connection that it is for; None for all.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        terms: QueueTerms,
+        arguments: Arguments,
+        *,
+        ended: Callable[[Queue], None],
+        owner: object | None = None,
+        **settings: Any,
+    ) -> None:
+        if arguments.attempts is not None:
+            # The first attempt is no redelivery.
+            settings["max_delivery_count"] = arguments.attempts + 1
+        super().__init__(name, **settings)
+        self.terms = terms
+        self._auto_delete = terms.auto_delete
+        self.owner = owner
+        self.dead_letter_to = arguments.dead_letter
+        self._ended = ended
+        self._arguments = arguments
+        self._rejects = arguments.overflow != "drop-head"
+        self._limited = arguments.most is not None or arguments.most_bytes is not None
+        self._dead_letter_expired = self._dead_letter_expired or arguments.dead_letter is not None
+        self._used = self._clock()  # last, by what is no consumer
+        if arguments.expires is not None and self._alarm is not None:
+            self._alarm(self._used + arguments.expires)
+
+    # Messages
+
+    def put(self, entry: Entry) -> None:
+        if self._limited and self._rejects and self._over(entry):
+            if self._line:
+                self._hand_out()
+            if self._over(entry):
+                if self._arguments.overflow == "reject-publish-dlx":
+                    self._dead(entry, "maxlen")
+                raise NodeFull(self.name)
+        arguments = self._arguments
+        if arguments.ttl is not None:
+            deadline = self._clock() + arguments.ttl
+            entry.expires = deadline if entry.expires is None else min(deadline, entry.expires)
+        super().put(entry)
+        if arguments.priorities:
+            self._put_by_priority(entry)
+
+    def _put_by_priority(self, entry: Entry) -> None:
+        """Give it a place before those of lower priority. Those who browse or filter see it in order of arrival."""
+        priority = min(read_header(entry.payload).priority, self._arguments.priorities)
+        entry.position += (self._arguments.priorities - priority) << 48
+        self._ready.pop()
+        heappush(self._returned, (entry.position, entry))
+
+    def reserve(self, entry: Entry) -> None:
+        if self._limited and self._rejects and self._over(entry):
+            raise NodeFull(self.name)
+        super().reserve(entry)
+
+    def _over(self, entry: Entry | None = None) -> bool:
+        """Whether there is too much in it, with one more if it is given."""
+        messages, size = (1, entry.size) if entry is not None else (0, 0)
+        most, most_bytes = self._arguments.most, self._arguments.most_bytes
+        waiting = self.depth - self.unsettled + self.reserved + messages
+        return (most is not None and waiting > most) or (
+            most_bytes is not None and self.bytes + self.reserved_bytes + size > most_bytes
+        )
+
+    def run(self) -> None:
+        super().run()
+        if self._limited and not self._rejects and not self.deleted:
+            while self._over() and self._drop_head():
+                pass
+
+    def _drop_head(self) -> bool:
+        """Drop the oldest message that waits; False if none does."""
+        entry = self._next(_ANYONE, self._clock())
+        if entry is None:
+            return False
+        self._dead(entry, "maxlen")
+        self._forget(entry)
+        return True
+
+    def _dead(self, entry: Entry, reason: str) -> None:
+        if self.dead_letter_to is not None and self._dead_letter is not None:
+            self.dead_lettered += self._dead_letter(self, entry, reason, None)
+
+    # Its end
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        counts = consumer.key in self.consumers and _stays(consumer)
+        super().remove_consumer(consumer)
+        if counts and not self.deleted and not any(map(_stays, self.consumers.values())):
+            self.used()
+            if self._auto_delete:
+                self._ended(self)
+
+    def used(self) -> None:
+        """Somebody used it who is no consumer."""
+        self._used = self._clock()
+        if self._arguments.expires is not None and self._alarm is not None:
+            self._alarm(self._used + self._arguments.expires)
+
+    def expire(self, now: float) -> float | None:
+        following = super().expire(now)
+        expires = self._arguments.expires
+        if expires is None or self.deleted or any(map(_stays, self.consumers.values())):
+            return following
+        deadline = self._used + expires
+        if deadline <= now:
+            self._ended(self)
+            return None
+        return deadline if following is None else min(deadline, following)
+
+
+def _stays(consumer: Consumer) -> bool:
+    """Whether it counts as a consumer, for whose sake the queue is there."""
+    return not (consumer.passing or consumer.copies)

@@ -1,0 +1,249 @@
+"""What peers ask for that AMQP 1.0 has no word for: queues and exchanges by name, and what binds them.
+
+What one peer declares in its dialect is there for all others in theirs. Asking for what is gone already succeeds, as on
+RabbitMQ: deleting a queue or an exchange that is not there, undoing a binding that is not there.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from ..engine import (
+    Bind,
+    BindingFacts,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    ExchangeFacts,
+    PendingRequest,
+    PurgeQueue,
+    QueryBinding,
+    QueryExchange,
+    QueryQueue,
+    QueueFacts,
+    Request,
+    Unbind,
+    route_address,
+)
+from ..errors import EncodeError
+from ..messaging import Error
+from ..types import Symbol
+from ._address import AddressError
+from ._declared import DeclaredQueue, QueueTerms
+from ._queue import Queue
+from ._topic import Topic
+from ._topology import ALTERNATE, RESERVED
+
+if TYPE_CHECKING:
+    from ._exchange import Exchange
+    from ._node import Node
+    from ._router import Router
+
+_ON_DEMAND: Final = QueueTerms()  # what a queue is that nobody declared
+
+
+def check_owner(node: Node, asking: object) -> None:
+    """Keep others away from a queue that is for one connection.
+
+    Raises:
+        AddressError: it is not for this one.
+    """
+    owner = node.owner if isinstance(node, Queue) else None
+    if owner is not None and owner is not asking:
+        raise AddressError("amqp:resource-locked", f"queue {node.name!r} is for another connection only")
+
+
+class Requests:
+    """Answers those of one connection.
+
+    Args:
+        owner: the connection, to which exclusive queues belong.
+    """
+
+    def __init__(self, router: Router, owner: object) -> None:
+        self._router = router
+        self._topology = router.topology
+        self._owner = owner
+        self._exclusive: dict[Queue, None] = {}
+
+    def answer(self, pending: PendingRequest[Any]) -> None:
+        """Do what is asked for, and say so; or say why not."""
+        act = _ACTIONS.get(type(pending.request))
+        if act is None:
+            word = type(pending.request).__name__
+            pending.session.refuse(pending, Error(Symbol("amqp:not-implemented"), f"no {word} here"))
+            return
+        try:
+            result = act(self, pending.request)
+        except AddressError as refusal:
+            pending.session.refuse(pending, refusal.error)
+        except EncodeError as error:
+            pending.session.refuse(pending, Error(Symbol("amqp:invalid-field"), f"cannot be kept: {error}"))
+        else:
+            pending.session.answer(pending, result)
+
+    def end(self) -> None:
+        """The connection is over, and what is only for it."""
+        for queue in self._exclusive:
+            if not queue.deleted:
+                self._router.delete(queue)
+        self._exclusive.clear()
+
+    # Queues
+
+    def _declare_queue(self, asked: DeclareQueue) -> QueueFacts:
+        name = asked.name
+        node = self._router.nodes.get(name)
+        if node is None and asked.passive:
+            return _facts(self._router.resolve(route_address("", name), on_demand=asked.on_demand))
+        if node is not None:
+            check_owner(node, self._owner)
+            if not asked.passive:
+                _check_same(node, asked)
+            if isinstance(node, DeclaredQueue):
+                node.used()
+            return _facts(node)
+        if name.startswith(RESERVED):
+            raise AddressError("amqp:unauthorized-access", f"names that begin with {RESERVED!r} are the broker's")
+        terms = QueueTerms(asked.durable, asked.exclusive, asked.auto_delete, dict(asked.arguments))
+        queue = self._router.declare_queue(
+            name or f"amq.gen-{secrets.token_urlsafe(16)}", terms, self._owner if asked.exclusive else None
+        )
+        if asked.exclusive:
+            self._exclusive[queue] = None
+        return _facts(queue)
+
+    def _query_queue(self, asked: QueryQueue) -> QueueFacts | None:
+        node = self._router.nodes.get(asked.name)
+        return None if node is None else _facts(node)
+
+    def _purge_queue(self, asked: PurgeQueue) -> int:
+        node = self._node(asked.name)
+        return node.purge() if isinstance(node, Queue) else 0
+
+    def _delete_queue(self, asked: DeleteQueue) -> int:
+        node = self._router.nodes.get(asked.name)
+        if node is None:
+            return 0
+        check_owner(node, self._owner)
+        facts = _facts(node)
+        if asked.if_unused and facts.consumers:
+            raise AddressError("amqp:precondition-failed", f"queue {node.name!r} is in use")
+        if asked.if_empty and facts.messages:
+            raise AddressError("amqp:precondition-failed", f"queue {node.name!r} is not empty")
+        self._router.delete(node)
+        if isinstance(node, Queue):
+            self._exclusive.pop(node, None)
+        return facts.messages
+
+    def _node(self, name: str) -> Node:
+        node = self._router.nodes.get(name)
+        if node is None:
+            raise AddressError("amqp:not-found", f"there is no queue {name!r}")
+        check_owner(node, self._owner)
+        return node
+
+    # Exchanges
+
+    def _declare_exchange(self, asked: DeclareExchange) -> None:
+        if asked.passive:
+            self._topology.find(asked.name)
+            return
+        arguments = dict(asked.arguments)
+        if asked.alternate is not None:
+            arguments[ALTERNATE] = asked.alternate
+        self._topology.declare(
+            asked.name,
+            asked.type,
+            durable=asked.durable,
+            auto_delete=asked.auto_delete,
+            internal=asked.internal,
+            arguments=arguments,
+        )
+
+    def _query_exchange(self, asked: QueryExchange) -> ExchangeFacts | None:
+        exchange = self._topology.exchanges.get(asked.name)
+        if exchange is None:
+            return None
+        return ExchangeFacts(exchange.name, exchange.kind, exchange.durable, exchange.arguments)
+
+    def _delete_exchange(self, asked: DeleteExchange) -> None:
+        self._topology.delete(asked.name, if_unused=asked.if_unused)
+
+    # Bindings
+
+    def _bind(self, asked: Bind) -> None:
+        exchange, destination = self._ends(asked)
+        self._topology.bind(exchange, destination, asked.key, asked.arguments)
+
+    def _unbind(self, asked: Unbind) -> None:
+        exchange, destination = self._ends(asked)
+        self._topology.unbind(exchange, destination, asked.key, asked.arguments)
+
+    def _ends(self, asked: Bind | Unbind) -> tuple[Exchange, Node | Exchange]:
+        if asked.kind == "queue":
+            destination: Node | Exchange = self._node(asked.destination)
+        else:
+            destination = self._topology.find(asked.destination)
+        return self._topology.find(asked.exchange), destination
+
+    def _query_binding(self, asked: QueryBinding) -> BindingFacts:
+        exchange = self._topology.exchanges.get(asked.exchange)
+        node = self._router.nodes.get(asked.queue) if asked.queue is not None else None
+        if exchange is None or (asked.queue is not None and node is None):
+            return BindingFacts(exchange is not None, asked.queue is None or node is not None, False, False, False)
+        all_ = [binding for same in exchange.bindings.values() for binding in same]
+        there = [each for each in all_ if node is None or each.destination is node]
+        keyed = [each for each in there if asked.key is None or each.key == asked.key]
+        fitting = [each for each in keyed if asked.arguments is None or each.arguments == asked.arguments]
+        return BindingFacts(True, True, bool(there), bool(keyed), bool(fitting))
+
+
+def _facts(node: Node) -> QueueFacts:
+    if isinstance(node, Topic):
+        # Who receives from a topic has a queue of its own there.
+        return QueueFacts(node.name, 0, len(node.subscriptions), True, False, False, {})
+    assert isinstance(node, Queue)
+    terms = node.terms or _ON_DEMAND
+    consumers = sum(not (each.copies or each.passing) for each in node.consumers.values())
+    return QueueFacts(
+        node.name,
+        node.depth - node.unsettled,
+        consumers,
+        terms.durable,
+        terms.exclusive,
+        terms.auto_delete,
+        terms.arguments,
+    )
+
+
+def _check_same(node: Node, asked: DeclareQueue) -> None:
+    """Whether a node that is there is what is asked for; one that nobody declared is as durable as one likes."""
+    if isinstance(node, Topic):
+        raise AddressError("amqp:precondition-failed", f"{node.name!r} is a topic, not a queue")
+    terms = (node.terms if isinstance(node, Queue) else None) or QueueTerms(asked.durable)
+    for word, is_so, wanted in (
+        ("durable", terms.durable, asked.durable),
+        ("exclusive", terms.exclusive, asked.exclusive),
+        ("auto-delete", terms.auto_delete, asked.auto_delete),
+        ("arguments", terms.arguments, asked.arguments),
+    ):
+        if is_so != wanted:
+            raise AddressError("amqp:precondition-failed", f"queue {node.name!r} has {word} {is_so!r}, not {wanted!r}")
+
+
+_ACTIONS: Final[dict[type[Request[Any]], Callable[[Requests, Any], Any]]] = {
+    DeclareQueue: Requests._declare_queue,
+    QueryQueue: Requests._query_queue,
+    PurgeQueue: Requests._purge_queue,
+    DeleteQueue: Requests._delete_queue,
+    DeclareExchange: Requests._declare_exchange,
+    QueryExchange: Requests._query_exchange,
+    DeleteExchange: Requests._delete_exchange,
+    Bind: Requests._bind,
+    Unbind: Requests._unbind,
+    QueryBinding: Requests._query_binding,
+}

@@ -1,0 +1,130 @@
+"""Links whose messages go to many nodes: each says in `to` where, or the exchange that they go to does."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ..errors import DecodeError
+from ..messaging import ACCEPTED, Error, read_properties
+from ..types import Symbol
+from ._entry import Entry
+from ._node import NodeFull
+from ._producer import ProducerLink
+from ._router import AddressError
+
+if TYPE_CHECKING:
+    from ..engine import IncomingDelivery, ReceiverLink
+    from ._connection import Peer
+    from ._node import Node
+    from ._router import Router
+    from ._topology import Route
+
+_EXCHANGE, _ROUTING_KEY = Symbol("x-exchange"), Symbol("x-routing-key")
+
+
+class AnonymousProducerLink(ProducerLink):
+    """A link to the anonymous terminus: each message says in `to` where it goes.
+
+    Its credit is a full window, but for the time that nodes it sent to are short of room: it is then one of their
+    producers, and has the smallest share that any of them grants it.
+    """
+
+    def __init__(self, peer: Peer, link: ReceiverLink, router: Router, *, may_reject: bool) -> None:
+        super().__init__(peer, link, router, None, may_reject=may_reject)
+        self._shares: dict[Node, int] = {}
+        # What dialects with exchanges send says already which one it came to.
+        self._on_demand = link.remote is None or link.remote.on_demand
+
+    def begin(self) -> None:
+        self._link.flow(self._router.limits.credit)
+
+    def grant(self, node: Node, credit: int) -> None:
+        self._shares[node] = credit
+        self._top_up()
+
+    def relaxed(self, node: Node) -> None:
+        self._leave(node)
+        self._top_up()
+
+    def take(self) -> None:
+        link, now, origin = self._link, self._router.clock(), self._peer.number
+        incoming = link.incoming
+        while incoming:
+            delivery = incoming.popleft()
+            try:
+                route = self._route(delivery.payload)
+                entry = Entry.read(delivery.payload, delivery.message_format, now, time.time)
+            except AddressError as error:
+                self._reject(delivery, str(error.error.condition), str(error))
+                continue
+            except DecodeError as error:
+                self._reject(delivery, "amqp:decode-error", str(error))
+                continue
+            entry.origin = origin
+            if route.exchange is not None and self._on_demand:
+                entry.annotate({_EXCHANGE: route.exchange.name, _ROUTING_KEY: route.key})
+            nodes = route.nodes
+            if len(nodes) == 1 and delivery.remote_state is None:
+                self._put_one(delivery, nodes[0], entry)
+            else:
+                # Each queue changes its own entry (position, attempts); the bytes are one.
+                posted = [(node, entry.copy() if place else entry) for place, node in enumerate(nodes)]
+                self._post(delivery, posted)
+            for node in nodes:
+                if node.short and node not in self._shares and link.attached:
+                    self._shares[node] = link.credit
+                    node.add_producer(self)
+        self._top_up()
+
+    def _put_one(self, delivery: IncomingDelivery, node: Node, entry: Entry) -> None:
+        try:
+            node.put(entry)
+        except NodeFull as full:
+            self._reject(delivery, "amqp:resource-limit-exceeded", str(full))
+        else:
+            self._settle(delivery, ACCEPTED, entry.durable)
+
+    def _route(self, payload: bytes) -> Route:
+        to = read_properties(payload).to
+        if not to:
+            raise AddressError("amqp:not-found", "the message has no `to`, and the link has no address")
+        return self._router.route(to, payload, on_demand=self._on_demand)
+
+    def credit_used(self) -> None:
+        self._top_up()
+
+    def node_deleted(self, error: Error) -> None:
+        """One of many addresses is gone; the link goes on."""
+        for node in [node for node in self._shares if node.deleted]:
+            del self._shares[node]
+        self._top_up()
+
+    def end(self) -> None:
+        for node in list(self._shares):
+            self._leave(node)
+
+    def _leave(self, node: Node) -> None:
+        self._shares.pop(node, None)
+        node.remove_producer(self)
+
+    def _top_up(self) -> None:
+        link = self._link
+        if not link.attached:
+            return
+        window = self._router.limits.credit
+        share = min(min(self._shares.values(), default=window), self._room)
+        if link.credit > share or link.credit <= share // 2 < share:
+            link.flow(share)
+            self._peer.wake()
+
+
+class ExchangeProducerLink(AnonymousProducerLink):
+    """A link to an exchange, with a routing key in its address, or each message's subject for one."""
+
+    def __init__(self, peer: Peer, link: ReceiverLink, router: Router, address: str, *, may_reject: bool) -> None:
+        super().__init__(peer, link, router, may_reject=may_reject)
+        self._address = address
+
+    def _route(self, payload: bytes) -> Route:
+        return self._router.route(self._address, payload)

@@ -1,0 +1,309 @@
+"""All exchanges of a broker: how they come and go, what binds them, and which way a message takes.
+
+Ways are remembered, by exchange and routing key and by the address that a sender gave, until anything changes: finding
+the queues of a message is then one look into a dict, whatever the type of the exchange. Only what the headers of a
+message decide is found anew for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ..messaging import Message
+from ._address import AddressError
+from ._exchange import KINDS, Binding, DefaultExchange, Exchange
+from ._header_match import Headers, NoMatch, headers_of
+
+if TYPE_CHECKING:
+    from ._node import Node
+    from ._store import Store
+
+PREDECLARED: Final = {
+    "amq.direct": "direct",
+    "amq.fanout": "fanout",
+    "amq.topic": "topic",
+    "amq.headers": "headers",
+    "amq.match": "headers",
+}
+RESERVED: Final = "amq."
+ALTERNATE: Final = "alternate-exchange"
+
+MOST_KNOWN: Final = 10_000
+"""Ways that are remembered; the keys are the senders' to choose."""
+
+
+class Route(NamedTuple):
+    """Where a message goes.
+
+    Attributes:
+        nodes: none where it cannot be routed.
+        exchange, key: that it came to, with which routing key; None for a node that the sender named itself.
+    """
+
+    nodes: tuple[Node, ...]
+    exchange: Exchange | None
+    key: str
+
+
+class Topology:
+    """The exchanges of one broker.
+
+    Args:
+        nodes: the queues and topics, by name.
+
+    Attributes:
+        exchanges: by name; that of the default exchange is empty.
+        known: routes by the address that senders give; for whoever finds them.
+        store: where what is durable is kept; None for nowhere.
+    """
+
+    def __init__(self, nodes: Mapping[str, Node]) -> None:
+        self.exchanges: dict[str, Exchange] = {"": DefaultExchange(nodes)}
+        for name, kind in PREDECLARED.items():
+            self.exchanges[name] = KINDS[kind](name, durable=True, predeclared=True)
+        self.known: dict[str, Route] = {}
+        self.store: Store | None = None
+        self._ways: dict[tuple[Exchange, str], tuple[Node, ...]] = {}
+        self._to: dict[Node | Exchange, dict[Binding, None]] = {}  # bindings, by where they lead
+
+    def changed(self) -> None:
+        """A node or an exchange came or went, or a binding did: what is remembered may be wrong."""
+        self.known.clear()
+        self._ways.clear()
+
+    def keep(self) -> None:
+        """What is durable here survives the broker from now on."""
+        if self.store is None:
+            return
+        for exchange in self.exchanges.values():
+            if exchange.durable and not exchange.predeclared and not exchange.number:
+                self.store.add_exchange(exchange)
+        for leading in self._to.values():
+            for binding in leading:
+                if not binding.number:
+                    self.store.add_binding(binding)
+
+    # Exchanges
+
+    def find(self, name: str, *, publishing: bool = False) -> Exchange:
+        """The exchange of that name.
+
+        Raises:
+            AddressError: there is none, or it is internal and a sender means to publish.
+        """
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            raise AddressError("amqp:not-found", f"there is no exchange {name!r}")
+        if publishing and exchange.internal:
+            raise AddressError("amqp:unauthorized-access", f"exchange {name!r} is internal")
+        return exchange
+
+    def declare(
+        self,
+        name: str,
+        kind: str = "direct",
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> Exchange:
+        """Make an exchange, or find it if it is there and the same.
+
+        Raises:
+            AddressError: it is there and another, the name is the broker's, or there is no such type.
+        """
+        arguments = dict(arguments or {})
+        if kind not in KINDS:
+            raise AddressError("amqp:not-implemented", f"there are no exchanges of type {kind!r:.60}")
+        alternate = arguments.get(ALTERNATE)
+        if alternate is not None and not isinstance(alternate, str):
+            raise AddressError("amqp:precondition-failed", f"{ALTERNATE} names an exchange")
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            if name.startswith(RESERVED):
+                raise AddressError("amqp:unauthorized-access", f"names that begin with {RESERVED!r} are the broker's")
+            exchange = KINDS[kind](
+                name, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments
+            )
+            self._add(exchange)
+            return exchange
+        if exchange.name == "":
+            raise AddressError("amqp:unauthorized-access", "the default exchange is the broker's")
+        there = (exchange.kind, exchange.durable, exchange.auto_delete, exchange.internal, exchange.alternate)
+        for word, is_so, asked in zip(
+            ("type", "durable", "auto-delete", "internal", ALTERNATE),
+            there,
+            (kind, durable, auto_delete, internal, alternate),
+            strict=True,
+        ):
+            if is_so != asked:
+                raise AddressError("amqp:precondition-failed", f"exchange {name!r} has {word} {is_so!r}, not {asked!r}")
+        return exchange
+
+    def _add(self, exchange: Exchange) -> None:
+        self.exchanges[exchange.name] = exchange
+        self.changed()
+        if self.store is not None and exchange.durable:
+            self.store.add_exchange(exchange)
+
+    def delete(self, name: str, *, if_unused: bool = False) -> None:
+        """End an exchange with its bindings; one that is not there is gone already.
+
+        Raises:
+            AddressError: it is the broker's, or it has bindings and is to be deleted only without.
+        """
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            return
+        if exchange.predeclared:
+            raise AddressError("amqp:unauthorized-access", f"exchange {name!r} is the broker's")
+        if if_unused and exchange.bindings:
+            raise AddressError("amqp:precondition-failed", f"exchange {name!r} is in use")
+        self._end(exchange)
+
+    def _end(self, exchange: Exchange) -> None:
+        del self.exchanges[exchange.name]
+        self.changed()
+        if self.store is not None and exchange.number:
+            self.store.drop(exchange.number)
+        for same in list(exchange.bindings.values()):
+            for binding in list(same):
+                self._remove(binding)
+        self.forget(exchange)
+
+    # Bindings
+
+    def bind(
+        self, exchange: Exchange, destination: Node | Exchange, key: str, arguments: Mapping[str, Any] | None = None
+    ) -> Binding:
+        """Bind a node or another exchange to an exchange; one that is there already stays as it is.
+
+        Raises:
+            AddressError: one of them is the default exchange, or the arguments make no sense.
+        """
+        self._check_bindable(exchange, destination)
+        arguments = dict(arguments or {})
+        there = exchange.find(destination, key, arguments)
+        if there:
+            return there[0]
+        binding = Binding(exchange, destination, key, arguments)
+        try:
+            exchange.add(binding)
+        except NoMatch as error:
+            raise AddressError("amqp:precondition-failed", str(error)) from None
+        self._to.setdefault(destination, {})[binding] = None
+        self.changed()
+        if self.store is not None:
+            self.store.add_binding(binding)
+        return binding
+
+    def unbind(
+        self,
+        exchange: Exchange,
+        destination: Node | Exchange,
+        key: str,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Undo that; without arguments, for all of that key. Where nothing is bound so, nothing happens.
+
+        Raises:
+            AddressError: one of them is the default exchange.
+        """
+        self._check_bindable(exchange, destination)
+        for binding in exchange.find(destination, key, arguments):
+            self._remove(binding)
+        self._end_unused(exchange)
+
+    def _check_bindable(self, *ends: Node | Exchange) -> None:
+        if self.exchanges[""] in ends:
+            raise AddressError("amqp:unauthorized-access", "the bindings of the default exchange are the broker's")
+
+    def _remove(self, binding: Binding) -> None:
+        binding.exchange.remove(binding)
+        leading = self._to[binding.destination]
+        del leading[binding]
+        if not leading:
+            del self._to[binding.destination]
+        self.changed()
+        if self.store is not None and binding.number:
+            self.store.drop(binding.number)
+
+    def forget(self, gone: Node | Exchange) -> None:
+        """A node or an exchange is gone: so are the bindings that lead there."""
+        for binding in list(self._to.get(gone, ())):
+            self._remove(binding)
+            self._end_unused(binding.exchange)
+
+    def _end_unused(self, exchange: Exchange) -> None:
+        if exchange.auto_delete and not exchange.bindings and self.exchanges.get(exchange.name) is exchange:
+            self._end(exchange)
+
+    def bound_to(self, destination: Node | Exchange) -> list[Binding]:
+        """The bindings that lead there."""
+        return list(self._to.get(destination, ()))
+
+    # Routing
+
+    def route(self, exchange: Exchange, key: str, payload: bytes) -> Route:
+        """Where a message goes that comes to an exchange with a routing key; counted there."""
+        way = self._ways.get((exchange, key))
+        if way is None:
+            way = self._find_way(exchange, key, payload)
+        route = Route(way, exchange, key)
+        count(route)
+        return route
+
+    def remember(self, address: str, route: Route) -> None:
+        """Messages to that address go this way, if no headers decide it."""
+        fixed = route.exchange is None or (route.exchange, route.key) in self._ways
+        # Nowhere is where a node may be made, by who asks in another dialect.
+        if route.nodes and fixed:
+            if len(self.known) >= MOST_KNOWN:
+                self.known.clear()
+            self.known[address] = route
+
+    def _find_way(self, exchange: Exchange, key: str, payload: bytes) -> tuple[Node, ...]:
+        """Each node once, however many bindings lead there, and each exchange once, so that circles are none."""
+        headers = _headers_once(payload)
+        found: dict[Node, None] = {}
+        waiting, seen = [exchange], {exchange}
+        for each in waiting:  # which grows
+            destinations = each.matching(key, headers)
+            if not destinations and each.alternate is not None and each.alternate in self.exchanges:
+                destinations = [self.exchanges[each.alternate]]
+            for destination in destinations:
+                if not isinstance(destination, Exchange):
+                    found[destination] = None
+                elif destination not in seen:
+                    seen.add(destination)
+                    waiting.append(destination)
+        way = tuple(found)
+        if not any(each.by_headers for each in waiting):
+            if len(self._ways) >= MOST_KNOWN:
+                self._ways.clear()
+            self._ways[exchange, key] = way
+        return way
+
+
+def count(route: Route) -> None:
+    """A message went that way."""
+    exchange = route.exchange
+    if exchange is not None:
+        exchange.published += 1
+        if not route.nodes:
+            exchange.unrouted += 1
+
+
+def _headers_once(payload: bytes) -> Callable[[], Headers]:
+    """The headers of a message, read when they are first asked for."""
+    read: list[Headers] = []
+
+    def headers() -> Headers:
+        if not read:
+            message = Message.decode(payload)
+            read.append(headers_of(message.application_properties, message.message_annotations))
+        return read[0]
+
+    return headers

@@ -1,0 +1,119 @@
+"""Declared queues, exchanges and bindings over the end of the broker."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from amqp10.broker._declared import QueueTerms
+from amqp10.broker._store import Store
+from amqp10.broker._store_file import StoreFile
+from amqp10.broker._store_load import load
+from amqp10.messaging import Message
+
+from .conftest import Begin, Life
+
+PAYLOAD = Message(b"x", durable=True).encode()
+
+
+def reached(life: Life, exchange: str, key: str = "") -> list[str]:
+    """Where a message goes."""
+    topology = life.router.topology
+    return sorted(node.name for node in topology.route(topology.find(exchange), key, PAYLOAD).nodes)
+
+
+def test_what_is_durable_survives(begin: Begin) -> None:
+    """Durable queues with their terms, durable exchanges, bindings between what is durable; and nothing else."""
+    life = begin()
+    router, topology = life.router, life.router.topology
+    kept = router.declare_queue("kept", QueueTerms(auto_delete=True, arguments={"x-max-length": 2}))
+    passing = router.declare_queue("passing", QueueTerms(durable=False))
+    mine = router.declare_queue("mine", QueueTerms(exclusive=True), owner=life)
+    outer = topology.declare("outer", "topic", durable=True, arguments={"alternate-exchange": "amq.fanout"})
+    inner = topology.declare("inner", "headers", durable=True, internal=True, auto_delete=True)
+    other = topology.declare("other", "topic")
+    for queue in (kept, passing, mine):
+        topology.bind(outer, queue, "a.*")
+        topology.bind(other, queue, "#")
+        topology.bind(topology.find("amq.fanout"), queue, "")
+    topology.bind(outer, inner, "b", {"n": 1})
+    topology.bind(inner, kept, "", {"x-match": "any", "color": None})
+    life.put(*range(2), name="kept")
+    life.store.commit()
+
+    life = begin()
+    topology = life.router.topology
+    assert life.bodies("kept") == [0, 1]
+    assert life.queue("kept").terms == QueueTerms(auto_delete=True, arguments={"x-max-length": 2})
+    life.put(2, name="kept")
+    life.router.flush()
+    assert life.bodies("kept") == [1, 2]
+    assert set(topology.exchanges) >= {"outer", "inner"}
+    assert "other" not in topology.exchanges
+    assert {"passing", "mine"}.isdisjoint(life.router.nodes)
+    assert reached(life, "outer", "a.b") == reached(life, "outer", "nothing") == ["kept"]
+    found = topology.find("inner")
+    assert (found.internal, found.auto_delete, found.kind) == (True, True, "headers")
+    assert [binding.arguments for binding in topology.bound_to(found)] == [{"n": 1}]
+
+
+def test_what_is_gone_stays_gone(begin: Begin) -> None:
+    """Exchanges, bindings and queues that were deleted do not come back, nor do those that went with them."""
+    life = begin()
+    router, topology = life.router, life.router.topology
+    queue = router.declare_queue("q", QueueTerms())
+    for name in ("one", "two"):
+        topology.bind(topology.declare(name, "fanout", durable=True), queue, "")
+    topology.bind(topology.find("one"), topology.find("two"), "")
+    topology.bind(topology.find("amq.direct"), queue, "k")
+    life.store.commit()
+    topology.delete("one")
+    topology.unbind(topology.find("amq.direct"), queue, "k")
+    life.store.commit()
+
+    life = begin()
+    assert "one" not in life.router.topology.exchanges
+    assert reached(life, "two") == ["q"]
+    assert reached(life, "amq.direct", "k") == []
+    life.router.delete(life.router.nodes["q"])
+    life.store.commit()
+
+    life = begin()
+    assert "q" not in life.router.nodes
+    assert reached(life, "two") == []
+    assert list(life.store.file.bindings()) == []
+    assert list(life.store.file.declarations()) == []
+
+
+def test_named_by_the_program_too(begin: Begin) -> None:
+    """A queue that a peer declared stays as it was declared when the program names it as one to begin with."""
+    life = begin()
+    life.router.declare_queue("q", QueueTerms(arguments={"x-max-length": 1}))
+    life.store.commit()
+    path = life.store.path
+    life.store.file.close()
+    router = type(life.router)(clock=life.clock, limits=life.router.limits)
+    router.declare("q", "queue")
+    store = Store(path, life.clock, life.wall)
+    load(store, router, life.wall)
+    with closing(store.file):
+        found = router.declare("q", "queue")
+        assert found.terms == QueueTerms(arguments={"x-max-length": 1})  # type: ignore[attr-defined]
+
+
+def test_a_store_of_the_first_version(tmp_path: Path) -> None:
+    """A file from before there were exchanges is taken, and is of this version then."""
+    path = str(tmp_path / "store")
+    StoreFile(path).close()
+    with closing(sqlite3.connect(path)) as database:
+        for table in ("declarations", "exchanges", "bindings"):
+            database.execute(f"DROP TABLE {table}")
+        database.execute("PRAGMA user_version = 1")
+        database.execute("INSERT INTO nodes VALUES (1, 'q', 'queue')")
+        database.commit()
+    with closing(StoreFile(path)) as file:
+        assert list(file.nodes()) == [(1, "q", "queue")]
+        assert list(file.bindings()) == []
+        assert list(file.exchanges()) == []
+        assert file.pragma("user_version") == 2
