@@ -20,6 +20,7 @@ import amqp10.broker
 import amqp10.rabbitmq
 import amqp10.testing
 from amqp10 import (
+    Bridge,
     Connection,
     Delivery,
     Management,
@@ -57,6 +58,7 @@ def test_site_builds_without_warnings(tmp_path: Path) -> None:
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 HOLDERS = (
+    Bridge,
     Connection,
     Session,
     Sender,

@@ -13,6 +13,7 @@ import amqp10.rabbitmq
 
 PACKAGES = [
     "amqp10",
+    "amqp10.bridging",
     "amqp10.broker",
     "amqp10.client",
     "amqp10.engine",
@@ -64,6 +65,7 @@ def coroutines() -> list[Any]:
         amqp10.Delivery,
         amqp10.SentDelivery,
         amqp10.Transaction,
+        amqp10.Bridge,
         amqp10.Requester,
         amqp10.Responder,
         amqp10.Request,

@@ -7,6 +7,9 @@
 `amqp10` has what users hold and raise; the embedded broker is `amqp10.broker`, the test kit `amqp10.testing`.
 """
 
+from .bridging import Bridge as Bridge
+from .bridging import BridgeReport as BridgeReport
+from .bridging import bridge as bridge
 from .client import BodyWriter as BodyWriter
 from .client import Browser as Browser
 from .client import Connection as Connection
@@ -140,6 +143,8 @@ __all__ = (
     "Array",
     "AuthenticationFailed",
     "BodyWriter",
+    "Bridge",
+    "BridgeReport",
     "Browser",
     "Byte",
     "Char",
@@ -248,6 +253,7 @@ __all__ = (
     "Unsupported",
     "WebSocket",
     "XOAuth2",
+    "bridge",
     "receive",
     "selector_literal",
     "send",

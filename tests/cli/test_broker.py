@@ -78,7 +78,7 @@ def test_demo_on_a_broker_of_choice(amqp10: Commands, broker_url: str, tmp_path:
     assert result.code == 0, result.out + result.err
 
 
-@pytest.mark.parametrize("command", ["broker", "send", "receive", "browse", "probe", "demo"])
+@pytest.mark.parametrize("command", ["broker", "send", "receive", "browse", "bridge", "probe", "demo"])
 def test_help_teaches(amqp10: Commands, command: str) -> None:
     """Each command explains itself."""
     result = amqp10(command, "--help")

@@ -46,6 +46,7 @@ COMMANDS = {
     "send": "_send",
     "receive": "_receive",
     "browse": "_receive",
+    "bridge": "_bridge",
     "probe": "_probe",
     "demo": "_demo",
 }
@@ -86,7 +87,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="amqp10")
 def cli() -> None:
-    """AMQP from the command line: run a broker, send, receive, browse, look at a server.
+    """AMQP from the command line: run a broker, send, receive, browse, move messages, look at a server.
 
     \b
     Exit codes:

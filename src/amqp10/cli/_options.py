@@ -6,11 +6,11 @@ import functools
 import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import click
 
-from ..client import Connection
+from ..client import Connection, ConnectionSettings
 from ..engine import dialect_names
 from ..net import TLS, Proxy, Route, parse_url
 from ..sasl import Anonymous, External, Mechanism, from_credentials
@@ -66,16 +66,18 @@ class Peer:
     def route(self) -> Route:
         return Route(Proxy(self.proxy) if self.proxy is not None else None, self.tls_upgrade)
 
-    def connect(self, usual_dialect: str = "1.0") -> Connection:
-        return Connection(
-            self.url,
-            tls=self.tls(),
-            tls_upgrade=self.tls_upgrade,
-            proxy=self.proxy,
-            sasl=self.sasl(),
-            container_id=self.container_id,
-            dialect=self.dialect or usual_dialect,
-        )
+    def connect(self, usual_dialect: str = "1.0", **settings: Unpack[ConnectionSettings]) -> Connection:
+        """The connection, to be opened; `settings` beyond what the options say."""
+        said: ConnectionSettings = {
+            "tls": self.tls(),
+            "tls_upgrade": self.tls_upgrade,
+            "proxy": self.proxy,
+            "sasl": self.sasl(),
+            "container_id": self.container_id,
+            "dialect": self.dialect or usual_dialect,
+        }
+        said.update(settings)
+        return Connection(self.url, **said)
 
 
 def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

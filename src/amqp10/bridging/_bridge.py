@@ -1,0 +1,337 @@
+"""The bridge: two ends, what moves messages between them, and a life that `async with` bounds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import anyio
+
+from ..client import Connection, Reconnect
+from ..client._connection import only
+from ..client._leaving import leave_all
+from ..errors import LocalProtocolError
+from ..messaging import Source, Target
+from ._batches import BatchMover
+from ._ends import Ending, Intake, Outlet, intake, outlet
+from ._guarantee import check_copying, check_kept, check_stores, check_unsettled, way_of
+from ._mover import Mover
+from ._report import BridgeReport
+from ._settings import OnRefused, Settings
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+    from ..client import DeliveryStore
+    from ..engine import ReceiverSettleMode
+
+T = TypeVar("T")
+End = tuple[Connection | str, str | T]
+"""A connection or its URL, and an address, or a terminus in place of that."""
+
+RESUME_TIMEOUT = 3600
+"""Seconds that the peers are asked to keep what is in flight, for a process that was killed to be started again."""
+
+OUTCOMES_SHARE = 0.6
+"""Of the time that leaving may take, what is waited for outcomes that are out; the rest is for the links."""
+
+
+class Bridge:
+    """Moves messages from one address to another; made by `bridge()`, begun by `async with` or `await`.
+
+    Leaving the block stops it: what is in flight is waited for, what was not sent goes back to the source, all within
+    `close_timeout` seconds. An exception of the block leaves it as it is; else whatever ended the bridge is raised,
+    unless `done` has.
+    """
+
+    def __init__(
+        self,
+        source: End[Source],
+        target: End[Target | None],
+        settings: Settings,
+        name: str | None,
+        delivery_store: DeliveryStore | None,
+    ) -> None:
+        self._ends = source, target
+        self._settings = settings
+        self._store = delivery_store
+        self._source = Source(source[1]) if isinstance(source[1], str) else source[1]
+        self._target = Target(target[1]) if isinstance(target[1], str) else target[1]
+        addresses = self._source.address, self._target.address if self._target is not None else None
+        if source[0] == target[0] and addresses[0] == addresses[1]:
+            raise ValueError("a bridge from an address to itself would move its messages for ever")
+        if settings.exactly_once:
+            check_stores(source[0], target[0], delivery_store)
+            name = name if name is not None else f"amqp10-bridge {addresses[0]} {addresses[1]}"
+        elif delivery_store is not None:
+            raise ValueError("a store of deliveries is of use for exactly_once only")
+        self._name = name
+        self._mover: Mover | None = None
+        self._links: list[Ending | Outlet] = []
+        self._begun_at = self._ended_at = 0.0
+        self._told = self._entered = False
+        self._crash: BaseException | None = None
+        self._stack = AsyncExitStack()
+        # Made when the block is entered, for a bridge may be made where no event loop runs.
+        self._over: anyio.Event
+        self._shield: anyio.CancelScope
+        self._tasks: TaskGroup
+
+    # The beginning
+
+    async def __aenter__(self) -> Self:
+        """Open what is not open, attach both links, and begin.
+
+        Raises:
+            Unsupported: an end cannot do what is asked: exactly once, copying. No message has moved.
+            LinkDetached: an end refused its address.
+            DeliveryUncertain: exactly once, and what an earlier process had in flight is not known any more.
+            AuthenticationFailed, InsecureTransport, ConnectionClosed, ConnectionLost, RemoteProtocolError,
+                SessionEnded: see `Connection`.
+            LocalProtocolError: a connection that was given is not open; or the bridge was begun before.
+
+        Cancelling: no message has moved; what was opened is closed.
+        """
+        if self._entered:
+            raise LocalProtocolError("a bridge is begun by `async with` once; make a new one")
+        self._entered = True
+        try:
+            source, target = await self._connections()
+            mover = await self._attach(source, target)
+        except BaseException as error:
+            await self._stack.__aexit__(type(error), error, error.__traceback__)
+            raise
+        # Cancelling the block stops the mover; the shield is for the leaving, which is still to come then.
+        self._shield = anyio.CancelScope()
+        self._shield.__enter__()
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._over = anyio.Event()
+        self._mover = mover
+        self._begun_at = time.monotonic()
+        self._tasks.start_soon(self._run, mover)
+        return self
+
+    async def _connections(self) -> tuple[Connection, Connection]:
+        """Both ends' connections; of a URL a new one, and one for both if both are the same."""
+        (source, _), (target, _) = self._ends
+        opened = await self._opened(source, "source")
+        return opened, opened if target == source else await self._opened(target, "target")
+
+    async def _opened(self, end: Connection | str, role: str) -> Connection:
+        if isinstance(end, Connection):
+            return end
+        made = Connection(
+            end,
+            dialect="auto",
+            reconnect=Reconnect(resume_timeout=RESUME_TIMEOUT),
+            container_id=f"{self._name} {role}" if self._name is not None else None,
+            delivery_store=self._store,
+            close_timeout=self._settings.close_timeout,
+        )
+        return await self._stack.enter_async_context(made)
+
+    async def _attach(self, source: Connection, target: Connection) -> Mover:
+        settings = self._settings
+        way = way_of(source, target) if settings.exactly_once else "at-least-once"
+        if settings.copy:
+            check_copying(source)
+        mode: ReceiverSettleMode = "second" if way == "resume" else "first"
+        name = self._name if way == "resume" else None
+        taking = intake(source, self._source, name=name, mode=mode, copy=settings.copy)
+        giving = outlet(target, self._target, name=name, mode=mode)
+        aside = outlet(target, Target(settings.refused_to)) if settings.refused_to is not None else None
+        mover = (BatchMover if way == "transactions" else Mover)(settings, taking, giving, aside)
+        if isinstance(taking, Intake):
+            mover.recover(taking, giving)
+        self._links = [taking, giving] if aside is None else [taking, giving, aside]
+        # The source first: what an earlier process had in flight is there before the target says its outcome.
+        for link in self._links:
+            await self._stack.enter_async_context(link)
+            if way == "resume":
+                check_kept(link)
+            elif link is taking:
+                check_unsettled(taking)
+            if mover.failure is not None:
+                raise mover.failure
+        return mover
+
+    async def _run(self, mover: Mover) -> None:
+        try:
+            await mover.run()
+        except Exception as error:
+            self._crash = only(error)
+        finally:
+            self._over.set()
+
+    # While it runs
+
+    @property
+    def report(self) -> BridgeReport:
+        """The counts, now or at the end."""
+        if self._mover is None:
+            return BridgeReport()
+        flight, ended = self._mover.flight, self._ended_at
+        return BridgeReport(
+            moved=flight.moved,
+            in_flight=flight.out if ended else flight.under_way,
+            refused=flight.refused,
+            returned=flight.returned,
+            duplicates=flight.duplicates,
+            in_doubt=flight.in_doubt,
+            recovered=flight.recovered,
+            size=flight.moved_size,
+            seconds=(ended or time.monotonic()) - self._begun_at,
+        )
+
+    async def done(self) -> BridgeReport:
+        """Wait until the bridge has ended by itself, for `count` or `until_empty`, or was stopped.
+
+        Raises:
+            MessageRejected, MessageReleased, MessageModified: the target did not accept a message, and `on_refused` is
+                "stop". It goes back to the source.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: an end is over, and does not come back.
+            DeliveryUncertain: exactly once, and an end has forgotten what was in flight.
+            TransactionRolledBack, TransactionInDoubt: within one broker, and not for the loss of the connection.
+
+        Cancelling: only stops the waiting.
+        """
+        await self._over.wait()
+        failure = self._failure
+        if failure is not None:
+            self._told = True
+            raise failure
+        return self.report
+
+    def stop(self) -> None:
+        """Take and send no more; leaving the block waits for what is in flight."""
+        if self._mover is not None:
+            self._mover.stop()
+
+    def __await__(self) -> Generator[Any, None, BridgeReport]:
+        return self._whole().__await__()
+
+    async def _whole(self) -> BridgeReport:
+        async with self:
+            await self.done()
+        return self.report
+
+    @property
+    def _failure(self) -> BaseException | None:
+        return self._crash or (self._mover.failure if self._mover is not None else None)
+
+    # The end
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop, wait for what is in flight, give back the rest, and leave both ends.
+
+        Raises:
+            MessageRejected, LinkDetached, ...: as `done`, unless that has raised.
+
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        self._shield.shield = True
+        try:
+            await self._wind_up()
+        finally:
+            self._tasks.cancel_scope.cancel()
+            try:
+                await self._tasks.__aexit__(None, None, None)
+            finally:
+                self._shield.__exit__(None, None, None)
+        await self._stack.__aexit__(exc_type, exc, traceback)
+        failure = self._failure
+        if failure is not None and (exc is failure or (exc is None and not self._told)):
+            failure.add_note(f"bridge: {self.report}")
+            if exc is None:
+                raise failure
+
+    async def _wind_up(self) -> None:
+        mover = self._mover
+        assert mover is not None
+        mover.stop()
+        with self._links[0].connection._leaving.exit(self._settings.close_timeout) as this:
+            now = anyio.current_time()
+            outcomes_by = now + (this.links_by - now) * OUTCOMES_SHARE
+            with anyio.CancelScope(deadline=this.links_by):
+                await self._over.wait()
+            await mover.wind_up(outcomes_by)
+            await leave_all(self._links, this.links_by)
+        for link in self._links:
+            if isinstance(link, Outlet):  # what has no outcome is in the report
+                link._told = True
+                link._untold.clear()
+        self._ended_at = time.monotonic()
+
+
+def bridge(
+    source: End[Source],
+    target: End[Target | None],
+    *,
+    window: int = 1000,
+    max_bytes: int = 64 * 1024 * 1024,
+    count: int | None = None,
+    until_empty: bool = False,
+    copy: bool = False,
+    rate: float | None = None,
+    on_refused: OnRefused = "stop",
+    refused_to: str | None = None,
+    exactly_once: bool = False,
+    name: str | None = None,
+    delivery_store: DeliveryStore | None = None,
+    close_timeout: float = 5.0,
+) -> Bridge:
+    """Move messages from one address to another, on the same broker or another, in the same dialect or another.
+
+        report = await amqp10.bridge((old, "orders"), (new, "orders"), until_empty=True)
+
+        async with amqp10.bridge((old, "orders"), (new, "orders")) as moving:
+            print(moving.report)
+            await moving.done()
+
+    At least once, and in order: the source is told that a message was accepted when the target has accepted it. Where
+    both dialects are AMQP 1.0 messages are passed on undecoded.
+
+    Args:
+        source: a connection and an address on it, or a `Source` to say more, a filter for one. The connection is an
+            open one with all its settings, or a URL for a connection of the bridge's own, which speaks the highest
+            dialect of its peer and comes back when it is lost.
+        target: the same; a `Target` to say more, or None: each message goes where its `to` says.
+        window: messages that are here at a time, at most: on their way from the source, or without the target's word.
+        max_bytes: as many bytes of them are enough; more come only in what the source had sent by then.
+        count: stop after that many.
+        until_empty: stop when nothing is left at the source.
+        copy: leave the messages where they are (§3.5.7). With a source that cannot do that it raises `Unsupported`.
+        rate: messages a second, at most.
+        on_refused: what to do with a message that the target does not accept. "stop": raise it, the message stays at
+            the source; "reject": reject it at the source, which has a dead-letter queue perhaps; "leave": go on without
+            it, it goes back to the source when the bridge ends. Fewer than `window` may be left.
+        refused_to: an address at the target for these; the message-annotation x-opt-bridge-refused says why.
+        exactly_once: nothing twice either. Both ends have to resume links, as the embedded broker does; or to be the
+            same connection, or URL, to a broker with transactions. Else it raises `Unsupported`; no message has moved.
+        name: of the links, for exactly once: the same in the next process. Made of the addresses when None.
+        delivery_store: what keeps what is in flight, for the next process to go on exactly once; for ends that are
+            URLs. Connections that are given have one themselves, the same.
+        close_timeout: seconds that leaving may take.
+
+    Raises:
+        ValueError: settings that are none, or do not fit together; an address and itself.
+    """
+    settings = Settings(
+        window=window,
+        max_bytes=max_bytes,
+        count=count,
+        until_empty=until_empty,
+        copy=copy,
+        rate=rate,
+        exactly_once=exactly_once,
+        on_refused=on_refused,
+        refused_to=refused_to,
+        close_timeout=close_timeout,
+    )
+    return Bridge(source, target, settings, name, delivery_store)

@@ -1,0 +1,164 @@
+"""The two links of a bridge: what they do beyond any receiver and sender.
+
+The intake says what the source has forgotten, and resumes what an earlier process had in flight. The outlet sends
+encoded messages as they are, and says what the target has forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..client._browser import Browser
+from ..client._connection import Connection
+from ..client._delivery import Delivery, SentDelivery
+from ..client._receiver import Receiver
+from ..client._sender import MESSAGE_COST, Sender
+from ..engine import ReceiverSettleMode
+from ..messaging import Source, Target
+
+if TYPE_CHECKING:
+    from ..client import Transaction
+    from ..engine import IncomingDelivery, OutgoingDelivery
+
+
+class Ending(Receiver):
+    """What `Intake` and `CopyIntake` share: credit by hand, and a word to the bridge about deliveries that ended."""
+
+    forgotten: Callable[[Iterable[Delivery]], None]
+    settled: Callable[[Iterable[Delivery]], None]
+
+    @property
+    def ahead(self) -> int:
+        """Deliveries that the source may still send, and those that wait here."""
+        if self._interrupted:
+            return self._granted + len(self._hidden) + len(self._incoming)
+        return self.credit - len(self._spent_again) + len(self._incoming)
+
+    def withdraw(self) -> None:
+        """Take the credit back that is out; what is on its way comes all the same."""
+        if self.open and self._link is not None and self._link.attached and not self._drain_running:
+            self._flow(0)
+
+    def give_back(self, deliveries: Iterable[Delivery]) -> None:
+        """These were taken and go back as they came, with what waits here, when the link is left."""
+        self._incoming.extendleft(reversed(list(deliveries)))
+
+    def _give_up(self, deliveries: Iterable[Any]) -> None:
+        deliveries = list(deliveries)
+        super()._give_up(deliveries)
+        self.forgotten(deliveries)
+
+    def _on_settlements(self, deliveries: Sequence[IncomingDelivery]) -> None:
+        super()._on_settlements(deliveries)
+        self.settled(deliveries)  # type: ignore[arg-type]
+
+
+class Intake(Ending):
+    """The receiving end, at the source.
+
+    Attributes:
+        in_flight: deliveries that an earlier process had sent on; the source is asked for them again.
+        keeps: whether the source has to keep its end of the link.
+    """
+
+    in_flight: list[Delivery]
+    keeps: Callable[[], bool]
+
+    def _recalled(self) -> list[Delivery]:
+        return [*super()._recalled(), *self.in_flight]
+
+    def _on_attached(self) -> None:
+        first = not self._standing
+        super()._on_attached()
+        if first and self.open and self._resuming:
+            # What is resumed takes a credit, and is no news.
+            self._note_resumed()
+            if self._spent_again:
+                self._flow(len(self._spent_again))
+
+    def _detach(self, closed: bool) -> None:
+        super()._detach(closed and not self.keeps())
+
+
+class CopyIntake(Ending, Browser):
+    """The receiving end that leaves messages where they are."""
+
+
+class Outlet(Sender):
+    """The sending end, at the target.
+
+    Attributes:
+        unresumed: asked what to do with deliveries that the target has no word about; returns those to be sent again.
+        recalled: told of those that an earlier process left.
+    """
+
+    unresumed: Callable[[list[OutgoingDelivery]], list[OutgoingDelivery]]
+    recalled: Callable[[Iterable[SentDelivery]], None]
+
+    async def room(self, size: int) -> None:
+        """Wait until a message of that many bytes may be sent; `forward` or `let_others` follows, without a checkpoint.
+
+        Cancelling: no credit is used.
+        """
+        self._run += size + MESSAGE_COST
+        await self._room()
+
+    def let_others(self) -> None:
+        """There was room, and nothing to send."""
+        self._pass_on()
+
+    def forward(
+        self, payload: bytes, message_format: int, *, tag: bytes | None = None, transaction: Transaction | None = None
+    ) -> SentDelivery:
+        """Hand an encoded message to the wire as it is, when there is room; raises as `Sender.submit` does."""
+        link = self._link
+        assert link is not None
+        try:
+            state = transaction._post(self) if transaction is not None else None
+            delivery: Any = link.send(payload, tag=tag, message_format=message_format, state=state)
+        except BaseException:
+            self._pass_on()
+            raise
+        self._last = delivery
+        if transaction is not None:
+            transaction._add(delivery)
+        elif self._remembered is not None:
+            self._remembered.submitted(delivery)
+        self.connection._wake()
+        if self._draining:
+            self._give_back()
+        return delivery  # type: ignore[no-any-return]
+
+    def _recalled(self) -> list[SentDelivery]:
+        deliveries = super()._recalled()
+        self.recalled(deliveries)
+        return deliveries
+
+    def _on_unresumed(self, deliveries: Iterable[OutgoingDelivery]) -> None:
+        super()._on_unresumed(self.unresumed(list(deliveries)))
+
+
+def intake(connection: Connection, source: Source, *, name: str | None, mode: ReceiverSettleMode, copy: bool) -> Ending:
+    """The receiving end for a source."""
+    if copy:
+        browser = connection.browser(source, credit=1)
+        return CopyIntake(connection, None, browser._terms, 0, require_filters=True)
+    plain = connection.receiver(source, credit=0, name=name, receiver_settle_mode=mode)
+    made = Intake(connection, None, plain._terms, 0, require_filters=True)
+    made._remembered = plain._remembered
+    made.in_flight = []
+    made.keeps = lambda: False
+    return made
+
+
+def outlet(
+    connection: Connection, target: Target | None, *, name: str | None = None, mode: ReceiverSettleMode = "first"
+) -> Outlet:
+    """The sending end for a target."""
+    plain = connection.sender(target, name=name, receiver_settle_mode=mode)
+    made = Outlet(connection, None, plain._terms)
+    made._remembered = plain._remembered
+    made.unresumed = lambda deliveries: deliveries
+    made.recalled = lambda deliveries: None
+    return made

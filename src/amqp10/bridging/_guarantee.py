@@ -1,0 +1,79 @@
+"""Whether two ends can do what is asked of them; looked at before a message moves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from ..client import Connection, Receiver
+from ..errors import Unsupported
+from ..messaging import Source, Target
+
+if TYPE_CHECKING:
+    from ..client import DeliveryStore
+    from ..client._link import Link
+
+Way = Literal["resume", "transactions"]
+
+
+def check_stores(source: Connection | str, target: Connection | str, given: DeliveryStore | None) -> None:
+    """Raise ValueError unless what both ends have in flight is kept in the same place, or at none of them."""
+    stores = [end._delivery_store if isinstance(end, Connection) else given for end in (source, target)]
+    if given is not None and isinstance(source, Connection) and isinstance(target, Connection):
+        raise ValueError("a connection that is given has a store of deliveries of its own: give it to that")
+    if stores[0] is not stores[1]:
+        raise ValueError("both ends need the same store of deliveries: what one has is told to the other in one step")
+
+
+def way_of(source: Connection, target: Connection) -> Way:
+    """How messages are moved exactly once.
+
+    Raises:
+        Unsupported: they are not.
+    """
+    lacking = [why for connection in {source: None, target: None} if (why := _resumes_not(connection))]
+    one_broker = source is target and _has_transactions(source)
+    if one_broker and (lacking or source._delivery_store is None):
+        return "transactions"
+    if lacking:
+        together = "" if source is target else "; nor are both ends the same connection to a broker with transactions"
+        raise Unsupported(f"exactly once cannot be: {', and '.join(lacking)}{together}")
+    return "resume"
+
+
+def _resumes_not(connection: Connection) -> str:
+    if not {"resume", "settle-second"} <= connection.capabilities:
+        return f"dialect {connection.dialect!r} does not resume links"
+    if not connection.profile.resumes:
+        return f"{connection.profile.title} does not resume links"
+    return ""
+
+
+def _has_transactions(connection: Connection) -> bool:
+    # Those of 0-9-1 are atomic on one queue only, by RabbitMQ's own word.
+    return connection.dialect == "1.0" and connection.profile.transactions is not None
+
+
+def check_kept(link: Link) -> None:
+    """Raise Unsupported unless the peer settles in two steps, and keeps its end of the link for a while."""
+    if link.receiver_settle_mode != "second":
+        raise Unsupported(f"exactly once cannot be: the {_end(link)} does not settle in two steps (mode 'second')")
+    terminus = link.remote.source if isinstance(link, Receiver) else link.remote.target
+    if not isinstance(terminus, Source | Target) or not (terminus.expiry_policy == "never" or terminus.timeout):
+        raise Unsupported(f"exactly once cannot be: the {_end(link)} does not keep the link while it is away")
+
+
+def check_unsettled(source: Receiver) -> None:
+    """Raise Unsupported if the source sends settled: what is on its way would be lost with this process."""
+    if source.settle_mode == "settled":
+        raise Unsupported("the source sends its messages settled: it keeps none until the target has accepted it")
+
+
+def check_copying(source: Connection) -> None:
+    """Raise Unsupported if the source only claims to leave messages where they are."""
+    if not source.profile.copies:
+        title = source.profile.title
+        raise Unsupported(f"{title} does not browse: it would lend all messages, and have them back at the end only")
+
+
+def _end(link: Link) -> str:
+    return "source" if isinstance(link, Receiver) else "target"

@@ -1,0 +1,415 @@
+"""Moving messages one by one: a task takes them, a task sends them, and the target's outcomes go back to the source.
+
+    source ──receive_batch──> taking ──queue──> passing ──forward──> target
+       <──accept, reject──────────── look <──────outcome──────────────┘
+
+Outcomes cost no task: they come in the target's connection, which tells the source's at once. So what the target has
+accepted and what the source is told of it are written to a store of deliveries in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
+
+import anyio
+
+from ..client._delivery import not_accepted, unknown
+from ..client._leaving import until
+from ..errors import AmqpError, DecodeError, DeliveryUncertain, EncodeError, LocalProtocolError
+from ..messaging import Accepted, Error, Rejected
+from ._onward import marked, onward
+from ._transit import Flight, Phase, Transit
+
+if TYPE_CHECKING:
+    from ..client import Delivery, SentDelivery
+    from ..engine import OutgoingDelivery
+    from ..messaging import Outcome
+    from ._ends import Ending, Intake, Outlet
+    from ._settings import Settings
+
+QUIET = 1.0
+"""Seconds without a message after which a source is empty, where it cannot be asked (no "drain")."""
+
+
+class Mover:
+    """Moves messages until it has enough, is stopped, or fails.
+
+    Attributes:
+        flight: what is under way, and the counts.
+        failure: why it stopped; None as long as nothing went wrong.
+    """
+
+    def __init__(self, settings: Settings, source: Ending, target: Outlet, aside: Outlet | None) -> None:
+        self.settings = settings
+        self.flight = Flight()
+        self.failure: Exception | None = None
+        self._source = source
+        self._target = target
+        self._aside = aside
+        self._asides: deque[Transit] = deque()
+        self._freed = 0  # places that became free since credit was granted last
+        self._next_at = 0.0
+        self._scope = anyio.CancelScope()
+        self._stopped = False
+        self._work: anyio.Event | None = None
+        self._change: anyio.Event | None = None
+        source.forgotten = self._forgotten
+        source.settled = self._settled
+        target.unresumed = self._unresumed
+
+    async def run(self) -> None:
+        """Move, to the end; `failure` says whether it was a good one.
+
+        Cancelling: what is out stays out; see `wind_up`.
+        """
+        for end in (self._target, self._aside):
+            if end is not None:
+                end._waiters.add(self)  # type: ignore[arg-type]
+        self.set()
+        try:
+            with self._scope:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._or_fail, self._passing)
+                    await self._or_fail(self._taking)
+                    tasks.cancel_scope.cancel()
+        finally:
+            self._stopped = True
+
+    async def _or_fail(self, task: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await task()
+        except (AmqpError, anyio.ClosedResourceError) as error:
+            self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """Stop for this; the first one counts."""
+        self.failure = self.failure or error
+        self.stop()
+
+    def stop(self) -> None:
+        """Take and send no more."""
+        self._stopped = True
+        self._scope.cancel()
+        self._changed()
+
+    def set(self) -> None:
+        """As a waiter of the links at the target: one of them is over."""
+        for end in (self._target, self._aside):
+            if end is not None and end._over and not self._stopped:
+                end._told = True
+                self.fail(end._lost())
+        self._changed()
+
+    # Going on
+
+    def recover(self, source: Intake, target: Outlet) -> None:
+        """Take up what an earlier process had sent without an outcome: the source is asked to hold on to it."""
+        kept = target._remembered
+        if kept is None:
+            return
+        left = self.flight.recover([each.tag for each in kept.sent()], anyio.current_time(), self.look)
+        source.in_flight = [transit.source for transit in left.values()]
+        source.keeps = lambda: kept.left
+
+        def recalled(deliveries: Iterable[SentDelivery]) -> None:
+            for delivery in deliveries:
+                self.flight.sent(left[delivery.tag], delivery)
+                delivery.waiter = left[delivery.tag]
+
+        target.recalled = recalled
+
+    # Taking
+
+    @property
+    def _finished(self) -> int:
+        return self.flight.moved + self.flight.refused
+
+    def _enough(self) -> bool:
+        """Nothing more is to be taken, as far as can be seen now."""
+        count = self.settings.count
+        return count is not None and self._finished + self.flight.under_way >= count
+
+    def _grant(self) -> None:
+        """Let the source send as many as there is room for."""
+        self._freed = 0
+        settings, flight, ahead = self.settings, self.flight, self._source.ahead
+        room = min(settings.most, 1 + max(0, settings.max_bytes - flight.size) // flight.usual_size)
+        room -= len(flight.held) + ahead
+        if settings.count is not None:
+            room = min(room, settings.count - self._finished - flight.under_way - ahead)
+        # Not for a few, as long as there is credit.
+        if room > 0 and (room >= ahead or room >= settings.most // 4) and not self._stopped:
+            try:
+                self._source.add_credit(room)
+            except (AmqpError, anyio.ClosedResourceError):
+                pass  # the link is over, as whoever takes from it is told
+
+    async def _taking(self) -> None:
+        source, flight = self._source, self.flight
+        while True:
+            if self._enough():
+                await self._until(lambda: not self._enough() or not flight.under_way)
+                if self._enough():
+                    return
+            self._grant()
+            if self.settings.until_empty and not source.ahead:
+                await self._next_change()
+                continue
+            batch = await self._arrivals()
+            if not batch and not flight.under_way:
+                return
+            if not batch:
+                await self._until(lambda: not flight.under_way)
+                continue
+            now = anyio.current_time()
+            flight.took([Transit(delivery, now, self.look) for delivery in batch])
+            if flight.size > self.settings.max_bytes:
+                source.withdraw()
+            self._wake()
+
+    async def _arrivals(self) -> list[Delivery]:
+        """What came; nothing if nothing is there, for those who want to know that."""
+        source, most = self._source, self.settings.most
+        if not self.settings.until_empty:
+            return await source.receive_batch(most)
+        await source._ready()
+        generation = source._generation
+        if "drain" in source.connection.capabilities:
+            await source.drain()
+            here = source.buffered
+        else:
+            batch = await source.receive_batch(1, max_wait=QUIET)
+            if batch:
+                return batch + (await source.receive_batch(most) if source.buffered else [])
+            here = 0
+        if here or source._generation != generation or not source.open:
+            return await source.receive_batch(most)
+        return []
+
+    # Sending
+
+    async def _passing(self) -> None:
+        queue = self.flight.queue
+        while True:
+            if self._asides:
+                await self._send_aside(self._asides.popleft())
+            elif not queue:
+                self._work = anyio.Event()
+                await self._work.wait()
+            elif queue[0].stale:
+                queue.popleft()
+            else:
+                await self._send(queue[0])
+
+    async def _send(self, transit: Transit) -> None:
+        await self._pace()
+        source = transit.source
+        await self._target.room(len(source.payload))
+        if transit.stale:
+            self._target.let_others()
+            return
+        self.flight.queue.popleft()
+        payload = source.payload
+        if not source.message_format:
+            payload = onward(payload, anyio.current_time() - transit.came)
+        tag = source.tag if self.settings.exactly_once else None
+        self._hand_over(transit, self._target, payload, tag)
+
+    async def _send_aside(self, transit: Transit) -> None:
+        assert self._aside is not None
+        await self._aside.room(len(transit.source.payload))
+        if transit.stale:
+            self._aside.let_others()
+        else:
+            self._hand_over(transit, self._aside, marked(transit.source.payload, transit.aside), None)
+
+    def _hand_over(self, transit: Transit, end: Outlet, payload: bytes, tag: bytes | None) -> None:
+        try:
+            sent = end.forward(payload, transit.source.message_format, tag=tag)
+        except (DecodeError, EncodeError) as error:
+            self._refused(transit, Rejected(Error("amqp:decode-error", str(error))))
+        except LocalProtocolError as error:
+            if not end.remote.max_message_size or len(payload) <= end.remote.max_message_size:
+                raise
+            self._refused(transit, Rejected(Error("amqp:link:message-size-exceeded", str(error))))
+        else:
+            self.flight.sent(transit, sent)
+            sent.waiter = transit
+
+    async def _pace(self) -> None:
+        if self.settings.rate is not None:
+            now = anyio.current_time()
+            if self._next_at > now:
+                await anyio.sleep_until(self._next_at)
+            self._next_at = max(now, self._next_at) + 1 / self.settings.rate
+
+    # What the target says
+
+    def look(self, transit: Transit) -> None:
+        """The target has said something of it, or nothing more can be said."""
+        sent = transit.sent
+        assert sent is not None
+        outcome = sent._known_outcome()
+        if outcome is None:
+            error = unknown(sent)
+            if error is None:
+                sent.waiter = transit  # a state that is no outcome
+                return
+            sent.link.context._untold.discard(sent)
+            self.flight.settled(transit, Phase.UNKNOWN)
+            self.fail(error)
+        elif type(outcome) is not Accepted:
+            self._refused(transit, outcome)
+        elif transit.aside:
+            self._turn_down(transit)
+        else:
+            self._accepted(transit)
+
+    def _accepted(self, transit: Transit) -> None:
+        flight = self.flight
+        flight.told(transit)
+        if self.settings.exactly_once and not transit.source.local_settled and transit.source in flight.held:
+            flight.settled(transit, Phase.TOLD)
+        else:
+            flight.drop(transit)
+            self._free()
+
+    def _refused(self, transit: Transit, outcome: Outcome) -> None:
+        flight, settings = self.flight, self.settings
+        failure = not_accepted(outcome, self._target.connection.profile)
+        if transit.stale:
+            flight.drop(transit)
+        elif self._aside is not None and not transit.aside:
+            flight.settled(transit, Phase.WAITING)
+            transit.aside = str(failure) or type(outcome).__name__.lower()
+            self._asides.append(transit)
+            self._wake()
+        elif settings.on_refused == "reject":
+            self._turn_down(transit, failure)
+        else:
+            flight.settled(transit, Phase.REFUSED)
+            flight.refused += 1
+            if settings.on_refused == "stop" or flight.left >= settings.most:
+                self.fail(failure)
+        self._free()
+
+    def _turn_down(self, transit: Transit, why: Exception | None = None) -> None:
+        """The target does not want it, and the source is told: it went aside, or why it is rejected."""
+        self.flight.drop(transit)
+        if transit.stale:
+            return
+        self.flight.refused += 1
+        try:
+            if why is None:
+                transit.source.accept()
+            else:
+                condition = getattr(why, "condition", None) or "amqp:not-allowed"
+                transit.source.reject(condition, f"the target of a bridge did not accept it: {why}")
+        except (AmqpError, anyio.ClosedResourceError):
+            self.flight.refused -= 1  # the source's link is over: it comes again
+        self._free()
+
+    def _unresumed(self, deliveries: list[OutgoingDelivery]) -> list[OutgoingDelivery]:
+        """The target's link was lost, and it does not say what became of these; those to be sent again."""
+        lost = [delivery for delivery in deliveries if delivery.handed_over]
+        if not self.settings.exactly_once:
+            self.flight.duplicates += len(lost)
+            return deliveries
+        for delivery in lost:
+            if isinstance(delivery.waiter, Transit):
+                self.flight.settled(delivery.waiter, Phase.UNKNOWN)
+        if lost:
+            self.fail(uncertain("target", len(lost)))
+        return [delivery for delivery in deliveries if not delivery.handed_over]
+
+    # What the source says
+
+    def _settled(self, deliveries: Iterable[Delivery]) -> None:
+        for delivery in deliveries:
+            transit = self.flight.held.get(delivery)
+            if transit is not None and transit.phase is Phase.TOLD and delivery.local_settled:
+                self.flight.drop(transit)
+                self._free()
+
+    def _forgotten(self, deliveries: Iterable[Delivery]) -> None:
+        """The source's link was lost, and these come again."""
+        flight, lost = self.flight, 0
+        for delivery in deliveries:
+            transit = flight.held.get(delivery)
+            if transit is None:
+                if isinstance(delivery.state, Accepted):  # said while the link was away
+                    flight.moved -= 1
+                    flight.duplicates += 1
+                continue
+            transit.stale = True
+            if transit.phase in (Phase.WAITING, Phase.REFUSED):
+                flight.drop(transit)
+            elif self.settings.exactly_once:
+                flight.settled(transit, Phase.UNKNOWN)
+                lost += 1
+            else:
+                flight.duplicates += 1
+        if lost:
+            self.fail(uncertain("source", lost))
+        self._freed = self.settings.most
+        self._free()
+
+    # The end
+
+    async def wind_up(self, deadline: float) -> None:
+        """Wait for what is out; then hand the rest back to the source.
+
+        Cancelling: is not noticed; it takes until the deadline at most.
+        """
+        self.stop()
+        with until(deadline):
+            await self._until(lambda: not self.flight.out or self._target._over)
+        flight, keep = self.flight, self._target._remembered is not None
+        back = []
+        for transit in flight.held.values():
+            if transit.phase in (Phase.WAITING, Phase.REFUSED):
+                back.append(transit.source)
+            elif transit.phase is not Phase.TOLD and not keep and not transit.stale:
+                flight.duplicates += 1
+                transit.stale = True
+                back.append(transit.source)
+        flight.returned += len(back)
+        self._source.give_back(back)
+
+    # Waiting
+
+    def _free(self) -> None:
+        """A place became free."""
+        self._freed += 1
+        if 3 * self._freed >= self.flight.under_way:
+            if not self.settings.until_empty:
+                self._grant()
+            self._changed()
+
+    def _wake(self) -> None:
+        if self._work is not None:
+            self._work.set()
+
+    def _changed(self) -> None:
+        event, self._change = self._change, None
+        if event is not None:
+            event.set()
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            await self._next_change()
+
+    async def _next_change(self) -> None:
+        if self._change is None:
+            self._change = anyio.Event()
+        await self._change.wait()
+
+
+def uncertain(end: str, count: int) -> DeliveryUncertain:
+    """The error of exactly once, where it cannot be."""
+    return DeliveryUncertain(
+        f"the {end} has forgotten {count} messages that were in flight: they may be at the target, or not. "
+        "Without the store of deliveries the bridge moves them again, so that none is lost, and some may be there twice"
+    )

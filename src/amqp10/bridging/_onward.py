@@ -1,0 +1,69 @@
+"""What the bridge, as an intermediary, changes in a message: as little as the specification lets it (§3.2).
+
+The bare message is passed on octet by octet, and so is the header, but for the time-to-live: "the transmitted message's
+header SHOULD contain a ttl that is computed as the difference between the current time and the formerly computed
+message expiration time" (§3.2.1). Delivery-annotations are for this hop only (§3.2.2), and end with it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from ..errors import DecodeError
+from ..messaging import patch_header, read_header
+from ..types import Symbol
+
+REFUSED: Final = Symbol("x-opt-bridge-refused")
+"""The message-annotation that says why the target refused a message that was sent aside."""
+
+# The descriptors of the first two sections, as nearly everyone writes them (§3.2.1, §3.2.2).
+_HEADER: Final = b"\0\x53\x70"
+_DELIVERY_ANNOTATIONS: Final = b"\0\x53\x71"
+# Fields of the header up to the time-to-live.
+_WITH_TTL: Final = 3
+_EMPTY_LIST: Final = 0x45
+_SHORT_LIST: Final = 0xC0
+
+
+def onward(payload: bytes, waited: float) -> bytes:
+    """The payload as it goes on; the same object in nearly every case.
+
+    Args:
+        payload: an encoded message. One that cannot be read is passed on as it is.
+        waited: seconds that it was here.
+    """
+    if payload[:3] == _HEADER and len(payload) > 6:
+        kind = payload[3]
+        if kind == _EMPTY_LIST:
+            end, count = 4, 0
+        elif kind == _SHORT_LIST:
+            end, count = 5 + payload[4], payload[5]
+        else:
+            return _patched(payload, waited)
+        if count < _WITH_TTL and payload[end : end + 3] != _DELIVERY_ANNOTATIONS:
+            return payload
+    elif payload[:2] == b"\0\x53" and payload[:3] != _DELIVERY_ANNOTATIONS:
+        return payload
+    return _patched(payload, waited)
+
+
+def _patched(payload: bytes, waited: float) -> bytes:
+    passed = int(waited * 1000)
+    try:
+        ttl = read_header(payload).ttl
+        if ttl is None or not passed:
+            return patch_header(payload, delivery_annotations=None)
+        # Never 0: whether it has expired is for the target to say.
+        left = timedelta(milliseconds=max(1, ttl - passed))
+        return patch_header(payload, delivery_annotations=None, ttl=left)
+    except DecodeError:
+        return payload
+
+
+def marked(payload: bytes, why: str) -> bytes:
+    """The payload with a message-annotation that says why the target refused it, if it can be given one."""
+    try:
+        return patch_header(payload, message_annotations={REFUSED: why})
+    except DecodeError:
+        return payload

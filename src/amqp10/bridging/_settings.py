@@ -1,0 +1,49 @@
+"""What a bridge was told to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+OnRefused = Literal["stop", "reject", "leave"]
+
+MOST_IN_FLIGHT = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """See `bridge`.
+
+    Raises:
+        ValueError: settings that are none, or do not fit together.
+    """
+
+    window: int
+    max_bytes: int
+    count: int | None
+    until_empty: bool
+    copy: bool
+    rate: float | None
+    exactly_once: bool
+    on_refused: OnRefused
+    refused_to: str | None
+    close_timeout: float
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.window <= MOST_IN_FLIGHT or self.max_bytes < 1:
+            raise ValueError(f"window is 1 to {MOST_IN_FLIGHT} messages, max_bytes at least 1")
+        if self.count is not None and self.count < 1:
+            raise ValueError("count is at least 1, or None for no end")
+        if self.rate is not None and not 0 < self.rate < float("inf"):
+            raise ValueError("rate is a positive number of messages a second")
+        if self.on_refused not in get_args(OnRefused):
+            raise ValueError(f"on_refused is one of {', '.join(get_args(OnRefused))}, not {self.on_refused!r}")
+        if self.refused_to is not None and self.on_refused != "stop":
+            raise ValueError("refused messages go to refused_to, or are handled as on_refused says: not both")
+        if self.exactly_once and (self.copy or self.on_refused != "stop" or self.refused_to is not None):
+            raise ValueError("exactly once goes neither with copy nor with on_refused and refused_to")
+
+    @property
+    def most(self) -> int:
+        """Messages that may be here at a time: with a rate, no more than go on within a second."""
+        return self.window if self.rate is None else max(1, min(self.window, int(self.rate)))

@@ -1,0 +1,150 @@
+"""What is between the source and the target, and the counts of it; no task, no waiting.
+
+came ──> WAITING ──> OUT ──> accepted by the target ──> the source told ──> moved
+                      │                                      └──> TOLD until the source has settled ("second")
+                      ├──> not accepted ──> REFUSED, or rejected at the source
+                      └──> the link was lost, and nobody knows ──> UNKNOWN
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from ..client import Delivery
+from ..errors import AmqpError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..client import SentDelivery
+
+
+class Phase(Enum):
+    """Where a message is."""
+
+    WAITING = "taken from the source"
+    OUT = "sent to the target"
+    TOLD = "accepted, the source was told, and has not settled"
+    REFUSED = "the target does not want it"
+    UNKNOWN = "sent, and its outcome will never be known"
+
+
+class Transit:
+    """One message on its way; also what is woken when the target has said something of it.
+
+    Attributes:
+        source: the delivery at the source.
+        sent: that at the target; None until it is sent.
+        came: when it was taken, on the event loop's clock.
+        stale: the source has forgotten the delivery, and the message comes again.
+        aside: it goes, or went, to where the target's refused messages go; why.
+    """
+
+    __slots__ = ("_look", "aside", "came", "phase", "sent", "source", "stale")
+
+    def __init__(self, source: Delivery, came: float, look: Callable[[Transit], None]) -> None:
+        self.source = source
+        self.sent: SentDelivery | None = None
+        self.came = came
+        self.phase = Phase.WAITING
+        self.stale = False
+        self.aside = ""
+        self._look = look
+
+    def set(self) -> None:
+        """As the waiter of `sent`."""
+        self._look(self)
+
+
+class Flight:
+    """All that is under way.
+
+    Attributes:
+        held: every message that was taken and is not done with, by its delivery at the source.
+        queue: those of them that are still to be sent, in order.
+        out: how many are `OUT` or `TOLD`.
+        left: how many are `REFUSED`.
+        size: bytes of what is held.
+        moved, moved_size, refused, returned, duplicates, in_doubt, recovered: see `BridgeReport`.
+    """
+
+    def __init__(self) -> None:
+        self.held: dict[Delivery, Transit] = {}
+        self.queue: deque[Transit] = deque()
+        self.out = self.left = self.size = 0
+        self.moved = self.moved_size = self.refused = self.returned = 0
+        self.duplicates = self.in_doubt = self.recovered = 0
+        self._taken = self._taken_size = 0
+
+    @property
+    def under_way(self) -> int:
+        """Messages that something is still to become of."""
+        return len(self.held) - self.left
+
+    @property
+    def usual_size(self) -> int:
+        """Bytes of a message, by those that came so far."""
+        return max(1, self._taken_size // self._taken) if self._taken else 16_384
+
+    def took(self, transits: Iterable[Transit]) -> None:
+        """These came from the source."""
+        for transit in transits:
+            size = len(transit.source.payload)
+            self.held[transit.source] = transit
+            self.queue.append(transit)
+            self.size += size
+            self._taken += 1
+            self._taken_size += size
+
+    def recover(self, tags: Iterable[bytes], now: float, look: Callable[[Transit], None]) -> dict[bytes, Transit]:
+        """These an earlier process had sent: deliveries that the source is to resume, by their tags."""
+        unbound: Any = None  # to a link, until it is attached
+        found = {tag: Transit(Delivery(unbound, unbound, tag, b"", False), now, look) for tag in tags}
+        self.held.update((transit.source, transit) for transit in found.values())
+        self.recovered = len(found)
+        return found
+
+    def sent(self, transit: Transit, delivery: SentDelivery) -> None:
+        """It was handed to the target's wire; of one that is sent a second time, elsewhere, too."""
+        transit.sent = delivery
+        transit.phase = Phase.OUT
+        self.out += 1
+
+    def settled(self, transit: Transit, phase: Phase) -> None:
+        """The target's word is here, or will never be."""
+        if transit.phase in (Phase.OUT, Phase.TOLD):
+            self.out -= 1
+        transit.phase = phase
+        if phase is Phase.TOLD:
+            self.out += 1
+        elif phase is Phase.REFUSED:
+            self.left += 1
+
+    def drop(self, transit: Transit) -> None:
+        """Nothing more is to become of it."""
+        if self.held.pop(transit.source, None) is None:
+            return
+        if transit.phase in (Phase.OUT, Phase.TOLD):
+            self.out -= 1
+        elif transit.phase is Phase.REFUSED:
+            self.left -= 1
+        self.size -= len(transit.source.payload)
+
+    def told(self, transit: Transit) -> None:
+        """The target has accepted it, and the source is to know: count it where that is possible."""
+        if transit.stale:
+            self.drop(transit)  # it comes again, which was counted
+            return
+        try:
+            transit.source.accept()
+        except (AmqpError, anyio.ClosedResourceError):
+            self.duplicates += 1  # the source's link is over, and the message the source's again
+            self.drop(transit)
+            return
+        self.moved += 1
+        self.moved_size += len(transit.source.payload)

@@ -1,0 +1,237 @@
+"""`amqp10 bridge`: messages from one address to another, with their counts."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import asdict
+from typing import Any
+
+import anyio
+import click
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from ..bridging import Bridge, BridgeReport
+from ..bridging import bridge as make_bridge
+from ..client import Connection, DeliveryStore, Reconnect, SQLiteDeliveryStore
+from ..engine import dialect_names
+from ..messaging import Filter, Source
+from ..net import parse_url
+from ._main import Failure, Interrupted, start
+from ._options import Peer, seconds
+from ._receive import with_selector
+
+RESUME_TIMEOUT = 3600
+EVERY = 0.2  # seconds between two looks at the counts
+EVERY_LINE = 1.0  # the same for --json
+WHAT = {"from": "come from", "to": "go to"}
+
+
+def with_ends(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --from and --to, and the options of each connection."""
+    file = click.Path(exists=True, dir_okay=False)
+    for end, name in (("to", "target"), ("from", "source")):
+        options = [
+            click.option(
+                f"--{end}", name, nargs=2, required=True, metavar="URL ADDRESS", help=f"where messages {WHAT[end]}"
+            ),
+            click.option(
+                f"--{end}-dialect",
+                type=click.Choice([*dialect_names(), "auto"]),
+                default="auto",
+                show_default=True,
+                help="its protocol; auto asks the server for its highest",
+            ),
+            click.option(f"--{end}-tls-ca", type=file, help="certificates (PEM) that sign the server's"),
+            click.option(f"--{end}-tls-certificate", type=file, help="our own certificate (PEM)"),
+            click.option(f"--{end}-tls-key", type=file, help="its key (PEM)"),
+            click.option(f"--{end}-tls-no-verify", is_flag=True, help="do not check the server's certificate"),
+            click.option(f"--{end}-tls-upgrade", is_flag=True, help="ask for TLS by AMQP's own header"),
+            click.option(f"--{end}-proxy", metavar="URL", help="an HTTP proxy to go through"),
+            click.option(f"--{end}-allow-insecure", is_flag=True, help="send the password in the clear"),
+        ]
+        for option in reversed(options):
+            function = option(function)
+    return function
+
+
+def peer_of(end: str, url: str, options: dict[str, Any]) -> Peer:
+    """The connection that the options with that prefix describe; they are taken out."""
+    said = {name.removeprefix(f"{end}_"): options.pop(name) for name in list(options) if name.startswith(f"{end}_")}
+    try:
+        endpoint = parse_url(url)
+        if said["tls_key"] and not said["tls_certificate"]:
+            raise ValueError(f"--{end}-tls-key goes with --{end}-tls-certificate")
+        peer = Peer(
+            url,
+            ca=said["tls_ca"],
+            certificate=said["tls_certificate"],
+            key=said["tls_key"],
+            verify=not said["tls_no_verify"],
+            allow_insecure=said["allow_insecure"],
+            tls_upgrade=said["tls_upgrade"],
+            proxy=said["proxy"],
+            dialect=said["dialect"],
+        )
+        peer.route().check(endpoint, peer.tls())
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=f"--{end}") from None
+    return peer
+
+
+class Watcher:
+    """Shows the counts of a bridge while it runs: JSON lines, a line on the terminal, or nothing."""
+
+    def __init__(self, bridge: Bridge, as_json: bool, every: float) -> None:
+        self._bridge = bridge
+        self._json = as_json
+        self._every = every
+        self._last = time.monotonic(), 0
+        console = Console(stderr=True)
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=as_json or not console.is_terminal,
+        )
+        self._task = self._progress.add_task("")
+
+    def look(self) -> None:
+        now, moved = time.monotonic(), self._bridge.report.moved
+        rate = (moved - self._last[1]) / max(now - self._last[0], 1e-9)
+        self._last = now, moved
+        if self._json:
+            self.line(rate, ended=None)
+        else:
+            self._progress.update(self._task, description=f"{self._bridge.report}, {rate:,.0f}/s")
+
+    def line(self, rate: float, ended: str | None) -> None:
+        """One JSON object: the counts, the rate since the last, and at the end how it ended."""
+        numbers = asdict(self._bridge.report) | {"rate": round(rate, 1), "ended": ended}
+        click.echo(json.dumps(numbers | {"seconds": round(self._bridge.report.seconds, 3)}))
+
+    async def watch(self) -> None:
+        """Until it is cancelled."""
+        with self._progress:
+            while True:
+                await anyio.sleep(self._every)
+                self.look()
+
+    def close(self, error: BaseException | None) -> None:
+        """The last word."""
+        self._progress.stop()
+        report = self._bridge.report
+        if self._json:
+            how = "done" if error is None else str(error) if isinstance(error, Exception) else "stopped"
+            self.line(report.rate, how)
+        else:
+            click.echo(f"{report}; {report.seconds:.1f} s, {report.rate:,.0f}/s", err=True)
+
+
+@click.command("bridge")
+@with_ends
+@click.option("-n", "--count", type=click.IntRange(1), help="stop after that many")
+@click.option("--until-empty", is_flag=True, help="stop when nothing is left at the source")
+@click.option("--copy", is_flag=True, help="leave the messages where they are")
+@click.option("--window", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, help="messages in flight")
+@click.option(
+    "--max-bytes", type=click.IntRange(1), default=64 * 1024 * 1024, show_default=True, help="bytes of them, about"
+)
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="messages a second, at most")
+@with_selector
+@click.option(
+    "--on-refused",
+    type=click.Choice(["stop", "reject", "leave"]),
+    default="stop",
+    show_default=True,
+    help="a message that the target does not accept: stop; reject it at the source; leave it there and go on",
+)
+@click.option("--refused-to", metavar="ADDRESS", help="where at the target such messages go")
+@click.option("--exactly-once", is_flag=True, help="nothing twice either, where both ends can; see --store")
+@click.option(
+    "--store", type=click.Path(dir_okay=False), help="with --exactly-once: the file that keeps what is in flight"
+)
+@click.option("--name", help="with --exactly-once: of the links; made of the addresses when not given")
+@click.option("--no-reconnect", is_flag=True, help="end when a connection is lost")
+@click.option(
+    "--close-timeout", type=float, callback=seconds, default=5.0, show_default=True, help="seconds that ending may take"
+)
+@click.option("--json", "as_json", is_flag=True, help="the counts as a JSON object each second, and at the end")
+def bridge(
+    source: tuple[str, str],
+    target: tuple[str, str],
+    filters: list[Filter],
+    exactly_once: bool,
+    store: str | None,
+    name: str | None,
+    no_reconnect: bool,
+    close_timeout: float,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Move messages from one address to another, between brokers and dialects, at least once and in order.
+
+    \b
+    amqp10 bridge --from amqp://old.example orders --to amqps://new.example orders --until-empty
+    """
+    ends = peer_of("from", source[0], options), peer_of("to", target[0], options)
+    if (store or name) and not exactly_once:
+        raise click.UsageError("--store and --name go with --exactly-once")
+    name = name or f"amqp10-bridge {source[1]} {target[1]}"
+    reconnect = None if no_reconnect else Reconnect(resume_timeout=RESUME_TIMEOUT)
+
+    def connect(peer: Peer, role: str, kept: DeliveryStore | None) -> Connection:
+        container_id = f"{name} {role}" if exactly_once else None
+        return peer.connect(
+            container_id=container_id, reconnect=reconnect, delivery_store=kept, close_timeout=close_timeout
+        )
+
+    reports: list[BridgeReport] = []
+
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            kept = stack.enter_context(SQLiteDeliveryStore(store)) if store else None
+            taking = await stack.enter_async_context(connect(ends[0], "source", kept))
+            giving = taking
+            if ends[0] != ends[1]:
+                giving = await stack.enter_async_context(connect(ends[1], "target", kept))
+            try:
+                moving = make_bridge(
+                    (taking, Source(source[1], filters=filters)),
+                    (giving, target[1]),
+                    exactly_once=exactly_once,
+                    name=name,
+                    close_timeout=close_timeout,
+                    **options,
+                )
+            except ValueError as error:
+                raise click.UsageError(str(error)) from None
+            watcher = Watcher(moving, as_json, EVERY_LINE if as_json else EVERY)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(watcher.watch)
+                try:
+                    async with moving:
+                        await moving.done()
+                except BaseException as error:
+                    watcher.close(error)
+                    raise
+                finally:
+                    reports.append(moving.report)
+                    tasks.cancel_scope.cancel()
+                watcher.close(None)
+
+    try:
+        start(run)
+    except Interrupted:
+        if reports and reports[-1].in_flight and not store:
+            raise Failure(
+                f"{reports[-1].in_flight} messages had no outcome in time and went back: they may be at the target, too"
+            ) from None
+        raise
+    if reports[-1].refused:
+        raise Failure(f"the target did not accept {reports[-1].refused} of the messages", 6)

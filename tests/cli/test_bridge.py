@@ -1,0 +1,99 @@
+"""`amqp10 bridge`: counts, codes, JSON lines, and what a signal leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Commands = Callable[..., Any]
+
+
+@pytest.fixture
+def address() -> str:
+    """A queue that no other test uses."""
+    return f"bridge-{uuid.uuid4().hex[:12]}"
+
+
+def test_from_one_queue_to_another(amqp10: Commands, broker_url: str, address: str) -> None:
+    """All of it arrives, and the last line says how many there were."""
+    amqp10("send", broker_url, address, "one", "two", "three")
+    ends = "--from", broker_url, address, "--to", broker_url, f"{address}-new"
+    moved = amqp10("bridge", *ends, "--until-empty")
+    assert (moved.code, moved.out) == (0, "")
+    assert moved.err.startswith("3 moved; ")
+    assert amqp10("receive", broker_url, f"{address}-new", "-n", "3").out == "one\ntwo\nthree\n"
+
+
+def test_json_lines(amqp10: Commands, broker_url: str, address: str) -> None:
+    """The last object says that it is the last, and has the counts."""
+    amqp10("send", broker_url, address, "one", "two", "three")
+    ends = "--from", broker_url, address, "--to", broker_url, f"{address}-new"
+    moved = amqp10("bridge", *ends, "-n", "2", "--json")
+    assert (moved.code, moved.err) == (0, "")
+    last = json.loads(moved.out.splitlines()[-1])
+    assert (last["moved"], last["in_flight"], last["ended"]) == (2, 0, "done")
+
+
+def test_exactly_once_within_a_broker_and_between_two(
+    amqp10: Commands, broker_url: str, other_broker: Callable[..., Any], address: str, tmp_path: Any
+) -> None:
+    """In transactions, or with a store; a file for nothing is wrong usage."""
+    _, other = other_broker()
+    amqp10("send", broker_url, address, "one", "two")
+    here = "--from", broker_url, address, "--to", broker_url, f"{address}-new"
+    assert amqp10("bridge", *here, "--until-empty", "--exactly-once").err.startswith("2 moved; ")
+    there = "--from", broker_url, f"{address}-new", "--to", other, address
+    store = str(tmp_path / "store")
+    assert amqp10("bridge", *there, "--until-empty", "--exactly-once", "--store", store).err.startswith("2 moved; ")
+    assert amqp10("receive", other, address, "-n", "2").out == "one\ntwo\n"
+    assert amqp10("bridge", *there, "--store", store).code == 2
+
+
+def test_what_cannot_be(amqp10: Commands, broker_url: str, address: str) -> None:
+    """One line, and the code that says what kind of failure it is."""
+    ends = "--from", broker_url, address, "--to", broker_url, address
+    itself = amqp10("bridge", *ends)
+    assert itself.code == 2
+    assert "to itself" in itself.err
+    assert amqp10("bridge", "--from", "nonsense", "a", "--to", broker_url, "b").code == 2
+    lost = amqp10("bridge", "--from", broker_url, "a", "--to", "amqp://127.0.0.1:1", "b")
+    assert lost.code == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal(amqp10: Commands, broker_url: str, address: str, number: signal.Signals) -> None:
+    """It ends in order: every message is at one end, none at both."""
+    total = 3000
+    amqp10("send", broker_url, address, *map(str, range(total)))
+    ends = "--from", broker_url, address, "--to", broker_url, f"{address}-new"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "amqp10", "bridge", *ends, "--json", "--rate", "1000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stdout is not None
+    first = json.loads(process.stdout.readline())
+    assert first["moved"] > 0
+    began = time.monotonic()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=10)
+    assert process.returncode == 128 + number, err
+    assert time.monotonic() - began < 5
+    last = json.loads(out.splitlines()[-1])
+    assert last["ended"] == "stopped"
+    assert last["in_flight"] == 0
+    moved = last["moved"]
+    there = amqp10("browse", broker_url, f"{address}-new", "-n", str(total)).out.split()
+    left = amqp10("browse", broker_url, address, "-n", str(total)).out.split()
+    assert there == list(map(str, range(moved)))
+    assert left == list(map(str, range(moved, total)))
