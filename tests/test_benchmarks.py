@@ -12,6 +12,7 @@ RUN = Path(__file__).parents[1] / "benchmarks" / "run.py"
 LARGE = RUN.with_name("large_message.py")
 STORE = RUN.with_name("store.py")
 CODEC = RUN.with_name("codec.py")
+LATENCY = RUN.with_name("latency.py")
 
 
 @pytest.mark.parametrize("options", [[], ["--single"]], ids=["ranges", "single"])
@@ -58,3 +59,12 @@ def test_codec() -> None:
     assert done.returncode == 0, done.stderr
     for operation in ("encode", "decode", "decode, body only"):
         assert f"| {operation} | amqp10 |" in done.stdout
+
+
+def test_latency() -> None:
+    """One message in flight, on both backends, against the counterpart."""
+    command = [sys.executable, str(LATENCY), "--peers", "amqp10 trio,amqp10 asyncio", "--rounds", "1", "--count", "50"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for peer in ("amqp10 trio", "amqp10 asyncio"):
+        assert f"| {peer} |" in done.stdout
