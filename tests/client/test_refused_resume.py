@@ -8,7 +8,16 @@ from typing import Any
 import anyio
 import pytest
 
-from amqp10 import DeliveryUncertain, Error, MemoryDeliveryStore, Reconnect, StaleDelivery, Symbol
+from amqp10 import (
+    ConnectionClosed,
+    DeliveryUncertain,
+    Error,
+    LinkDetached,
+    MemoryDeliveryStore,
+    Reconnect,
+    StaleDelivery,
+    Symbol,
+)
 from amqp10.client import LinkKey
 from amqp10.engine import LinkAttached
 from amqp10.messaging import ACCEPTED
@@ -222,3 +231,80 @@ async def test_a_connection_closed_for_another_cause(monkeypatch: pytest.MonkeyP
                 await until(lambda: hosts.peer.received)
                 await hosts.cut()
         assert asked == [False, True, True, True, True]
+
+
+LOCKED = Error(Symbol("amqp:resource-locked"), "not now")
+
+
+def busy(times: range, asked: list[bool]) -> Callable[[Peer], None]:
+    """Make peers refuse the links of these attaches, for a cause that has nothing to do with what they say."""
+
+    def prepare(peer: Peer) -> None:
+        def on_event(event: Any) -> bool:
+            if not isinstance(event, LinkAttached):
+                return False
+            asked.append(bool(unsettled(event)))
+            if len(asked) - 1 not in times:
+                return False
+            event.link.refuse(LOCKED)
+            return True
+
+        peer.on_event = on_event
+        peer.outcome = None if not asked else ACCEPTED
+
+    return prepare
+
+
+async def test_a_restored_link_that_is_locked_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is attached with its deliveries until it is taken: without, the peer could only get them twice."""
+    asked: list[bool] = []
+    async with hosting(monkeypatch) as hosts:
+        hosts.prepare = busy(range(1, 4), asked)
+        async with connecting() as connection, connection.sender("q") as sender:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(sender.send, "x")
+                await until(lambda: hosts.peer.received)
+                await hosts.cut()
+        assert asked == [False, True, True, True, True]
+
+
+@pytest.mark.parametrize("role", ["sender", "receiver"])
+async def test_a_first_attach_that_is_locked(monkeypatch: pytest.MonkeyPatch, role: Any) -> None:
+    """Who is refused for a passing cause is told so, and the next attach says again what a process left."""
+    asked: list[bool] = []
+    store = MemoryDeliveryStore()
+    key = LinkKey("me", "link", role)
+    if role == "sender":
+        store.add(key, b"1", b"\0\x53\x77\xa1\x01x", 0)
+    else:
+        store.outcome(key, b"1", ACCEPTED)
+    async with hosting(monkeypatch) as hosts:
+        hosts.prepare = busy(range(1), asked)
+        async with connecting(container_id="me", delivery_store=store) as connection:
+            for refused in (True, False):
+                link: Any
+                if role == "sender":
+                    link = connection.sender("q", name="link")
+                else:
+                    link = connection.receiver("q", name="link", receiver_settle_mode="second")
+                if refused:
+                    with pytest.raises(LinkDetached, match="amqp:resource-locked"):
+                        await link.__aenter__()
+                    assert store.load(key)
+                else:
+                    hosts.peer.outcome = ACCEPTED
+                    async with link:
+                        assert asked == [True, True]
+
+
+async def test_a_connection_closed_over_it_without_reconnect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no other connection to attach on without; the error says what to do."""
+    store = MemoryDeliveryStore()
+    store.add(LinkKey("me", "out", "sender"), b"1", b"\0\x53\x77\xa1\x01x", 0)
+    async with hosting(monkeypatch) as hosts:
+        hosts.prepare = refusing("connection", [])
+        async with connecting(reconnect=None, container_id="me", delivery_store=store) as connection:
+            with pytest.raises(ConnectionClosed) as caught:
+                await connection.sender("q", name="out").__aenter__()
+        assert any("reconnect=Reconnect()" in note for note in caught.value.__notes__)
+    assert store.load(LinkKey("me", "out", "sender"))

@@ -80,11 +80,12 @@ async def test_thieves(seed: int, mode: Any) -> None:
                 try:
                     async with connection.receiver("q", name="in", receiver_settle_mode=mode) as receiver:
                         while not over:
-                            for delivery in await receiver.receive_batch(3, max_wait=0.01):
+                            with anyio.move_on_after(0.01):
+                                delivery = await receiver.receive()
                                 delivery.accept()
                                 done[delivery.message.body] += 1
                 except (AmqpError, StaleDelivery):
-                    await anyio.sleep(chance.random() / 100)
+                    await anyio.sleep(chance.random() / 20)
 
     async with Broker() as broker, FaultProxy(broker.url) as one, FaultProxy(broker.url) as other:
         with anyio.fail_after(60):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from contextlib import AsyncExitStack
+from typing import Any
 
 import anyio
 import pytest
@@ -158,3 +161,38 @@ async def test_a_queue_that_is_made_again(rabbitmq: Server) -> None:
                     with await receiver.receive() as message:
                         assert message.body == "again"
         await queues.delete_queue(name)
+
+
+async def test_one_bad_link_among_many(rabbitmq: Server) -> None:
+    """RabbitMQ: two queues are deleted and others on the same session go on, as long as it takes."""
+    names = [fresh_name() for _ in range(6)]
+    lost = {names[1], names[4]}
+    async with Connection(rabbitmq.url()) as admin, management(admin) as queues:
+        for name in names:
+            await queues.declare_queue(name)
+        async with Connection(rabbitmq.url(), reconnect=QUICK) as connection, AsyncExitStack() as stack:
+            senders = {name: await stack.enter_async_context(connection.sender(queue_address(name))) for name in names}
+            receivers = {
+                name: await stack.enter_async_context(connection.receiver(queue_address(name))) for name in names
+            }
+            events = connection.events()
+            for name in lost:
+                await queues.delete_queue(name)
+            away: Counter[Any] = Counter()
+            with anyio.fail_after(60):
+                async for event in events:
+                    if isinstance(event, LinkInterrupted):
+                        away[event.link] += 1
+                    if min(away[receivers[name]] for name in lost) > 4:
+                        break
+                for name in names:
+                    link = receivers[name]
+                    if name in lost:
+                        await queues.declare_queue(name)
+                    else:
+                        assert max(away[link], away[senders[name]]) <= 4  # at most once for each that is bad
+                    await senders[name].send(name)
+                    with await link.receive() as message:
+                        assert message.body == name
+        for name in names:
+            await queues.delete_queue(name)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import anyio
 
 from ..engine import LinkTerms
-from ..errors import AmqpError, LinkDetached, Unsupported
+from ..errors import AmqpError, ConnectionClosed, LinkDetached, Unsupported
 from ..messaging import Source, Target, outlives_connection, outlives_link
 from ..types import Symbol, UInt
 from ._elsewhere import MOST_HOPS
 from ._endpoint import Endpoint
 from ._leaving import until
+from ._recovery import speaks_of_other_things
 
 if TYPE_CHECKING:
     from ..engine import Link as EngineLink
@@ -139,7 +140,13 @@ class Link(Endpoint):
             self._over, self._cause, self._unheard_of = False, None, True
             return await self._attach_here()
         if self._over and not is_redirect(self._cause):
-            raise self._lost()
+            error = self._lost()
+            if self._resuming and isinstance(error, ConnectionClosed) and self.connection._recovery is None:
+                error.add_note(
+                    f"the link {self.name!r} asked to resume what the delivery store has; if the peer cannot do that, "
+                    "connect with reconnect=Reconnect(): the link is then attached without, once"
+                )
+            raise error
         return not self._over
 
     def _ask_to_be_kept(self) -> None:
@@ -165,7 +172,7 @@ class Link(Endpoint):
 
     def _refused_to_recall(self) -> bool:
         """The first attach was refused, it may be for the deliveries of an earlier connection: once more without."""
-        if not self._resuming or is_redirect(self._cause) or not self.connection.open:
+        if not self._resuming or speaks_of_other_things(self._cause) or not self.connection.open:
             return False
         return self._session is None or self._session.open
 
@@ -190,8 +197,10 @@ class Link(Endpoint):
         self._may_resume = self._is_kept()
         self.open = not self._closed
         if restored:
-            self._restored_at, self._refusals = anyio.current_time(), 0
+            assert self._on is not None
             assert self.connection._recovery is not None
+            self._restored_at, self._refusals = anyio.current_time(), 0
+            self._on._refusals = 0
             self.connection._recovery.link_restored(self)
             self._on_restored()
         elif self._pending and self.open and link is not None and link.attached:
@@ -406,6 +415,8 @@ class Link(Endpoint):
         super()._end_for_good(error)
         self.connection._links.pop(self, None)
         self._stop()
+        if self._on is not None:
+            self._on._link_over()
 
 
 def is_redirect(error: AmqpError | None) -> bool:

@@ -24,11 +24,27 @@ if TYPE_CHECKING:
     from ._session import Session
 
 
-# A connection that is closed for one of these is not closed over what an attach says.
-_OTHER_CAUSES: Final = frozenset({"amqp:connection:forced", "amqp:connection:redirect", "amqp:unauthorized-access"})
+_OTHER_CAUSES: Final = frozenset(
+    {
+        "amqp:connection:forced",
+        "amqp:connection:redirect",
+        "amqp:link:detach-forced",
+        "amqp:link:redirect",
+        "amqp:link:stolen",
+        "amqp:resource-limit-exceeded",
+        "amqp:resource-locked",
+        "amqp:unauthorized-access",
+    }
+)
 
 MOST_FRUITLESS: Final = 3
 """Attachments in a row that resumed nothing, though the peer says that there is more to come."""
+
+
+def speaks_of_other_things(error: AmqpError | None) -> bool:
+    """Whether an end is surely not about the deliveries that an attach says: the next attach says them again."""
+    ended = isinstance(error, ConnectionClosed | SessionEnded | LinkDetached)
+    return ended and str(error.condition) in _OTHER_CAUSES  # type: ignore[union-attr]
 
 
 class Recovery:
@@ -44,6 +60,7 @@ class Recovery:
         self.settings = connection._lifeline.settings
         self.losing = False
         self.sessions: dict[Session, None] = {}
+        self._suspected: dict[Session, list[Link]] = {}  # of sessions whose end is being told
         self._parts: WeakKeyDictionary[Link, tuple[int, int]] = WeakKeyDictionary()
         self._connection = connection
 
@@ -62,7 +79,7 @@ class Recovery:
             again: the connection before this one did not last either; then a passing cause does not count as passing.
         """
         asking = [link for link in self._connection._links if link._attaching and link._resuming]
-        if not isinstance(error, ConnectionClosed) or error.condition in _OTHER_CAUSES or not asking:
+        if not isinstance(error, ConnectionClosed) or speaks_of_other_things(error) or not asking:
             return False
         if passing(error) and not again:
             return False
@@ -95,12 +112,41 @@ class Recovery:
         """Whether a session that ended so is begun again; its links have been asked before."""
         if session._parting or session not in self.sessions:
             return False
-        return self.losing or (session._begun and (session._refused_to_resume or passing(error)))
+        found = session._refused_to_resume or passing(error) or bool(self._suspects(session))
+        return self.losing or (session._begun and found)
 
     def session_lost(self, session: Session) -> None:
         """It is interrupted, by itself or with the connection."""
-        if not self.losing:
-            self._later(session)
+        suspects = self._suspected.pop(session, [])
+        if self.losing:
+            return
+        # Peers attach in order: the first link without an answer was it, and the others never had their turn.
+        if suspects and suspects[0]._interrupted:
+            self._separate(suspects[0])
+        self._later(session)
+
+    def _suspects(self, session: Session) -> list[Link]:
+        """The links whose attach was not answered when a session ended, if it had others: one may be why it did."""
+        if session not in self._suspected:
+            links = [link for link in session._links if link._on is session]
+            several = len(links) > 1 and not any(link._terms.properties.get("paired") for link in links)
+            self._suspected[session] = [link for link in links if link._attaching] if several else []
+        return self._suspected[session]
+
+    def _separate(self, link: Link) -> None:
+        """Try it on a session of its own: RabbitMQ ends the session, and all others on it, for one bad link."""
+        before = link._on
+        assert before is not None
+        alone = before._for_one(link)
+        self.sessions[alone] = None
+        link._on = self._connection._links[link] = alone
+        before._failures = before._refusals = 0
+        self._later(alone)
+
+    def forget(self, session: Session) -> None:
+        """It is over."""
+        self.sessions.pop(session, None)
+        self._suspected.pop(session, None)
 
     def _restore_session(self, session: Session) -> None:
         if session._over or not session._interrupted or not self._connection.open:
@@ -116,20 +162,22 @@ class Recovery:
         """Whether a link that ended so is attached again; `unresumed`: without its deliveries, for that was why."""
         if not link._restorable or link._on not in self.sessions:
             return False
+        if isinstance(error, SessionEnded) and link._standing and self._suspects(link._on):
+            return True
         return self.losing or unresumed or (link._standing and passing(error))
 
     def refused_to_resume(self, link: Link, error: AmqpError | None) -> bool:
         """Whether a link has ended because it was to be resumed: before the peer's attach, or soon after it."""
         if self.losing or not link._resuming:
             return False
+        if speaks_of_other_things(error):
+            return False
         if isinstance(error, SessionEnded):  # a passing cause may be another link's fault
             assert link._on is not None
-            return link._attaching and (not passing(error) or link._on._failures > 0)
-        if isinstance(error, LinkDetached) and error.condition == "amqp:link:redirect":
-            return False
+            again = link._on._failures > 0 and not self._suspects(link._on)
+            return link._attaching and (not passing(error) or again)
         recent = anyio.current_time() - link._restored_at < self.settings.attempt_timeout
-        stolen = isinstance(error, LinkDetached) and error.condition == "amqp:link:stolen"
-        return link._attaching or (recent and not stolen and not passing(error))
+        return link._attaching or (recent and not passing(error))
 
     def link_lost(self, link: Link, error: AmqpError | None, *, unresumed: bool) -> None:
         """It is interrupted, by itself, or with its session or the connection."""

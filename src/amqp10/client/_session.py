@@ -359,6 +359,7 @@ class Session(Endpoint, Links):
         self._abandoned = False
         self._begun = False
         self._engine_session: EngineSession | None = None
+        self._parent: Session | None = None  # of which it has taken over one link
         self._senders: dict[Sender, None] = {}
         self._parting = False  # our end is out
         self._refused_to_resume = False  # it may have ended because a link of it was to be resumed
@@ -416,13 +417,34 @@ class Session(Endpoint, Links):
         recovery = self.connection._recovery
         assert recovery is not None
         for link in self._links:
-            recovery.restore_link(link)
+            if link._on is self:
+                recovery.restore_link(link)
         self._changed()
+
+    def _for_one(self, link: Link) -> Session:
+        """A session for one link of this one, to be begun as one that was lost."""
+        session = Session(self.connection, self._terms)
+        session._parent = self
+        session._begun = session._interrupted = True
+        session._loss = link._loss
+        self._senders.pop(link, None)  # type: ignore[call-overload]
+        return session
+
+    def _link_over(self) -> None:
+        """A link on it is over; if it was begun for that one, so is it."""
+        if self._parent is None or self._over:
+            return
+        if self.open:
+            self._end()
+        else:
+            self._end_for_good(None)
 
     def _on_begun(self) -> None:
         """The peer's begin is here."""
         self._begun = True
-        self._restored_at, self._refusals = anyio.current_time(), 0
+        self._restored_at = anyio.current_time()
+        if not self._links:  # else it is restored with the first of them
+            self._refusals = 0
         if self._abandoned:
             self._end()
         self._changed()
@@ -529,12 +551,12 @@ class Session(Endpoint, Links):
 
     @property
     def _links(self) -> list[Link]:
-        """Those that are attached on it, or being attached, or interrupted."""
-        return [link for link, on in self.connection._links.items() if on is self]
+        """Those that are attached on it, or being attached, or interrupted; and those of it that are on one apart."""
+        return [link for link, on in self.connection._links.items() if on is self or on._parent is self]
 
     def _forget(self) -> None:
         if self.connection._recovery is not None:
-            self.connection._recovery.sessions.pop(self, None)
+            self.connection._recovery.forget(self)
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
