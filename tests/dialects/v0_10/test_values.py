@@ -169,7 +169,7 @@ UNWRITABLE = [
 ]
 
 
-@pytest.mark.parametrize("value", UNWRITABLE, ids=lambda each: repr(each)[:30])
+@pytest.mark.parametrize("value", UNWRITABLE, ids=lambda each: repr(each).partition(" at ")[0][:30])
 def test_unwritable(value: Any) -> None:
     """What has no type, or does not fit it, is an error of ours; nothing is bent."""
     with pytest.raises(EncodeError):
