@@ -29,7 +29,8 @@ def to_header(value: Any) -> tuple[Any, bool]:
     if isinstance(value, str):
         return str(value), exact
     if isinstance(value, bytes):
-        return value, isinstance(as_text(value), bytes)
+        text = as_text(value)
+        return text, isinstance(text, bytes)
     if isinstance(value, bool):
         return int(value), False
     if isinstance(value, Timestamp):
