@@ -1,0 +1,243 @@
+"""The client's end of a connection: login, limits, opening; and what comes for channels and handles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from ...engine import Authenticated, ConnectionOpened, ConnectionTerms, Role
+from ...errors import (
+    AmqpError,
+    AuthenticationFailed,
+    ConnectionClosed,
+    LocalProtocolError,
+    RemoteProtocolError,
+    Unsupported,
+)
+from ._client_session import ClientChannel, ClientSession
+from ._codes import REFUSED, error_of
+from ._commands import (
+    ChannelClose,
+    ChannelReply,
+    Command,
+    ConnectionChallenge,
+    ConnectionOpen,
+    ConnectionReply,
+    ConnectionTune,
+    HandleClose,
+    HandleCreated,
+    HandleIndex,
+    HandleNotify,
+    HandlePrepare,
+    HandleReady,
+    HandleReply,
+)
+from ._engine import FastEngine, Phase, is_done
+from ._frames import INITIATION, LEAST_FRAME_MAX
+from ._login import ClientLogin
+from ._tables import read_names, to_table
+
+if TYPE_CHECKING:
+    from ...engine import SessionTerms
+    from ...messaging import Error
+    from ...sasl import Mechanism
+    from ._client_handle import ClientHandle
+
+OPEN_TAG: Final = 1
+
+
+class ClientEngine(FastEngine):
+    """See `Engine`.
+
+    Attributes:
+        channels, handles: those that are not closed by both sides, by number.
+        handle_max: the highest handle that the server takes.
+    """
+
+    def __init__(self, terms: ConnectionTerms, mechanisms: tuple[Mechanism, ...] | None, secure: bool) -> None:
+        super().__init__(Role.CLIENT, terms)
+        self.channels: dict[int, ClientChannel] = {}
+        self.handles: dict[int, ClientHandle] = {}
+        self.handle_max = 0xFFFF
+        self._channel_max = 0xFFFF
+        self._login = ClientLogin(mechanisms, terms.hostname, secure)
+        self._sessions: dict[ClientSession, None] = {}
+        self._open_asked = False
+        self._server: ConnectionTune | None = None
+
+    # Opening
+
+    def start(self) -> None:
+        if self.phase is not Phase.IDLE:
+            raise LocalProtocolError("the engine was started already")
+        self.phase = Phase.LOGIN
+        self.write_octets(INITIATION)
+
+    def _begun(self) -> bool:
+        return True
+
+    def open(self, terms: ConnectionTerms | None = None) -> None:
+        if self._open_asked:
+            raise LocalProtocolError("the connection was opened already")
+        if self.over:
+            return
+        if terms is not None:
+            self.terms = terms
+        self._open_asked = True
+        if self._server is not None:
+            self._send_open(self._server)
+
+    def _on_challenge(self, command: ConnectionChallenge, content: bytes) -> None:
+        self.expect(Phase.LOGIN, command)
+        if command.version != 1:
+            raise Unsupported(f"the server speaks version {command.version} of AMQP/Fast")
+        self.write(self._login.respond(command))
+
+    def _on_tune(self, command: ConnectionTune, content: bytes) -> None:
+        self.expect(Phase.LOGIN, command)
+        self._login.finish(command.options)
+        if command.frame_max and command.frame_max < LEAST_FRAME_MAX:
+            raise RemoteProtocolError(f"a frame-max of {command.frame_max}; {LEAST_FRAME_MAX} is the least")
+        self.emit(Authenticated(self._login.mechanism, None))
+        self.phase = Phase.TUNE
+        self._server = command
+        if self._open_asked:
+            self._send_open(command)
+
+    def _send_open(self, server: ConnectionTune) -> None:
+        ours = self.terms
+        frame_max = min(server.frame_max or 0xFFFF_FFFF, max(LEAST_FRAME_MAX, ours.max_frame_size))
+        heartbeat = min(server.heartbeat, self.own_heartbeat)
+        self._channel_max = min(server.channel_max or 0xFFFF, ours.channel_max or 0xFFFF)
+        self.handle_max = server.handle_max or 0xFFFF
+        self.write(
+            ConnectionTune(
+                frame_max=frame_max, channel_max=self._channel_max, handle_max=server.handle_max, heartbeat=heartbeat
+            )
+        )
+        self.agree(frame_max, heartbeat)
+        self.write(
+            ConnectionOpen(
+                confirm_tag=OPEN_TAG,
+                virtual_path=virtual_path(ours.hostname),
+                client_name=ours.container_id,
+                options=to_table(ours, named=False),
+            )
+        )
+        self.phase = Phase.OPEN
+
+    def _on_opened(self, command: ConnectionReply, content: bytes) -> None:
+        server = self._server
+        if server is None or self.remote is not None or command.confirm_tag != OPEN_TAG:
+            raise RemoteProtocolError("a connection-reply to nothing", "amqp:illegal-state")
+        if not is_done(command.reply_code):
+            self.end(self._cause(command.reply_code, command.reply_text))
+            return
+        names = read_names(server.options)
+        self.remote = ConnectionTerms(
+            container_id=names.container_id,
+            max_frame_size=self.frame_max,
+            channel_max=self._channel_max,
+            idle_timeout=self.heartbeat or None,
+            offered_capabilities=names.capabilities,
+            properties=names.properties,
+        )
+        self.opened = True
+        self.emit(ConnectionOpened())
+
+    def _cause(self, code: int, text: str) -> AmqpError | None:
+        if self.phase is Phase.LOGIN:
+            reason = f"the server refused the credentials ({self._login.mechanism})"
+            if code == REFUSED:
+                return AuthenticationFailed(f"{reason}: {text}" if text else reason, 1)
+        error = error_of(code, text)
+        if error is None:
+            return ConnectionClosed()
+        return ConnectionClosed(error.condition, error.description, error.info)
+
+    # Sessions
+
+    def begin(self, terms: SessionTerms | None = None) -> ClientSession:
+        if not self.opened:
+            raise LocalProtocolError("no session can begin: the connection is not open")
+        session = ClientSession(self)
+        session.begin(terms)
+        self._sessions[session] = None
+        return session
+
+    def forget(self, session: ClientSession) -> None:
+        """It is over."""
+        self._sessions.pop(session, None)
+
+    def sessions(self) -> Iterable[ClientSession]:
+        return list(self._sessions)
+
+    def free_channel(self) -> int:
+        """A number for a channel.
+
+        Raises:
+            LocalProtocolError: the server takes no more.
+        """
+        return _free(self.channels, self._channel_max, "channels")
+
+    def free_handle(self) -> int:
+        """A number for a handle.
+
+        Raises:
+            LocalProtocolError: the server takes no more.
+        """
+        return _free(self.handles, self.handle_max, "handles")
+
+    def close(self, error: Error | None = None) -> None:
+        self.flush()
+        super().close(error)
+
+    # What comes
+
+    def _on_channel(self, command: Any, content: bytes) -> None:
+        channel = self.channels.get(command.channel_id)
+        if channel is None:
+            raise RemoteProtocolError(
+                f"{command.title()} for channel {command.channel_id}, which is not open", "amqp:not-allowed"
+            )
+        channel.receive(command)
+
+    def _on_handle(self, command: Any, content: bytes) -> None:
+        handle = self.handles.get(command.handle_id)
+        if handle is None:
+            raise RemoteProtocolError(
+                f"{command.title()} for handle {command.handle_id}, which is not open", "amqp:not-allowed"
+            )
+        handle.receive(command, content)
+
+    _actions: ClassVar[dict[type[Command], Callable[[Any, Any, bytes], None]]] = {
+        ConnectionChallenge: _on_challenge,
+        ConnectionTune: _on_tune,
+        ConnectionReply: _on_opened,
+        ChannelReply: _on_channel,
+        ChannelClose: _on_channel,
+        HandleCreated: _on_handle,
+        HandleNotify: _on_handle,
+        HandleIndex: _on_handle,
+        HandlePrepare: _on_handle,
+        HandleReady: _on_handle,
+        HandleReply: _on_handle,
+        HandleClose: _on_handle,
+    }
+
+
+def _free(taken: dict[int, Any], most: int, what: str) -> int:
+    for number in range(1, len(taken) + 2):
+        if number not in taken and number <= most:
+            return number
+    raise LocalProtocolError(f"the server takes {most} {what}, and all are in use")
+
+
+def virtual_path(hostname: str | None) -> str:
+    """The virtual path that a host name stands for: "vhost:NAME" says it, as for RabbitMQ in AMQP 1.0."""
+    return hostname.removeprefix("vhost:") if hostname is not None and hostname.startswith("vhost:") else "/"
+
+
+def client(terms: ConnectionTerms, mechanisms: tuple[Mechanism, ...] | None, secure: bool) -> ClientEngine:
+    """A client engine; `mechanisms` None for nobody in particular. `secure`: secrets may cross in the clear."""
+    return ClientEngine(terms, mechanisms, secure)

@@ -1,0 +1,42 @@
+"""Which kind of link the client attaches, by what its terms ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ...errors import Unsupported
+from ...messaging import Coordinator
+from ._client_receiver import ClientReceiver
+from ._client_sender import ClientSender
+from ._services import opening
+
+if TYPE_CHECKING:
+    from ...engine import IncomingDelivery, LinkTerms, OutgoingDelivery
+    from ._client_session import ClientSession
+
+
+def sender(session: ClientSession, terms: LinkTerms, resuming: Iterable[OutgoingDelivery] | None) -> ClientSender:
+    """A link for sending.
+
+    Raises:
+        LocalProtocolError, Unsupported: it cannot be said.
+    """
+    if isinstance(terms.target, Coordinator):
+        raise Unsupported("there are no transactions")
+    command = opening(terms, producer=True)
+    link = ClientSender(session, terms, resuming)
+    link.begin(command)
+    return link
+
+
+def receiver(session: ClientSession, terms: LinkTerms, resuming: Iterable[IncomingDelivery] | None) -> ClientReceiver:
+    """A link for receiving.
+
+    Raises:
+        LocalProtocolError, Unsupported: it cannot be said.
+    """
+    command = opening(terms, producer=False)
+    link = ClientReceiver(session, terms, resuming)
+    link.begin(command)
+    return link

@@ -1,0 +1,292 @@
+"""Receiving, at the client: a channel and a handle of its own, messages by number, acknowledgments for all up to one.
+
+What the server may send is bounded by the messages it has sent and not seen acknowledged, the prefetch. The credit here
+counts messages that are to come; so the prefetch is said anew whenever it is not what is unacknowledged and the credit
+together, and lowered before an acknowledgment would make room that no credit is for (`_client_acks`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...engine import (
+    DeliveriesReceived,
+    DeliveriesUnresumed,
+    FlowReceived,
+    IncomingDelivery,
+    IncomingStream,
+    LinkAttached,
+    LinkTerms,
+    PartsReceived,
+    ReceiverLink,
+)
+from ...errors import LocalProtocolError, RemoteProtocolError, Unsupported
+from ...messaging import Accepted, Error, Modified, Released
+from ._client_acks import Acknowledging
+from ._client_handle import ClientHandle, HandleOwner
+from ._client_session import ClientChannel
+from ._commands import Command, HandleConsume, HandleCreated, HandleFlow, HandleNotify, HandleOpen
+from ._content import Assembly, read_head
+from ._endpoints import FastLink, link_cause
+from ._incoming import payload_of, stream_front
+from ._services import selector_of, termini_of
+
+if TYPE_CHECKING:
+    from ...messaging import DeliveryState
+    from ._client_session import ClientSession
+
+
+class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
+    """See `ReceiverLink`."""
+
+    session: ClientSession
+    is_sender = False
+
+    def __init__(self, session: ClientSession, terms: LinkTerms, resuming: Iterable[IncomingDelivery] | None) -> None:
+        super().__init__(session, terms.name)
+        self.terms = terms
+        self.credit = 0
+        self.available = 0
+        self.incoming: deque[IncomingDelivery] = deque()
+        self.unsettled: dict[bytes, IncomingDelivery] = {}
+        self.partial_state: DeliveryState | None = None
+        self.delivery_type = IncomingDelivery
+        self.streaming = False
+        self._created: str | None = None
+        self._coming: tuple[IncomingDelivery, Assembly] | None = None  # a message of which more is to come
+        self._unresumed = list(resuming) if resuming is not None else []
+        self._closed = True
+        settles = terms.settle_mode == "settled"
+        self.channel = ClientChannel(session.engine, self._on_channel_closed, self._on_channel, transacted=not settles)
+        self.handle = ClientHandle(self.channel, self)
+        self.acks = Acknowledging(self, unreliable=settles)
+
+    # Attaching
+
+    def begin(self, opening: HandleOpen) -> None:
+        """Open the handle, and consume in pause: so the server looks whether there is something to consume from."""
+        self.handle.open(opening, self._on_opened)
+        self.engine.write(HandleFlow(handle_id=self.handle.id, flow_pause=True))
+        self.handle.ask(self.consume(1), self._on_consuming)
+
+    def consume(self, prefetch: int) -> HandleConsume:
+        """The command that says the prefetch, and says what from again."""
+        assert self.terms is not None
+        source = self.terms.source
+        return HandleConsume(
+            handle_id=self.handle.id,
+            prefetch=prefetch,
+            unreliable=self.acks.unreliable,
+            selector=selector_of(source.filter) if source is not None else b"",
+        )
+
+    def _on_channel(self, error: Error | None) -> None:
+        if error is not None:
+            self._give_up(error)
+
+    def _on_opened(self, error: Error | None) -> None:
+        if error is not None:
+            self._give_up(error)
+
+    def _on_consuming(self, error: Error | None) -> None:
+        if error is not None:
+            self._give_up(error)
+        elif not self.gone and not self.handle.closing:
+            assert self.terms is not None
+            self.remote = termini_of(self.terms, self._created)
+            self.attached = True
+            self.engine.emit(LinkAttached(self))
+            unresumed, self._unresumed = self._unresumed, []
+            if unresumed:
+                self.engine.emit(DeliveriesUnresumed(self, unresumed))
+
+    def _give_up(self, error: Error) -> None:
+        """The server refuses."""
+        self.channel.close()
+        self.over(True, link_cause(error))
+
+    def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
+        raise LocalProtocolError("a server attaches no links in AMQP/Fast, so there is none to be answered")
+
+    def refuse(self, error: Error) -> None:
+        raise LocalProtocolError("a server attaches no links in AMQP/Fast, so there is none to be refused")
+
+    @property
+    def settled_by_sender(self) -> bool:
+        return self.acks.unreliable
+
+    # Credit
+
+    def flow(
+        self, credit: int, *, drain: bool = False, echo: bool = False, properties: Mapping[Any, Any] | None = None
+    ) -> None:
+        if self.gone or self.handle.closing:
+            raise LocalProtocolError(f"the link {self._name!r} is not attached")
+        if not 0 <= credit <= 0xFFFF_FFFF:
+            raise LocalProtocolError(f"a credit of {credit}")
+        if properties:
+            raise Unsupported("AMQP/Fast has no properties of a flow, so nothing can be acquired in a transaction")
+        self.credit = credit
+        self.acks.granted(drain)
+        self.engine.owe(self)
+
+    def pay(self) -> None:
+        """Write what settling and credit come to."""
+        if not self.gone and not self.handle.closing:
+            self.acks.write()
+
+    def drained(self) -> None:
+        """The server has sent what it has, and waits."""
+        self.credit = 0
+        self.engine.emit(FlowReceived(self, True))
+
+    # Messages
+
+    def handle_received(self, handle: ClientHandle, command: Command, content: bytes) -> None:
+        if isinstance(command, HandleNotify):
+            self._on_notify(command, content)
+        elif isinstance(command, HandleCreated):
+            self._created = command.dest_name
+        else:
+            super().handle_received(handle, command, content)
+
+    def _on_notify(self, command: HandleNotify, content: bytes) -> None:
+        if command.out_of_band:
+            raise RemoteProtocolError("a message out of band, where no band was agreed on", "amqp:not-implemented")
+        if command.streaming:
+            raise RemoteProtocolError("a stream from a service that is none of peers", "amqp:not-implemented")
+        if self.handle.closing:
+            return
+        if self._coming is None:
+            head, content = read_head(content)
+            self._coming = self._begin(command, Assembly(head))
+        delivery, assembly = self._coming
+        if command.message_nbr != delivery.delivery_id:
+            raise RemoteProtocolError(
+                "a message began before the last fragment of the one before it", "amqp:illegal-state"
+            )
+        assembly.add(content)
+        if not command.partial:
+            self._coming = None
+        if self.streaming:
+            self._on_part(delivery, content, whole=not command.partial)
+            if not command.partial:
+                assembly.check()
+        elif not command.partial:
+            delivery.payload, delivery.message_format = payload_of(
+                assembly, redelivered=command.redelivered, to=self._address_of(command)
+            )
+            self._hand_out(delivery)
+
+    def _begin(self, command: HandleNotify, assembly: Assembly) -> tuple[IncomingDelivery, Assembly]:
+        """A message whose first fragment is here."""
+        number = command.message_nbr
+        delivery = self.delivery_type(self, number, number.to_bytes(4, "big"), b"", self.acks.unreliable)
+        self.acks.came(delivery)
+        self.credit = max(0, self.credit - 1)
+        limit = self.terms.max_message_size if self.terms is not None else None
+        if limit and assembly.head.body_size > limit:
+            raise RemoteProtocolError(
+                f"a message of {assembly.head.body_size} octets; {limit} are taken", "amqp:link:message-size-exceeded"
+            )
+        if self.streaming:
+            delivery.stream = IncomingStream()
+            delivery.stream.parts.append(
+                stream_front(assembly.head, time.time(), redelivered=command.redelivered, to=self._address_of(command))
+            )
+            self._hand_out(delivery)
+        return delivery, assembly
+
+    def _address_of(self, command: HandleNotify) -> str | None:
+        """Where the message went, if that is more than is known."""
+        assert self.terms is not None
+        known = self._created or (self.terms.source.address if self.terms.source is not None else None)
+        return command.dest_name if command.dest_name and command.dest_name != known else None
+
+    def _hand_out(self, delivery: IncomingDelivery) -> None:
+        if not delivery.local_settled:
+            self.unsettled[delivery.tag] = delivery
+        self.incoming.append(delivery)
+        if len(self.incoming) == 1:
+            self.engine.emit(DeliveriesReceived(self))
+
+    # A message that is read while it comes in
+
+    def _on_part(self, delivery: IncomingDelivery, content: bytes, *, whole: bool) -> None:
+        stream = delivery.stream
+        stream.size += len(content)
+        tell = whole
+        if content and not stream.discarded:
+            tell = tell or not stream.parts
+            stream.parts.append(content)
+        stream.whole = whole
+        if tell:
+            self.engine.emit(PartsReceived(delivery))
+
+    def read(self, delivery: IncomingDelivery) -> bytes | None:
+        parts = delivery.stream.parts
+        return parts.popleft() if parts else None
+
+    def discard(self, delivery: IncomingDelivery) -> None:
+        delivery.stream.discarded = True
+        delivery.stream.parts.clear()
+
+    # Settling
+
+    def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
+        if delivery.local_settled:
+            return
+        if self.gone or self.handle.closing:
+            raise LocalProtocolError(f"the link {self._name!r} is gone: the delivery is the sender's to send again")
+        self.check_outcome(state)
+        if isinstance(state, Released | Modified):
+            self.acks.give_back(delivery)
+        else:
+            self.acks.settled(delivery)
+        self.note_settled(delivery, state)
+        self.engine.owe(self)
+
+    def check_outcome(self, state: DeliveryState | None) -> None:
+        """Raise for what cannot be told."""
+        plain = isinstance(state, Modified) and not (state.undeliverable_here or state.message_annotations)
+        if state is not None and not isinstance(state, Accepted | Released) and not plain:
+            raise Unsupported(f"AMQP/Fast has no outcome {type(state).__name__.lower()}: accept or release")
+
+    def note_settled(self, delivery: IncomingDelivery, state: DeliveryState | None) -> None:
+        """It is settled at this end, and so at both."""
+        if state is not None:
+            delivery.state = state
+        delivery.local_settled = True
+        self.unsettled.pop(delivery.tag, None)
+
+    # Ending
+
+    def suspended(self) -> list[IncomingDelivery]:
+        return list(self.unsettled.values())
+
+    def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
+        if self.gone or self.handle.closing:
+            return
+        self.acks.finish()
+        self.attached = False
+        self._closed = closed
+        self.handle.close()
+        self.channel.close()
+
+    def session_ends(self) -> None:
+        """The session is going away."""
+        if not self.gone and not self.handle.closing:
+            self.acks.finish()
+            self.handle.close()
+            self.channel.close()
+        self.attached = False
+
+    def handle_closed(self, handle: ClientHandle, error: Error | None, asked: bool) -> None:
+        self.channel.close()
+        self.over(self._closed, None if asked and error is None else link_cause(error))
+
+    def _on_channel_closed(self, error: Error | None, asked: bool) -> None:
+        self.over(self._closed, None if asked and error is None else link_cause(error))

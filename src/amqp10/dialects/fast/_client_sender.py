@@ -1,0 +1,305 @@
+"""Sending, at the client: a handle for a producer, and a tag for each message that is to be confirmed.
+
+The server knows no credit for producers, so the credit here is a window of messages that are not confirmed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from ...engine import DeliveriesUnresumed, LinkAttached, LinkTerms, OutgoingDelivery, SenderLink
+from ...errors import LocalProtocolError
+from ...messaging import ACCEPTED, RELEASED, Error, Rejected
+from ._client_handle import ClientHandle, HandleOwner
+from ._codes import UNROUTABLE
+from ._commands import Command, HandleCreated, HandleOpen, HandleSend
+from ._content import Outflow, fragments
+from ._endpoints import FastLink, link_cause
+from ._mapping import to_fast
+from ._services import opening, termini_of
+
+if TYPE_CHECKING:
+    from ...messaging import DeliveryState
+    from ._client_session import ClientSession
+
+WINDOW: Final = 1000
+"""Messages that may be on their way without an outcome."""
+
+
+class ClientSender(FastLink, SenderLink, HandleOwner):
+    """See `SenderLink`."""
+
+    session: ClientSession
+    is_sender = True
+
+    def __init__(self, session: ClientSession, terms: LinkTerms, resuming: Iterable[OutgoingDelivery] | None) -> None:
+        super().__init__(session, terms.name)
+        self.terms = terms
+        self.credit = 0
+        self.drain = False
+        self.unsettled: dict[bytes, OutgoingDelivery] = {}
+        self.auto_settle = True
+        self.delivery_type = OutgoingDelivery
+        self.frame_room = session.engine.frame_max
+        self._created: str | None = None  # the name that a dynamic target was given
+        self._next_tag = 0
+        self._outflow: tuple[OutgoingDelivery, Outflow, int] | None = None  # that is sent in parts, and with which tag
+        self._abandoned: set[ClientHandle] = set()
+        self._unresumed = list(resuming) if resuming is not None else []
+        self._again: list[OutgoingDelivery] = []  # to be sent again, before anything newer
+        self._handle = ClientHandle(session.channel, self)
+
+    # Attaching
+
+    def begin(self, opening: HandleOpen) -> None:
+        """Open the handle."""
+        self._handle.open(opening, self._on_opened)
+
+    def _on_opened(self, error: Error | None) -> None:
+        if error is not None:
+            self._handle.close()
+            self.over(True, link_cause(error))
+        elif not self.gone and not self._handle.closing:
+            assert self.terms is not None
+            self.remote = termini_of(self.terms, self._created)
+            self.attached = True
+            self.credit = WINDOW
+            self.engine.emit(LinkAttached(self))
+            self.engine.tell_credit(self)
+            unresumed, self._unresumed = self._unresumed, []
+            if unresumed:
+                for delivery in unresumed:
+                    delivery.link, delivery.delivery_id = self, None
+                self.engine.emit(DeliveriesUnresumed(self, unresumed))
+
+    def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
+        raise LocalProtocolError("a server attaches no links in AMQP/Fast, so there is none to be answered")
+
+    def refuse(self, error: Error) -> None:
+        raise LocalProtocolError("a server attaches no links in AMQP/Fast, so there is none to be refused")
+
+    @property
+    def settled_by_sender(self) -> bool:
+        return self.terms is not None and self.terms.settle_mode == "settled"
+
+    # Sending
+
+    def send(
+        self,
+        payload: bytes,
+        *,
+        settled: bool = False,
+        tag: bytes | None = None,
+        message_format: int = 0,
+        state: DeliveryState | None = None,
+        batchable: bool = False,
+        more: bool = False,
+    ) -> OutgoingDelivery:
+        self._check_sendable(settled)
+        if tag is None:
+            tag = self._new_tag()
+        elif len(tag) > 32 or tag in self.unsettled:
+            raise LocalProtocolError(f"the delivery-tag {tag!r} is longer than 32 bytes, or in use")
+        delivery = self.delivery_type(self, tag, payload, settled, message_format)
+        if more:
+            self._begin_stream(delivery, payload, state)
+        else:
+            self._write(delivery, payload, state)
+        if not settled:
+            self.credit -= 1
+            self.unsettled[tag] = delivery
+        return delivery
+
+    def _check_sendable(self, settled: bool) -> None:
+        self.check_attached()
+        assert self.terms is not None
+        if self._outflow is not None:
+            raise LocalProtocolError("the delivery before is not complete: send_more or abort it first")
+        if self.credit <= 0:
+            raise LocalProtocolError(f"no credit on the link {self._name!r}")
+        if self.terms.settle_mode == ("unsettled" if settled else "settled"):
+            raise LocalProtocolError(f"the link's settle mode is {self.terms.settle_mode!r}")
+
+    def _new_tag(self) -> bytes:
+        while True:
+            tag = self._next_tag.to_bytes(8, "big")
+            self._next_tag += 1
+            if tag not in self.unsettled:
+                return tag
+
+    def _write(self, delivery: OutgoingDelivery, payload: bytes, state: DeliveryState | None) -> None:
+        """Send a whole message."""
+        room = self.engine.frame_max
+        head, body = to_fast(payload, time.time(), message_format=delivery.message_format, room=room)
+        if len(body) > 0xFFFF_FFFF:
+            raise LocalProtocolError(f"a body of {len(body)} octets; AMQP/Fast has 2^32 - 1 at most")
+        tag = self._tag_for(delivery)
+        for content, partial in fragments(head.write(), body, room):
+            self._write_fragment(content, partial, tag)
+        delivery.delivery_id = self.session.give_id()
+        delivery.on_wire = True
+
+    def _tag_for(self, delivery: OutgoingDelivery) -> int:
+        """The confirm-tag of a message; 0 where nobody wants to know."""
+        if delivery.local_settled:
+            return 0
+        return self._handle.tag(lambda error: self._on_outcome(delivery, error))
+
+    def _write_fragment(self, content: bytes, partial: bool, tag: int) -> None:
+        self.engine.write(
+            HandleSend(
+                handle_id=self._handle.id,
+                confirm_tag=0 if partial else tag,
+                fragment_size=len(content),
+                partial=partial,
+            ),
+            content,
+        )
+
+    # In parts
+
+    def _begin_stream(self, delivery: OutgoingDelivery, payload: bytes, state: DeliveryState | None) -> None:
+        outflow = Outflow(self.engine.frame_max, delivery.message_format)
+        self._outflow = delivery, outflow, 0
+        delivery.past = 4
+        delivery.delivery_id = self.session.give_id()
+        for content, partial in outflow.feed(payload, True):
+            self._write_fragment(content, partial, 0)
+
+    def send_more(self, delivery: OutgoingDelivery, payload: bytes, *, more: bool = False) -> None:
+        if self._outflow is None or self._outflow[0] is not delivery:
+            raise LocalProtocolError("send_more is for the delivery begun last with more=True")
+        self.check_attached()
+        _, outflow, _ = self._outflow
+        parts = outflow.feed(payload, more)
+        tag = 0 if more else self._tag_for(delivery)
+        for content, partial in parts:
+            self._write_fragment(content, partial, tag)
+        if not more:
+            self._outflow = None
+            delivery.on_wire = True
+            self._send_again()
+
+    def abort(self, delivery: OutgoingDelivery) -> None:
+        if self._outflow is None or self._outflow[0] is not delivery or not self.attached:
+            raise LocalProtocolError("only a delivery that is not whole on the wire can be aborted, and only once")
+        _, outflow, _ = self._outflow
+        self._outflow = None
+        if not delivery.local_settled:
+            delivery.local_settled = True
+            self.unsettled.pop(delivery.tag, None)
+            self._regain()
+        if outflow.begun:
+            # The server forgets what it has of a message with the handle, and nothing less.
+            self._handle.close()
+            self._abandoned.add(self._handle)
+            self._handle = ClientHandle(self.session.channel, self)
+            assert self.terms is not None
+            again = opening(self.terms, producer=True)
+            if self._created is not None:
+                again.dest_name, again.temporary = self._created, False
+            self._handle.open(again, self._on_reopened)
+        self._send_again()
+
+    def _on_reopened(self, error: Error | None) -> None:
+        if error is not None:
+            self.over(True, link_cause(error))
+
+    # Outcomes
+
+    def _on_outcome(self, delivery: OutgoingDelivery, error: Error | None) -> None:
+        delivery.remote_state = outcome_of(error)
+        delivery.remote_settled = True
+        if delivery.local_settled and self.unsettled.get(delivery.tag) is not delivery:
+            return  # forgotten meanwhile
+        delivery.local_settled = True
+        self.unsettled.pop(delivery.tag, None)
+        self.engine.tell_outcome(self, delivery)
+        self._regain()
+
+    def _regain(self) -> None:
+        if self.attached:
+            self.credit += 1
+            self.engine.tell_credit(self)
+
+    def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
+        if not delivery.local_settled:
+            delivery.local_settled = True
+            if state is not None:
+                delivery.state = state
+            if self.unsettled.pop(delivery.tag, None) is not None:
+                self._regain()
+
+    def drained(self, available: int = 0) -> None:
+        """Nobody drains a producer."""
+
+    def offer(self, available: int) -> None:
+        """Nobody is told."""
+
+    # After a loss
+
+    def suspended(self) -> list[OutgoingDelivery]:
+        """What is unsettled, but for a stream that was not sent to its end."""
+        under_way = self._outflow[0] if self._outflow is not None else None
+        for delivery in self.unsettled.values():
+            if delivery.delivery_id is not None:
+                delivery.past |= 2 if delivery.on_wire else 1
+        return [each for each in self.unsettled.values() if each is not under_way] + self._unresumed
+
+    def resend(self, delivery: OutgoingDelivery) -> None:
+        if delivery.local_settled or delivery.streamed or not self.attached:
+            raise LocalProtocolError("only what is unsettled, and was not streamed, can be sent again")
+        if delivery.tag in self.unsettled and self.unsettled[delivery.tag] is not delivery:
+            delivery.tag = self._new_tag()
+        delivery.link = self
+        self.unsettled[delivery.tag] = delivery
+        self.credit -= 1
+        self._again.append(delivery)
+        self._send_again()
+
+    def _send_again(self) -> None:
+        while self._again and self._outflow is None:
+            delivery = self._again.pop(0)
+            delivery.on_wire = False
+            self._write(delivery, delivery.payload, delivery.state)
+
+    def forget(self, delivery: OutgoingDelivery) -> None:
+        delivery.local_settled = True
+        if self.unsettled.get(delivery.tag) is delivery:
+            del self.unsettled[delivery.tag]
+
+    # Ending
+
+    def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
+        if self.gone or self._handle.closing:
+            return
+        self.attached = False
+        self._detached_closed = closed
+        self._handle.close(error)
+
+    def session_ends(self) -> None:
+        """The session is going away, and the handle with its channel."""
+        self.attached = False
+
+    def handle_closed(self, handle: ClientHandle, error: Error | None, asked: bool) -> None:
+        if handle in self._abandoned:
+            self._abandoned.discard(handle)
+            return
+        self.over(getattr(self, "_detached_closed", True), None if asked and error is None else link_cause(error))
+
+    def handle_received(self, handle: ClientHandle, command: Command, content: bytes) -> None:
+        if isinstance(command, HandleCreated):
+            self._created = command.dest_name
+        else:
+            super().handle_received(handle, command, content)
+
+
+def outcome_of(error: Error | None) -> DeliveryState:
+    """The outcome that a reply says."""
+    if error is None:
+        return ACCEPTED
+    if error.info and error.info.get("reply-code") == UNROUTABLE:
+        return RELEASED
+    return Rejected(error)

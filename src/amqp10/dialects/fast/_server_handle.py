@@ -1,0 +1,279 @@
+"""A handle, at the server: what the client does with it becomes links.
+
+handle-open producer          a receiving link to its destination; one without a name is the anonymous terminus
+handle-send with a dest-name  a receiving link to the anonymous terminus, where the handle has a name
+handle-consume                a sending link
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ...engine import LinkTerms
+from ...errors import RemoteProtocolError
+from ...messaging import Error
+from ...types import Symbol
+from ._codes import OK, code_of
+from ._commands import (
+    Command,
+    HandleBrowse,
+    HandleCancel,
+    HandleClose,
+    HandleConsume,
+    HandleCreated,
+    HandleFlow,
+    HandleOpen,
+    HandlePrepare,
+    HandleQuery,
+    HandleReady,
+    HandleReply,
+    HandleSend,
+    HandleUnget,
+)
+from ._content import Assembly, read_head
+from ._incoming import payload_of
+from ._server_consumer import ServerConsumer
+from ._server_producer import ServerProducer
+from ._services import PEER, QUEUE, TOPIC, source_of, target_of
+
+if TYPE_CHECKING:
+    from ._server_session import ServerSession
+
+
+class ServerHandle:
+    """See the module.
+
+    Attributes:
+        opening: how it was opened.
+        name: of its destination; the server's choice, where that is temporary.
+        closing: our close is out.
+    """
+
+    def __init__(self, session: ServerSession, opening: HandleOpen) -> None:
+        self.session = session
+        self.engine = session.engine
+        self.opening = opening
+        self.id = opening.handle_id
+        self.name = opening.dest_name
+        self.closing = False
+        self.producer: ServerProducer | None = None
+        self.anonymous: ServerProducer | None = None
+        self.consumer: ServerConsumer | None = None
+        self.paused = False
+        self._coming: Assembly | None = None
+        self._left = False
+
+    def begin(self) -> None:
+        """The client has opened it."""
+        opening = self.opening
+        if opening.service_type == PEER:
+            self.refuse("amqp:not-implemented", "there is no service of peers")
+        elif opening.service_type not in (QUEUE, TOPIC):
+            self.refuse("amqp:invalid-field", f"there is no service of type {opening.service_type}")
+        elif not (opening.producer or opening.consumer or opening.browser):
+            self.refuse("amqp:invalid-field", "a handle is for a producer, a consumer or a browser")
+        elif opening.temporary and opening.consumer:
+            self.consumer = ServerConsumer(self, self._terms(source=source_of(opening, None)), None)
+        elif opening.producer:
+            self.producer = ServerProducer(self, self._terms(target=target_of(opening)))
+        else:
+            self.reply(opening.confirm_tag)
+
+    def _terms(self, **termini: Any) -> LinkTerms:
+        name = self.opening.options.get("name")
+        own = name if isinstance(name, str) and name else f"handle-{self.id}"
+        return LinkTerms(name=own, settle_mode="mixed" if "target" in termini else "unsettled", **termini)
+
+    def opened(self, created: str | None) -> None:
+        """What was opened with it is attached; `created`: as this, if it is temporary."""
+        if created is not None:
+            self.name = created
+            self.engine.write(HandleCreated(handle_id=self.id, dest_name=created))
+        opening = self.opening
+        if opening.temporary and opening.consumer and opening.producer and self.producer is None:
+            self.producer = ServerProducer(self, self._terms(target=target_of(opening, name=self.name)))
+        else:
+            self.reply(opening.confirm_tag)
+
+    def reply(self, tag: int, error: Error | None = None, code: int | None = None) -> None:
+        """Say how a command went, if that is asked for."""
+        if tag and not self.closing and not self.engine.close_sent:
+            said, text = code_of(error)
+            self.engine.write(HandleReply(handle_id=self.id, confirm_tag=tag, reply_code=code or said, reply_text=text))
+
+    # What comes
+
+    def receive(self, command: Any, content: bytes) -> None:
+        """A command of the client for it."""
+        if isinstance(command, HandleClose):
+            self._on_close()
+        elif not (self.closing or self._left or self.session.closing):
+            self._actions[type(command)](self, command, content)
+
+    def _on_send(self, command: HandleSend, content: bytes) -> None:
+        if not self.opening.producer:
+            self.refuse("amqp:not-allowed", "the handle is not a producer's")
+        elif command.out_of_band or command.streaming:
+            self.refuse("amqp:not-implemented", "there are no messages out of band, and no streams")
+        elif self.session.sending not in (None, self):
+            self.session.fault("amqp:illegal-state", "a message began before the last fragment of another's")
+        else:
+            try:
+                self._take(command, content)
+            except RemoteProtocolError as error:
+                self.refuse(error.condition, str(error))
+
+    def _take(self, command: HandleSend, content: bytes) -> None:
+        assembly = self._coming
+        if assembly is None:
+            head, content = read_head(content)
+            assembly = Assembly(head)
+            limit = self._limit()
+            if limit is not None and head.body_size > limit:
+                raise RemoteProtocolError(
+                    f"a message of {head.body_size} octets; {limit} are taken", "amqp:link:message-size-exceeded"
+                )
+        assembly.add(content)
+        self._coming = assembly if command.partial else None
+        self.session.sending = self if command.partial else None
+        if not command.partial:
+            name = self.name + command.dest_name
+            link = self._producer(command.dest_name)
+            payload, number = payload_of(
+                assembly,
+                mime_type=self.opening.mime_type,
+                encoding=self.opening.encoding,
+                to=name if link.anonymous else None,
+            )
+            link.take(payload, number, command.confirm_tag)
+
+    def _limit(self) -> int | None:
+        terms = self.producer.terms if self.producer is not None else None
+        return terms.max_message_size if terms is not None else None
+
+    def _producer(self, suffix: str) -> ServerProducer:
+        """The link for a message whose destination's name goes on so."""
+        assert self.producer is not None
+        if not suffix or self.producer.anonymous:
+            return self.producer
+        if self.anonymous is None:
+            self.anonymous = ServerProducer(self, self._terms(target=target_of(self.opening, name="")))
+        return self.anonymous
+
+    def _on_consume(self, command: HandleConsume, content: bytes) -> None:
+        if not self.opening.consumer:
+            self.refuse("amqp:not-allowed", "the handle is not a consumer's")
+        elif not command.prefetch:
+            self.refuse("amqp:invalid-field", "a prefetch is 1 at least")
+        elif self.consumer is not None:
+            self.consumer.consume(command)
+        else:
+            try:
+                source = source_of(self.opening, command)
+            except UnicodeDecodeError:
+                self.refuse("amqp:invalid-field", "the selector is no text")
+                return
+            terms = self._terms(source=source)
+            self.consumer = ServerConsumer(self, terms, command)
+
+    def _on_cancel(self, command: HandleCancel, content: bytes) -> None:
+        if self.consumer is not None:
+            self.consumer.leave(True, None)
+            self.consumer = None
+        self.reply(command.confirm_tag)
+
+    def _on_flow(self, command: HandleFlow, content: bytes) -> None:
+        self.paused = command.flow_pause
+        if self.consumer is None:
+            self.reply(command.confirm_tag)
+        else:
+            self.consumer.flow(command)
+
+    def _on_unget(self, command: HandleUnget, content: bytes) -> None:
+        if self.consumer is not None:
+            self.consumer.unget(command.message_nbr)
+        self.reply(command.confirm_tag)
+
+    def _on_query(self, command: HandleQuery, content: bytes) -> None:
+        self.refuse("amqp:not-implemented", "there is no index")
+
+    def _on_browse(self, command: HandleBrowse, content: bytes) -> None:
+        self.refuse("amqp:not-implemented", "there is no browsing")
+
+    def _on_prepare(self, command: HandlePrepare, content: bytes) -> None:
+        self.refuse("amqp:not-implemented", "nothing is resumed")
+
+    def _on_ready(self, command: HandleReady, content: bytes) -> None:
+        raise RemoteProtocolError("a handle-ready to nothing", "amqp:illegal-state")
+
+    _actions: ClassVar[dict[type[Command], Callable[[Any, Any, bytes], None]]] = {
+        HandleSend: _on_send,
+        HandleConsume: _on_consume,
+        HandleCancel: _on_cancel,
+        HandleFlow: _on_flow,
+        HandleUnget: _on_unget,
+        HandleQuery: _on_query,
+        HandleBrowse: _on_browse,
+        HandlePrepare: _on_prepare,
+        HandleReady: _on_ready,
+    }
+
+    # Ending
+
+    @property
+    def links(self) -> list[ServerProducer | ServerConsumer]:
+        """Those that there are."""
+        return [link for link in (self.producer, self.anonymous, self.consumer) if link is not None]
+
+    @property
+    def holding(self) -> bool:
+        """Messages are held for which there is no credit."""
+        return any(link.holding for link in (self.producer, self.anonymous) if link is not None)
+
+    def refuse(self, condition: str, description: str) -> None:
+        """The client may not do that: the handle ends."""
+        self.close(Error(Symbol(condition), description))
+
+    def close(self, error: Error | None) -> None:
+        """Close it from this side; what still comes for it is dropped."""
+        if self.closing or self._left or self.session.closing:
+            return
+        self.closing = True
+        code, text = code_of(error)
+        if not self.engine.close_sent:
+            self.engine.write(HandleClose(handle_id=self.id, reply_code=code, reply_text=text))
+        if self.session.sending is self:
+            self.session.sending = None
+        for link in self.links:
+            link.attached = False
+            link.drop_held()
+
+    def _on_close(self) -> None:
+        if not self._left:
+            self.leave(None)
+            self.engine.owe(self)
+
+    def leave(self, cause: Any) -> None:
+        """It ends by the client's will, or with its channel: tell those that have its links."""
+        if self._left:
+            return
+        self._left = True
+        if self.session.sending is self:
+            self.session.sending = None
+        for link in self.links:
+            link.leave(None, cause)
+
+    def pay(self) -> None:
+        """Answer the client's close; the outcomes of what came before it are told by now."""
+        if not self.closing:
+            self.engine.write(HandleClose(handle_id=self.id, reply_code=OK))
+        self.forget()
+
+    def forget(self) -> None:
+        """It is no more; its number is free."""
+        for link in self.links:
+            link.attached = False
+        if self.engine.handles.get(self.id) is self:
+            del self.engine.handles[self.id]
+        self.session.handles.pop(self, None)
