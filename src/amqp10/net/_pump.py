@@ -1,7 +1,8 @@
 """The one loop: read, give to the engine, tell the events, write what the engine has. Nothing of AMQP is decided here.
 
     reader: stream.receive ─> engine.receive_data ─> on_events(engine.events()) ─> wake the writer
-    writer: woken ─> engine.data_to_send, whole ─> stream.send ─> again, until there is nothing
+    writer: woken ─> engine.data_to_send, whole ─> on_events, where there are any ─> stream.send ─> again, until there
+            is nothing
     timer:  sleep until the deadline that engine.tick gave ─> engine.tick ─> ...
 
 The writer takes everything there is at once, so whatever is queued while it writes goes out together with its next
@@ -113,8 +114,7 @@ class Pump:
 
     def wake(self) -> None:
         """The engine has output, or is ready for input again: see to it soon. Cheap; call after each operation."""
-        if self._readable is not None and (self._engine.reading or self._ended):
-            self._readable.set()
+        self._go_on_reading()
         if not self._awake:
             self._awake = True
             if self._wakeup is not None:
@@ -173,6 +173,10 @@ class Pump:
             await self._readable.wait()
         self._readable = None
 
+    def _go_on_reading(self) -> None:
+        if self._readable is not None and (self._engine.reading or self._ended):
+            self._readable.set()
+
     async def _write(self) -> None:
         engine, send, layer, before = self._engine, self._stream.send, self._layer, self._before_write
         with anyio.CancelScope(deadline=self._write_deadline) as self._write_scope:
@@ -180,6 +184,7 @@ class Pump:
                 while True:
                     self._awake = False
                     data = engine.data_to_send()
+                    self._tell()  # of what a call of the owner's led to, or what was put off until now
                     if data:
                         self._writing = len(data)
                         if before is not None:
@@ -230,8 +235,10 @@ class Pump:
                 if self._sleep is not None:
                     self._sleep.cancel()
             self._on_events(events)
-        if engine.output_size or self._readable is not None:
+        if engine.output_size:
             self.wake()
+        else:
+            self._go_on_reading()
 
     def _lose(self, cause: Exception | None) -> None:
         """The transport is over; unless the engine knows of an end already, that is its end."""

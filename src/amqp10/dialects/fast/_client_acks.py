@@ -78,17 +78,18 @@ class Acknowledging:
         link, engine = self._link, self._engine
         back, self._back = self._back, []
         last = self._acknowledgeable()
-        here = len(self.held)
-        wanted = min(MAX_PREFETCH, here - len(self._given_back) - len(back) + link.credit) if link.credit else 0
+        self._given_back.update(back)
+        if last is not None:
+            self._given_back = {number for number in self._given_back if number > last}
+        unacknowledged = len(self.held) - len(self._given_back)
+        wanted = min(MAX_PREFETCH, unacknowledged + link.credit) if link.credit else 0
         if not wanted:
             self._pause()
         elif wanted < self._prefetch and not self._paused:
             self._say_prefetch(wanted)
         for number in back:
             engine.write(HandleUnget(handle_id=link.handle.id, message_nbr=number))
-        self._given_back.update(number for number in back if last is None or number > last)
         if last is not None:
-            self._given_back = {number for number in self._given_back if number > last}
             self._acknowledge(last)
         if wanted and wanted != self._prefetch:
             self._say_prefetch(wanted)

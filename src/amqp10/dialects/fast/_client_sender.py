@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ...engine import DeliveriesUnresumed, LinkAttached, LinkTerms, OutgoingDelivery, SenderLink
-from ...errors import LocalProtocolError
-from ...messaging import ACCEPTED, RELEASED, Error, Rejected
+from ...errors import DecodeError, LocalProtocolError
+from ...messaging import ACCEPTED, RELEASED, Error, Rejected, Target, read_properties
 from ._client_handle import ClientHandle, HandleOwner
 from ._codes import UNROUTABLE
 from ._commands import Command, HandleCreated, HandleOpen, HandleSend
@@ -19,6 +19,7 @@ from ._content import Outflow, fragments
 from ._endpoints import FastLink, link_cause
 from ._mapping import to_fast
 from ._services import opening, termini_of
+from ._values import MAX_SHORTSTR
 
 if TYPE_CHECKING:
     from ...messaging import DeliveryState
@@ -45,7 +46,7 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
         self.frame_room = session.engine.frame_max
         self._created: str | None = None  # the name that a dynamic target was given
         self._next_tag = 0
-        self._outflow: tuple[OutgoingDelivery, Outflow, int] | None = None  # that is sent in parts, and with which tag
+        self._outflow: tuple[OutgoingDelivery, Outflow, str] | None = None  # that is sent in parts, and where it goes
         self._abandoned: set[ClientHandle] = set()
         self._unresumed = list(resuming) if resuming is not None else []
         self._again: list[OutgoingDelivery] = []  # to be sent again, before anything newer
@@ -135,9 +136,10 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
         head, body = to_fast(payload, time.time(), message_format=delivery.message_format, room=room)
         if len(body) > 0xFFFF_FFFF:
             raise LocalProtocolError(f"a body of {len(body)} octets; AMQP/Fast has 2^32 - 1 at most")
+        to = self._to(payload)
         tag = self._tag_for(delivery)
         for content, partial in fragments(head.write(), body, room):
-            self._write_fragment(content, partial, tag)
+            self._write_fragment(content, partial, tag, to)
         delivery.delivery_id = self.session.give_id()
         delivery.on_wire = True
 
@@ -147,13 +149,31 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
             return 0
         return self._handle.tag(lambda error: self._on_outcome(delivery, error))
 
-    def _write_fragment(self, content: bytes, partial: bool, tag: int) -> None:
+    def _to(self, payload: bytes) -> str:
+        """Where a message goes, on a link that has no address of its own.
+
+        Raises:
+            LocalProtocolError: it is too long.
+        """
+        target = self.terms.target if self.terms is not None else None
+        if not isinstance(target, Target) or target.address or target.dynamic:
+            return ""
+        try:
+            to = read_properties(payload).to or ""
+        except DecodeError:
+            return ""
+        if len(to.encode()) > MAX_SHORTSTR:
+            raise LocalProtocolError(f"an address of more than {MAX_SHORTSTR} octets")
+        return to
+
+    def _write_fragment(self, content: bytes, partial: bool, tag: int, to: str) -> None:
         self.engine.write(
             HandleSend(
                 handle_id=self._handle.id,
                 confirm_tag=0 if partial else tag,
                 fragment_size=len(content),
                 partial=partial,
+                dest_name="" if partial else to,
             ),
             content,
         )
@@ -162,21 +182,21 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
 
     def _begin_stream(self, delivery: OutgoingDelivery, payload: bytes, state: DeliveryState | None) -> None:
         outflow = Outflow(self.engine.frame_max, delivery.message_format)
-        self._outflow = delivery, outflow, 0
+        self._outflow = delivery, outflow, self._to(payload)
         delivery.past = 4
         delivery.delivery_id = self.session.give_id()
         for content, partial in outflow.feed(payload, True):
-            self._write_fragment(content, partial, 0)
+            self._write_fragment(content, partial, 0, "")
 
     def send_more(self, delivery: OutgoingDelivery, payload: bytes, *, more: bool = False) -> None:
         if self._outflow is None or self._outflow[0] is not delivery:
             raise LocalProtocolError("send_more is for the delivery begun last with more=True")
         self.check_attached()
-        _, outflow, _ = self._outflow
+        _, outflow, to = self._outflow
         parts = outflow.feed(payload, more)
         tag = 0 if more else self._tag_for(delivery)
         for content, partial in parts:
-            self._write_fragment(content, partial, tag)
+            self._write_fragment(content, partial, tag, to)
         if not more:
             self._outflow = None
             delivery.on_wire = True

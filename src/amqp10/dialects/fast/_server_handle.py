@@ -144,7 +144,7 @@ class ServerHandle:
                 assembly,
                 mime_type=self.opening.mime_type,
                 encoding=self.opening.encoding,
-                to=name if link.anonymous else None,
+                to=(name or None) if link.anonymous else None,
             )
             link.take(payload, number, command.confirm_tag)
 
