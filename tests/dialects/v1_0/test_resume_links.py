@@ -360,6 +360,20 @@ def test_a_late_word_on_the_session_before(by: str) -> None:
     assert ends.sender.suspended() == [sent]
 
 
+def test_a_late_word_on_the_same_connection() -> None:
+    """Who attaches a link again before the peer knows that it was detached takes what the peer said last on it."""
+    ends = Ends("first", by="sender")
+    sent = ends.sender.send(BODY)
+    (came,) = ends.came()
+    ends.receiver.settle(came, ACCEPTED)
+    ends.sender.detach(closed=False)
+    again = ends.sender.session.attach_sender(LinkTerms("link", Source("q"), Target("q")), resuming=[sent])
+    ends.pair.client.receive_data(ends.pair.server.data_to_send())
+    told = [event for event in ends.pair.client.events() if isinstance(event, OutcomesReceived)]
+    assert [(event.link, list(event.deliveries)) for event in told] == [(again, [sent])]
+    assert sent.remote_state == ACCEPTED
+
+
 def test_incomplete_is_told_last(by: str) -> None:
     """`LinkIncomplete` comes after what the maps told, so that who attaches again has acted on it."""
     ends = Ends(by="sender", frame_size=512)

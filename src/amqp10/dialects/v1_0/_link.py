@@ -172,9 +172,10 @@ class LinkEndpoint(Link):
             self.adopt(deliveries)
 
     def _take_over(self, delivery: Any) -> None:
-        """It is of this attachment now: whoever lost the link to another may still name it on the session of before."""
+        """It is of this attachment now: a connection that lost the link to this one may still name it, to no effect."""
         before, number = delivery.link, delivery.delivery_id
-        if isinstance(before, LinkEndpoint) and number is not None:
+        robbed = isinstance(before, LinkEndpoint) and before.session.engine is not self.session.engine
+        if robbed and number is not None:
             (before.session.outgoing if self.is_sender else before.session.incoming).pop(number, None)
 
     def receive_attach(self, remote: LinkTerms) -> bool:
