@@ -198,7 +198,7 @@ class Mutants:
         engine = self.engines[1 - side]
         engine.receive_data(b"".join(frames[:count]))
         del frames[:count]
-        assert engine._over or engine._reader.buffered <= engine.terms.max_frame_size
+        assert engine.over or engine._reader.buffered <= engine.terms.max_frame_size
 
     def mutate(self, side: int, kind: int, how: int) -> None:
         """Change what is under way: lose, repeat or swap a frame, change one of its fields, or one of its bytes."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ...messaging import Error
     from ...types import Composite
     from ._engine import V1Engine
+    from ._frames import FrameReader
+    from ._transfer import TransferLayout
 
 # States in which our open is out and our close is not: frames, heartbeats among them, may be sent.
 _SENDING = frozenset(
@@ -186,6 +188,21 @@ class ConnectionEndpoint:
             pass  # §2.4.6: after a close with an error, everything up to the peer's close is dropped
         else:
             self._receive_rare(channel, session, frame, payload)
+
+    def receive_alike(self, channel: int, reader: FrameReader, layout: TransferLayout) -> None:
+        """The transfers that come next and look like the one before, as far as nothing but messages comes of them."""
+        session = self._by_remote_channel.get(channel)
+        most = 0 if session is None or self.state is not ConnectionState.OPENED else session.room_for(layout)
+        if session is None or not most:
+            return
+        run = reader.run(channel, layout, most)
+        taken = session.receive_alike(layout, run) if run else 0
+        # What the session does not take as a matter of course is received like any other frame.
+        for number, tag, payload in run[taken:]:
+            layout.transfer.delivery_id, layout.transfer.delivery_tag = number, tag
+            self.receive(channel, layout.transfer, payload)
+            if self.engine.over:
+                return
 
     def _receive_rare(self, channel: int, session: SessionEndpoint | None, frame: Composite, payload: bytes) -> None:
         if type(frame) is Open:

@@ -97,6 +97,12 @@ class ReceiverCredit:
             self.delivery_count = (self.delivery_count + 1) & _MASK
         return True
 
+    def received_many(self, count: int) -> None:
+        """The same as `received` as often, for no more than `credit`."""
+        self.credit -= count
+        if self.delivery_count is not None:
+            self.delivery_count = (self.delivery_count + count) & _MASK
+
     @property
     def used_up(self) -> bool:
         """Nothing may come any more before we grant credit again."""

@@ -197,7 +197,9 @@ class V1Engine(Engine):
                 raise RemoteProtocolError(f"a frame of type {kind} among AMQP frames")
             if performative is not None:
                 connection.receive(channel, performative, payload)
-                if self._over:
+                if reader.alike is not None:
+                    connection.receive_alike(channel, reader, reader.alike)
+                if self.over:
                     return
 
     def _receive_header(self, header: bytes) -> None:
@@ -264,7 +266,7 @@ class V1Engine(Engine):
             self._end(ConnectionLost(f"the peer ended the transport while this side waited for {self._phase.value}"))
 
     @property
-    def _over(self) -> bool:
+    def over(self) -> bool:
         return self._phase is Phase.OVER
 
     # Events out, bytes out

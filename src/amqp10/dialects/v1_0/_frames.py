@@ -45,6 +45,9 @@ BODIES: Final = {
     FRAME_SASL: frozenset({SaslMechanisms, SaslInit, SaslChallenge, SaslResponse, SaslOutcome}),
 }
 
+Alike = tuple[int, bytes, bytes]
+"""Of one transfer in a run of them: delivery-id, delivery-tag and payload."""
+
 Frame = tuple[int, int, Composite | None, bytes]
 """Type, channel, performative (None for an empty frame), and what follows it: the payload of a transfer, else b""."""
 
@@ -63,12 +66,16 @@ class FrameReader:
 
     Attributes:
         max_frame_size: the largest frame taken, bytes; may be changed between frames.
+        alike: how the transfer read last looked, if the one before looked the same and there is more: more of the same,
+            most likely, which `run` reads.
     """
 
     def __init__(self, max_frame_size: int = 512, *, reuses: bool = False) -> None:
         self.max_frame_size = max_frame_size
         self._reuses = reuses
         self._layouts: dict[bytes, TransferLayout] = {}
+        self.alike: TransferLayout | None = None
+        self._before: TransferLayout | None = None
         self._data = b""
         self._at = 0
         self._more: list[bytes] = []  # fed while `_data` ends in a part of a frame that they do not complete
@@ -135,12 +142,14 @@ class FrameReader:
         if kind == FRAME_AMQP:
             known = self._layouts.get(data[body : body + _KEY])
             if known is not None:
-                length, unpack, before, between, after, transfer = known
+                length, unpack, before, between, after, transfer, _ = known
                 payload = body + length
                 if payload <= end:
                     found = unpack(data, body)
                     if found[0] == before and found[4] == after and found[2] == between:
                         transfer.delivery_id, transfer.delivery_tag = found[1], found[3]
+                        self.alike = known if known is self._before and end < len(data) else None
+                        self._before = known
                         return FRAME_AMQP, channel, transfer, data[payload:end]
             if data[body : body + 3] == _TRANSFER:
                 walked = read_transfer(data, body + 3, end)
@@ -151,6 +160,31 @@ class FrameReader:
         if body == end:
             return kind, channel, None, b""
         return self._generic(kind, channel, data[body:end])
+
+    def run(self, channel: int, layout: TransferLayout, most: int) -> list[Alike]:
+        """The transfers that come next, on this channel and looking like this one: `most` of them, or all there are.
+
+        The same as `next` as often, without the steps that are the same for each. benchmarks/budget.py, "receive".
+        """
+        length, _, before, between, after, _, unpack = layout
+        data, at = self._data, self._at
+        before = b"\x02\x00" + channel.to_bytes(2, "big") + before
+        length += 8
+        limit, size_of_data = self.max_frame_size, len(data)
+        last = size_of_data - length
+        found: list[Alike] = []
+        while at <= last and most:
+            size, same, number, still, tag, always = unpack(data, at)
+            end = at + size
+            if same != before or still != between or always != after or not length <= size <= limit:
+                break
+            if end > size_of_data:
+                break
+            found.append((number, tag, data[at + length : end]))
+            at = end
+            most -= 1
+        self._at = at
+        return found
 
     def _learn(self, data: bytes, body: int, transfer: Transfer, payload: int) -> None:
         """Know transfers that look like this one at sight."""

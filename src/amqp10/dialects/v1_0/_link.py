@@ -17,6 +17,7 @@ from ._states import LINK, LinkState
 
 if TYPE_CHECKING:
     from ...messaging import DeliveryState
+    from ._frames import Alike
     from ._session import SessionEndpoint
 
 # Octets that a map adds to an attach beyond its entries: its own head, and the wider head of the list it is in.
@@ -265,6 +266,14 @@ class LinkEndpoint(Link):
 
     @abstractmethod
     def receive_transfer(self, frame: Transfer, payload: bytes) -> None: ...
+
+    def room_for_messages(self) -> int:
+        """How many transfers, whole messages with nothing else to say, may come now and be no more than that."""
+        return 0
+
+    def receive_messages(self, like: Transfer, run: list[Alike], expected: int) -> int:
+        """Receive whole messages, the first with that delivery-id; returns how many, up to one that is not in order."""
+        return 0
 
     @abstractmethod
     def receive_states(self, deliveries: Sequence[Any], state: DeliveryState | None, settled: bool) -> Sequence[Any]:

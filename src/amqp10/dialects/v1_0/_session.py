@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from ...types import Composite
     from ._connection import ConnectionEndpoint
     from ._engine import V1Engine
+    from ._frames import Alike
+    from ._transfer import TransferLayout
 
 MASK = 0xFFFF_FFFF
 # What is still heard between our end and the peer's: the rest of what it says of what we began.
@@ -248,6 +250,25 @@ class SessionEndpoint(Session):
         if window.needs_refresh and self.state is SessionState.MAPPED:
             # Here, and not with any link: a session whose links grant no credit at the moment still has a window.
             self.send_flow()
+
+    def room_for(self, layout: TransferLayout) -> int:
+        """How many transfers of this form bring a message and change nothing else but counts, if they come now."""
+        link = self._by_remote_handle.get(layout.transfer.handle)
+        if link is None or self.muted or self._expected_id is None:
+            return 0
+        return min(self.window.before_refresh, link.room_for_messages())
+
+    def receive_alike(self, layout: TransferLayout, run: list[Alike]) -> int:
+        """Receive transfers that there was `room_for`; returns how many were in order, up to one that was not."""
+        link = self._by_remote_handle[layout.transfer.handle]
+        assert self._expected_id is not None
+        taken = link.receive_messages(layout.transfer, run, self._expected_id)
+        self._expected_id = self._expected_id + taken & MASK
+        window = self.window
+        window.received_many(taken)
+        if window.needs_refresh and self.state is SessionState.MAPPED:
+            self.send_flow()
+        return taken
 
     def _begin_counting(self, number: int) -> None:
         """The delivery-id of a new delivery is not the next one: it is the session's first, or out of sequence."""

@@ -150,6 +150,7 @@ class TransferLayout(NamedTuple):
         unpack: cuts them into the three constant parts, with delivery-id and delivery-tag between them.
         before, between, after: the constant parts.
         transfer: the fields, to be filled with the two that differ.
+        unpack_frame: cuts a frame from its size to the end of the performative, in the same way.
     """
 
     size: int
@@ -158,6 +159,7 @@ class TransferLayout(NamedTuple):
     between: bytes
     after: bytes
     transfer: Transfer
+    unpack_frame: Callable[[bytes, int], tuple[int, bytes, int, bytes, bytes, bytes]]
 
 
 def layout_of(data: bytes, body: int, transfer: Transfer, payload: int) -> TransferLayout | None:
@@ -177,8 +179,10 @@ def layout_of(data: bytes, body: int, transfer: Transfer, payload: int) -> Trans
     after = tag + len(transfer.delivery_tag)
     parts = (data[body : number + 1], data[number + 5 : tag], data[after:payload])
     before, between, rest = parts
-    unpack = Struct(f">{len(before)}sI{len(between)}s{after - tag}s{len(rest)}s").unpack_from
-    return TransferLayout(payload - body, unpack, *parts, copy(transfer))
+    cut = f"I{len(between)}s{after - tag}s{len(rest)}s"
+    unpack = Struct(f">{len(before)}s{cut}").unpack_from
+    unpack_frame = Struct(f">I{4 + len(before)}s{cut}").unpack_from
+    return TransferLayout(payload - body, unpack, *parts, copy(transfer), unpack_frame)
 
 
 def _uint(value: int) -> bytes:

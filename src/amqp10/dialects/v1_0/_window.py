@@ -69,6 +69,17 @@ class SessionWindow:
         return True
 
     @property
+    def before_refresh(self) -> int:
+        """How many transfer frames may be received until our window is to be told anew, the last of them included."""
+        return max(0, self.incoming_window - max(0, self.capacity // 2))
+
+    def received_many(self, count: int) -> None:
+        """The same as `received` as often, for no more than `before_refresh`."""
+        self.next_incoming_id = (self.next_incoming_id + count) & _MASK
+        self.incoming_window -= count
+        self.remote_outgoing_window = max(0, self.remote_outgoing_window - count)
+
+    @property
     def needs_refresh(self) -> bool:
         """Half of what we could take is used up: time to say that there is room again."""
         return self.incoming_window * 2 <= self.capacity and self.incoming_window < self.capacity
