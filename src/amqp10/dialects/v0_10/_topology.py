@@ -189,16 +189,16 @@ class ExchangeBound(Command):
 
 @struct("queue.queue-query-result", code=0x0801)
 class QueueQueryResult(Struct):
-    """What there is; a queue without a name for none."""
+    """What there is; nothing at all for none, whatever the specification says of these fields."""
 
-    queue: str = field("str8", required=True)
+    queue: str | None = field("str8")
     alternate_exchange: str | None = field("str8")
     durable: bool = field("bit")
     exclusive: bool = field("bit")
     auto_delete: bool = field("bit")
     arguments: dict[str, Any] | None = field("map")
-    message_count: int = field("uint32", required=True)
-    subscriber_count: int = field("uint32", required=True)
+    message_count: int | None = field("uint32")
+    subscriber_count: int | None = field("uint32")
 
 
 @command(0x0801, "queue.declare")

@@ -1,0 +1,68 @@
+"""Codes of 0-10 and the error conditions of AMQP 1.0 that mean the same."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...messaging import Error
+
+# session.execution-error-code (0-10 §11.2) -> condition (§2.8.15 ff.)
+CONDITIONS: Final = {
+    403: "amqp:unauthorized-access",
+    404: "amqp:not-found",
+    405: "amqp:resource-locked",
+    406: "amqp:precondition-failed",
+    408: "amqp:resource-deleted",
+    409: "amqp:illegal-state",
+    503: "amqp:not-allowed",
+    506: "amqp:resource-limit-exceeded",
+    530: "amqp:not-allowed",
+    531: "amqp:invalid-field",
+    540: "amqp:not-implemented",
+    541: "amqp:internal-error",
+    542: "amqp:invalid-field",
+}
+CODES: Final = {condition: code for code, condition in reversed(CONDITIONS.items()) if code not in (503, 542)} | {
+    "amqp:decode-error": 531,
+    "amqp:link:message-size-exceeded": 506,
+    "amqp:transaction:rollback": 409,
+    "amqp:transaction:unknown-id": 404,
+}
+INTERNAL_ERROR: Final = 541
+
+# connection.close-code (0-10 §11.1)
+CLOSE_CONDITIONS: Final = {
+    200: None,
+    320: "amqp:connection:forced",
+    402: "amqp:not-found",
+    501: "amqp:connection:framing-error",
+}
+
+DETACH_REASONS: Final = {
+    1: ("amqp:resource-locked", "the session is attached elsewhere"),
+    2: ("amqp:not-allowed", "the channel is in use by another session"),
+    3: ("amqp:illegal-state", "the session is not attached"),
+    4: ("amqp:session:unknown-ids", "the session's command ids are not known"),
+}
+
+UNSPECIFIED: Final = 0
+UNROUTABLE: Final = 1
+
+
+def condition(code: int) -> str:
+    """The condition of an execution error."""
+    return CONDITIONS.get(code, "amqp:internal-error")
+
+
+def execution_code(error: Error) -> int:
+    """The code of a condition."""
+    return CODES.get(str(error.condition), INTERNAL_ERROR)
+
+
+def close_code(error: Error | None) -> int:
+    """The code with which a connection is closed."""
+    if error is None:
+        return 200
+    if "framing" in error.condition or "decode" in error.condition:
+        return 501
+    return 402 if error.condition == "amqp:not-found" else 320

@@ -1,0 +1,226 @@
+"""Command ids: which are done, which are still to be, and how that is said on the wire (0-10 §7, "Sessions").
+
+Commands are numbered by counting, each direction for itself; the number wraps at 2^32 (RFC 1982). Here they are plain
+integers that never wrap; only `near` and `wire` know of that.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Any, Final
+
+from ...types import serial_diff
+from ._declare import Ranges
+
+MASK: Final = 0xFFFF_FFFF
+
+
+def near(number: int, known: int) -> int:
+    """The plain number that a serial number means, of all those the one nearest to `known`."""
+    return known + serial_diff(number, known & MASK)
+
+
+class Ids:
+    """A set of plain numbers, as ranges."""
+
+    __slots__ = ("_ranges",)
+
+    def __init__(self) -> None:
+        self._ranges: list[list[int]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._ranges)
+
+    def __contains__(self, number: int) -> bool:
+        place = bisect_right(self._ranges, number, key=lambda each: each[0]) - 1
+        return place >= 0 and number <= self._ranges[place][1]
+
+    @property
+    def count(self) -> int:
+        """How many numbers."""
+        return sum(last - first + 1 for first, last in self._ranges)
+
+    @property
+    def last(self) -> int:
+        """The greatest; -1 if there is none."""
+        return self._ranges[-1][1] if self._ranges else -1
+
+    def add(self, number: int) -> None:
+        """Add one; mostly it follows the last."""
+        ranges = self._ranges
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        elif not ranges or number > ranges[-1][1]:
+            ranges.append([number, number])
+        else:
+            self._insert(number)
+
+    def _insert(self, number: int) -> None:
+        ranges = self._ranges
+        place = bisect_right(ranges, number, key=lambda each: each[0])
+        if place and number <= ranges[place - 1][1]:
+            return
+        joins_left = place > 0 and ranges[place - 1][1] == number - 1
+        joins_right = place < len(ranges) and ranges[place][0] == number + 1
+        if joins_left and joins_right:
+            ranges[place - 1][1] = ranges.pop(place)[1]
+        elif joins_left:
+            ranges[place - 1][1] = number
+        elif joins_right:
+            ranges[place][0] = number
+        else:
+            ranges.insert(place, [number, number])
+
+    def remove(self, first: int, last: int) -> None:
+        """Take out all from `first` to `last`."""
+        kept: list[list[int]] = []
+        for low, high in self._ranges:
+            if high < first or low > last:
+                kept.append([low, high])
+                continue
+            if low < first:
+                kept.append([low, first - 1])
+            if high > last:
+                kept.append([last + 1, high])
+        self._ranges = kept
+
+    def wire(self) -> Ranges:
+        """As a sequence-set."""
+        return tuple((first & MASK, last & MASK) for first, last in self._ranges)
+
+
+def to_ranges(numbers: Iterable[int]) -> Ranges:
+    """These, in whatever order, as a sequence-set."""
+    ids = Ids()
+    for number in sorted(numbers):
+        ids.add(number)
+    return ids.wire()
+
+
+def from_ranges(ranges: Ranges, known: int) -> list[tuple[int, int]]:
+    """The plain ranges of a sequence-set; what ends before it begins is left out."""
+    plain = [(near(first, known), near(last, known)) for first, last in ranges]
+    return [(first, last) for first, last in plain if first <= last]
+
+
+class Sent:
+    """A command that was sent and is not completed.
+
+    Attributes:
+        number: its id.
+        frames: as it went out, to be sent again when the session is resumed.
+        owner: who hears what becomes of it: `completed(sent)` and, if it gives a result, `result(sent, value)`.
+        about: what the owner knows it by.
+        size: bytes of credit that it used, of a transfer.
+    """
+
+    __slots__ = ("about", "frames", "number", "owner", "size")
+
+    def __init__(self, number: int, frames: Any, owner: Any, about: Any = None, size: int = 0) -> None:
+        self.number = number
+        self.frames = frames
+        self.owner = owner
+        self.about = about
+        self.size = size
+
+
+class Outbox:
+    """Commands of this side.
+
+    Attributes:
+        next: the id of the next one.
+        open: those that are not completed, by id, oldest first.
+    """
+
+    __slots__ = ("next", "open")
+
+    def __init__(self) -> None:
+        self.next = 0
+        self.open: dict[int, Sent] = {}
+
+    def add(self, frames: Any, owner: Any, about: Any = None, size: int = 0) -> Sent:
+        """Number a command."""
+        number = self.next
+        self.next = number + 1
+        sent = self.open[number] = Sent(number, frames, owner, about, size)
+        return sent
+
+    def within(self, ranges: Ranges) -> list[Sent]:
+        """Those of `open` that are in a sequence-set, oldest first."""
+        found: list[Sent] = []
+        for first, last in from_ranges(ranges, self.next):
+            if last - first < len(self.open):
+                found += [self.open[number] for number in range(first, last + 1) if number in self.open]
+            else:
+                found += [sent for number, sent in self.open.items() if first <= number <= last]
+        return found
+
+    def take(self, ranges: Ranges) -> list[Sent]:
+        """The same, and they are open no more."""
+        open_ = self.open
+        if len(ranges) == 1 and open_:
+            # The way of nearly all: everything up to some id, said again and again.
+            first, last = near(ranges[0][0], self.next), near(ranges[0][1], self.next)
+            oldest = next(iter(open_))
+            if first <= oldest <= last < self.next:
+                taken = []
+                for number in list(open_) if last == self.next - 1 else [n for n in open_ if n <= last]:
+                    taken.append(open_.pop(number))
+                return taken
+        taken = self.within(ranges)
+        for sent in taken:
+            open_.pop(sent.number, None)
+        return taken
+
+
+class Inbox:
+    """Commands of the peer.
+
+    Attributes:
+        next: the id of the next one.
+        open: those that came and are not completed.
+        done: completed, and the peer is not known to know it.
+        news: some of these it was not told.
+    """
+
+    __slots__ = ("_syncs", "done", "news", "next", "open")
+
+    def __init__(self) -> None:
+        self.next = 0
+        self.open: set[int] = set()
+        self.done = Ids()
+        self.news = False
+        self._syncs: list[int] = []
+
+    def take(self) -> int:
+        """Number a command that came."""
+        number = self.next
+        self.next = number + 1
+        self.open.add(number)
+        return number
+
+    def complete(self, number: int) -> None:
+        """A command is done."""
+        self.open.discard(number)
+        self.done.add(number)
+        self.news = True
+        if self._syncs:
+            self._complete_syncs()
+
+    def complete_in_turn(self, number: int) -> None:
+        """It is done when all before it are."""
+        self.open.discard(number)
+        self._syncs.append(number)
+        self._complete_syncs()
+
+    def _complete_syncs(self) -> None:
+        oldest = min(self.open, default=self.next)
+        while self._syncs and self._syncs[0] < oldest:
+            self.done.add(self._syncs.pop(0))
+            self.news = True
+
+    def known(self, ranges: Ranges) -> None:
+        """The peer knows of these."""
+        for first, last in from_ranges(ranges, self.next):
+            self.done.remove(first, last)

@@ -1,0 +1,250 @@
+"""The client's sending links: transfers to an exchange, confirmed by their completion (0-10 §10.2 "transfer").
+
+A server completes a transfer when it has taken charge of the message; one that it has not rejected before that is
+accepted. It gives no credit of its own accord, so a link may have so many transfers without completion; a server that
+limits publishers does so for the whole session, by message.flow for the destination "".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ...engine import CreditChanged, LinkTerms, OutgoingDelivery, SenderLink, parse_address, route_address
+from ...errors import AmqpError, DecodeError, EncodeError, LocalProtocolError
+from ...messaging import ACCEPTED, RELEASED, Error, Rejected, Target, TransactionalState
+from ._codes import UNROUTABLE
+from ._commands import MessageTransfer
+from ._frames import encode_command
+from ._link import LinkEndpoint
+from ._write_message import WrittenMessage, write_message
+
+if TYPE_CHECKING:
+    from ...engine import Address
+    from ...messaging import DeliveryState
+    from ._client_session import ClientSession
+    from ._ledger import Sent
+    from ._transactions import Branch
+
+WINDOW: Final = 1000
+"""Transfers without completion, on one link."""
+
+
+class PublisherLink(LinkEndpoint, SenderLink):
+    """See `SenderLink` for the contract."""
+
+    session: ClientSession
+    is_sender = True
+    drain = False
+    frame_room = 0
+
+    def __init__(self, session: ClientSession, terms: LinkTerms) -> None:
+        super().__init__(session, terms.name)
+        self.terms = terms
+        self.unsettled: dict[bytes, OutgoingDelivery] = {}
+        self.auto_settle = True
+        self.delivery_type = OutgoingDelivery
+        self._next_tag = 0
+        self._out = 0  # transfers that are not completed
+        self._address: Address | None = None  # None: each message says it
+        self._fronts: dict[tuple[str, bool], bytes] = {}
+
+    # Attaching
+
+    def begin(self) -> None:
+        """Find, or make, where messages are to go."""
+        target = self.terms.target if self.terms is not None else None
+        assert isinstance(target, Target)
+        if target.address is None and not target.dynamic:
+            self.session.soon(self._found, None)
+            return
+        address = None
+        if not target.dynamic:
+            try:
+                address = parse_address(str(target.address))
+            except ValueError as error:
+                self.turn_down(Error("amqp:invalid-field", str(error)))
+                return
+        self.session.find(self, address, self._found)
+
+    def _found(self, address: Address | None) -> None:
+        assert self.terms is not None
+        self._address = address
+        target = self.terms.target
+        assert isinstance(target, Target)
+        if target.dynamic and address is not None:
+            target = Target(route_address(address.exchange, address.key), dynamic=True)
+        terms = LinkTerms(
+            self._name, self.terms.source, target, self.terms.settle_mode, properties=self.terms.properties
+        )
+        self.stand(terms)
+        if self.attached:
+            self.session.engine.emit(CreditChanged(self))
+
+    # Credit
+
+    @property
+    def credit(self) -> int:  # type: ignore[override]
+        if not self.attached:
+            return 0
+        limit = self.session.publisher_credit
+        return max(0, WINDOW - self._out if limit is None else min(WINDOW - self._out, limit))
+
+    def drained(self, available: int = 0) -> None:
+        """Nobody drains publishers."""
+
+    def offer(self, available: int) -> None:
+        """Nobody asks publishers."""
+
+    # Sending
+
+    def send(
+        self,
+        payload: bytes,
+        *,
+        settled: bool = False,
+        tag: bytes | None = None,
+        message_format: int = 0,
+        state: DeliveryState | None = None,
+        batchable: bool = False,
+        more: bool = False,
+    ) -> OutgoingDelivery:
+        if self.credit <= 0 or more or message_format or settled != self.settled_by_sender:
+            self._check_sendable(settled, more, message_format)
+        if tag is None:
+            tag = self._next_tag.to_bytes(8, "big")
+            self._next_tag += 1
+        elif len(tag) > 32 or tag in self.unsettled:
+            raise LocalProtocolError(f"the delivery-tag {tag!r} is too long, or in use by an unsettled delivery")
+        written = self._written(payload)
+        delivery = self.delivery_type(self, tag, payload, settled, 0)
+        delivery.state = state
+        if not settled:
+            self.unsettled[tag] = delivery
+        if isinstance(state, TransactionalState):
+            self._send_later(delivery, written, self.session.transactions.branch(state.txn_id))
+        else:
+            self._transfer(delivery, written)
+        return delivery
+
+    def _written(self, payload: bytes) -> WrittenMessage:
+        try:
+            return write_message(payload, self._address)
+        except (DecodeError, EncodeError) as error:
+            raise LocalProtocolError(f"the message can not be sent in AMQP 0-10: {error}") from error
+
+    def _check_sendable(self, settled: bool, more: bool, message_format: int) -> None:
+        if not self.attached:
+            raise LocalProtocolError(f"the link {self._name!r} is not attached")
+        if more:
+            raise LocalProtocolError("AMQP 0-10 sends no message in parts")
+        if message_format:
+            raise LocalProtocolError("AMQP 0-10 has messages of the standard format only")
+        if self.credit <= 0:
+            raise LocalProtocolError(f"no credit on the link {self._name!r}")
+        mode = self.terms.settle_mode if self.terms is not None else "mixed"
+        if mode != "mixed" and settled != (mode == "settled"):
+            raise LocalProtocolError(f"a delivery sent {'' if settled else 'un'}settled where the mode is {mode!r}")
+
+    def _send_later(self, delivery: OutgoingDelivery, written: WrittenMessage, branch: Branch) -> None:
+        """Part of a transaction: sent when that is to be committed, and accepted as far as can be said till then."""
+        branch.add(lambda: self._transfer(delivery, written, branch))
+        delivery.on_wire = True
+        if not delivery.local_settled:
+            self.session.soon(self._tell, delivery, TransactionalState(branch.id, ACCEPTED))
+
+    def _transfer(self, delivery: OutgoingDelivery, written: WrittenMessage, branch: Branch | None = None) -> None:
+        settled = delivery.local_settled and branch is None
+        key = written.exchange, settled
+        front = self._fronts.get(key)
+        if front is None:
+            front = self._fronts[key] = MessageTransfer(written.exchange, int(settled), 0).encode()
+        session = self.session
+        frames = bytearray(encode_command(session.channel, front, written.header, written.body, session.engine.room))
+        sent = session.send(frames, self if branch is None else branch, delivery)
+        delivery.delivery_id = sent.number & 0xFFFF_FFFF
+        delivery.on_wire = True
+        if branch is None:
+            self._out += 1
+            session.used_credit()
+
+    # Outcomes
+
+    def completed(self, sent: Sent) -> None:
+        """The server has taken charge of a message, or has said before that it does not."""
+        was = self.credit
+        self._out -= 1
+        delivery: OutgoingDelivery = sent.about
+        if not delivery.local_settled:
+            self._tell(delivery, ACCEPTED)
+        if was <= 0 < self.credit:
+            self.session.credit_changed(self)
+
+    def rejected(self, sent: Sent, code: int, text: str | None) -> None:
+        """The server does not want it, or knows no queue that does."""
+        state = RELEASED if code == UNROUTABLE else Rejected(Error("amqp:precondition-failed", text))
+        if not sent.about.local_settled:
+            self._tell(sent.about, state)
+
+    def released(self, sent: Sent) -> None:
+        """The server gives it back."""
+        if not sent.about.local_settled:
+            self._tell(sent.about, RELEASED)
+
+    def _tell(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
+        delivery.remote_state = state
+        self._settle(delivery)
+        self.session.outcome(self, delivery)
+
+    def _settle(self, delivery: OutgoingDelivery) -> None:
+        delivery.remote_settled = delivery.local_settled = True
+        self.unsettled.pop(delivery.tag, None)
+
+    def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
+        """There is nothing to say of a message that was sent."""
+        if state is not None:
+            delivery.state = state
+        delivery.local_settled = True
+        self.unsettled.pop(delivery.tag, None)
+
+    def send_more(self, delivery: OutgoingDelivery, payload: bytes, *, more: bool = False) -> None:
+        raise LocalProtocolError("AMQP 0-10 sends no message in parts")
+
+    def abort(self, delivery: OutgoingDelivery) -> None:
+        raise LocalProtocolError("only a delivery that is not whole on the wire can be aborted")
+
+    # What an earlier attachment left
+
+    def suspended(self) -> list[Any]:
+        return [each for each in self.unsettled.values() if not isinstance(each.state, TransactionalState)]
+
+    def resend(self, delivery: OutgoingDelivery) -> None:
+        if delivery.local_settled or not self.attached:
+            raise LocalProtocolError("a delivery that is settled, or a link that is not attached")
+        if delivery.tag in self.unsettled:
+            delivery.tag = b"again-" + self._next_tag.to_bytes(8, "big")
+            self._next_tag += 1
+        written = self._written(delivery.payload)
+        delivery.link = self
+        delivery.past = 0
+        self.unsettled[delivery.tag] = delivery
+        self._transfer(delivery, written)
+
+    def forget(self, delivery: OutgoingDelivery) -> None:
+        self.settle(delivery)
+
+    # The end
+
+    def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
+        if self.detach_sent or self._ended:
+            return
+        self.detach_sent = True
+        self.attached = False
+        self.session.soon(self._gone, closed)
+
+    def _gone(self, closed: bool) -> None:
+        self.session.forget(self)
+        self.end(closed, None)
+
+    def over(self, error: AmqpError | None) -> None:
+        """The session is over."""
+        self.end(False, error)

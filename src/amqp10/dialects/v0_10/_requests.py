@@ -1,0 +1,245 @@
+"""The client's requests as commands. What fails ends a session of 0-10, so what can be seen before is asked before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import uuid4
+
+from ...engine import (
+    Bind,
+    BindingFacts,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    ExchangeFacts,
+    PurgeQueue,
+    QueryBinding,
+    QueryExchange,
+    QueryQueue,
+    QueueFacts,
+    Request,
+    Unbind,
+)
+from ...errors import LocalProtocolError, Unsupported
+from ._conversation import Refusal, Talk
+from ._declare import Command
+from ._headers import NoEqual, from_header, to_header
+from ._topology import (
+    ExchangeBind,
+    ExchangeBound,
+    ExchangeDeclare,
+    ExchangeDelete,
+    ExchangeQuery,
+    ExchangeUnbind,
+    QueueDeclare,
+    QueueDelete,
+    QueuePurge,
+    QueueQuery,
+    QueueQueryResult,
+)
+
+ON_DEMAND_ARGUMENT: Final = "x-opt-on-demand"
+"""The argument of a passive queue.declare that says: make it, if nodes are made on demand here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invoke(Request[Any]):
+    """Any command of 0-10, as it is; the answer is its result, a struct or None."""
+
+    command: Command
+
+
+def arguments_out(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments as a map.
+
+    Raises:
+        LocalProtocolError: one of them is of no kind that a map has.
+    """
+    try:
+        return {str(key): to_header(value) for key, value in arguments.items()}
+    except NoEqual:
+        raise LocalProtocolError(f"an argument of {dict(arguments)!r:.200} has no type in AMQP 0-10") from None
+
+
+def arguments_in(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Arguments as they came; those of no kind that AMQP 1.0 has are left out."""
+    said = {}
+    for key, value in (arguments or {}).items():
+        try:
+            said[key] = from_header(value)
+        except NoEqual:
+            continue
+    return said
+
+
+def talk_of(request: Request[Any], makes_nodes: bool) -> Talk:
+    """The commands that a request takes.
+
+    Raises:
+        Unsupported: it is none of those that 0-10 has.
+        LocalProtocolError: something in it has no words in 0-10.
+    """
+    if isinstance(request, DeclareQueue):
+        return _declare_queue(request, makes_nodes, arguments_out(request.arguments))
+    if isinstance(request, DeclareExchange):
+        if request.internal:
+            raise Unsupported("AMQP 0-10 has no internal exchanges")
+        return _declare_exchange(request, arguments_out(request.arguments))
+    if isinstance(request, Bind | Unbind):
+        if request.kind != "queue":
+            raise Unsupported("AMQP 0-10 binds queues, not exchanges")
+        return _bind(request, arguments_out(request.arguments))
+    if isinstance(request, QueryBinding):
+        return _bound(request, None if request.arguments is None else arguments_out(request.arguments))
+    talk = _TALKS.get(type(request))
+    if talk is None:
+        raise Unsupported(f"AMQP 0-10 has no request {type(request).__name__}")
+    return talk(request)
+
+
+def _facts(result: QueueQueryResult) -> QueueFacts:
+    return QueueFacts(
+        result.queue or "",
+        result.message_count or 0,
+        result.subscriber_count or 0,
+        result.durable,
+        result.exclusive,
+        result.auto_delete,
+        arguments_in(result.arguments),
+    )
+
+
+def _look(name: str) -> Talk:
+    """The queue of that name, or refuse."""
+    found = yield QueueQuery(name)
+    if found is None or not found.queue:
+        raise Refusal("amqp:not-found", f"there is no queue {name!r}", 404)
+    return found
+
+
+def _declare_queue(request: DeclareQueue, makes_nodes: bool, arguments: dict[str, Any]) -> Talk:
+    name = request.name
+    if not name:
+        name = f"amqp10-{uuid4()}"
+    found = yield QueueQuery(name)
+    there = found is not None and bool(found.queue)
+    if request.passive:
+        if not there and not (request.on_demand and makes_nodes):
+            raise Refusal("amqp:not-found", f"there is no queue {name!r}", 404)
+        if not there:
+            yield QueueDeclare(name, passive=True, arguments={ON_DEMAND_ARGUMENT: True})
+    else:
+        wanted = request.durable, request.exclusive, request.auto_delete
+        if there and (found.durable, found.exclusive, found.auto_delete) != wanted:
+            raise Refusal("amqp:precondition-failed", f"the queue {name!r} is there, and another", 406)
+        if not there or not request.exclusive:
+            yield QueueDeclare(
+                name,
+                durable=request.durable,
+                exclusive=request.exclusive,
+                auto_delete=request.auto_delete,
+                arguments=arguments,
+            )
+    return _facts((yield from _look(name)))
+
+
+def _delete_queue(request: DeleteQueue) -> Talk:
+    found = yield from _look(request.name)
+    if request.if_unused and found.subscriber_count:
+        raise Refusal("amqp:precondition-failed", f"the queue {request.name!r} is in use", 406)
+    if request.if_empty and found.message_count:
+        raise Refusal("amqp:precondition-failed", f"the queue {request.name!r} is not empty", 406)
+    yield QueueDelete(request.name, if_unused=request.if_unused, if_empty=request.if_empty)
+    return found.message_count or 0
+
+
+def _purge_queue(request: PurgeQueue) -> Talk:
+    found = yield from _look(request.name)
+    yield QueuePurge(request.name)
+    return found.message_count or 0
+
+
+def _query_queue(request: QueryQueue) -> Talk:
+    found = yield QueueQuery(request.name)
+    return _facts(found) if found is not None and found.queue else None
+
+
+def _declare_exchange(request: DeclareExchange, arguments: dict[str, Any]) -> Talk:
+    found = yield ExchangeQuery(request.name)
+    there = found is not None and not found.not_found
+    if request.passive and not there:
+        raise Refusal("amqp:not-found", f"there is no exchange {request.name!r}", 404)
+    if request.passive:
+        return
+    if there and (found.type != request.type or found.durable != request.durable):
+        raise Refusal("amqp:precondition-failed", f"the exchange {request.name!r} is there, and another", 406)
+    if not there:
+        yield ExchangeDeclare(
+            request.name,
+            request.type,
+            request.alternate,
+            durable=request.durable,
+            auto_delete=request.auto_delete,
+            arguments=arguments,
+        )
+
+
+def _delete_exchange(request: DeleteExchange) -> Talk:
+    yield from _look_exchange(request.name)
+    yield ExchangeDelete(request.name, if_unused=request.if_unused)
+
+
+def _look_exchange(name: str) -> Talk:
+    found = yield ExchangeQuery(name)
+    if found is None or found.not_found:
+        raise Refusal("amqp:not-found", f"there is no exchange {name!r}", 404)
+    return found
+
+
+def _query_exchange(request: QueryExchange) -> Talk:
+    found = yield ExchangeQuery(request.name)
+    if found is None or found.not_found:
+        return None
+    return ExchangeFacts(request.name, found.type or "", found.durable, arguments_in(found.arguments))
+
+
+def _bind(request: Bind | Unbind, arguments: dict[str, Any]) -> Talk:
+    yield from _look(request.destination)
+    yield from _look_exchange(request.exchange)
+    if isinstance(request, Bind):
+        yield ExchangeBind(request.destination, request.exchange, request.key, arguments)
+        return
+    bound = yield ExchangeBound(request.exchange, request.destination, request.key)
+    if bound is not None and bound.key_not_matched:
+        raise Refusal("amqp:not-found", f"there is no binding with the key {request.key!r}", 404)
+    yield ExchangeUnbind(request.destination, request.exchange, request.key)
+
+
+def _bound(request: QueryBinding, arguments: dict[str, Any] | None) -> Talk:
+    found = yield ExchangeBound(request.exchange, request.queue or "", request.key, arguments)
+    missing = found.exchange_not_found or found.queue_not_found
+    return BindingFacts(
+        exchange=not found.exchange_not_found,
+        queue=not found.queue_not_found,
+        bound=not (missing or found.queue_not_matched),
+        key=not (missing or found.key_not_matched),
+        arguments=not (missing or found.args_not_matched),
+    )
+
+
+def _invoke(request: Invoke) -> Talk:
+    result = yield request.command
+    return result
+
+
+_TALKS: Final[dict[type[Request[Any]], Callable[[Any], Talk]]] = {
+    DeleteQueue: _delete_queue,
+    PurgeQueue: _purge_queue,
+    QueryQueue: _query_queue,
+    DeleteExchange: _delete_exchange,
+    QueryExchange: _query_exchange,
+    Invoke: _invoke,
+}

@@ -1,0 +1,352 @@
+"""The server's end of a session: what clients command, as events for the owner (0-10 §10)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ...engine import (
+    LinkAttached,
+    LinkTerms,
+    PendingRequest,
+    RequestReceived,
+    SessionTerms,
+    route_address,
+)
+from ...engine._requests import R
+from ...errors import AmqpError, LocalProtocolError, RemoteProtocolError, SessionEnded
+from ...messaging import ACCEPTED, RELEASED, Error, Modified, NoLocal, Rejected, Selector, Source
+from ._codes import condition, execution_code
+from ._commands import (
+    Acquired,
+    ExecutionException,
+    ExecutionResult,
+    ExecutionSync,
+    MessageAccept,
+    MessageAcquire,
+    MessageCancel,
+    MessageFlow,
+    MessageFlush,
+    MessageReject,
+    MessageRelease,
+    MessageSetFlowMode,
+    MessageStop,
+    MessageSubscribe,
+    MessageTransfer,
+)
+from ._controls import SessionAttach, SessionAttached, SessionDetach, SessionDetached, SessionRequestTimeout
+from ._declare import Command, Struct
+from ._frames import COMMAND, Assembly
+from ._intake import IntakeLink
+from ._ledger import MASK, from_ranges, near, to_ranges
+from ._outlet import OutletLink
+from ._server_requests import request_of
+from ._session import SessionEndpoint, SessionFault
+
+if TYPE_CHECKING:
+    from ...engine import OutgoingDelivery, ReceiverLink, SenderLink
+    from ._engine import V010Engine
+
+NOT_ATTACHED = 3
+
+
+class ServerSession(SessionEndpoint):
+    """See `Session` for the contract.
+
+    Attributes:
+        deliveries: transfers of ours that the client has not told the outcome of, by command id.
+        transaction: what is done now is part of it; None for none.
+    """
+
+    def __init__(self, engine: V010Engine, channel: int) -> None:
+        super().__init__(engine, channel)
+        self._attached = True
+        self.deliveries: dict[int, OutgoingDelivery] = {}
+        self.transaction: bytes | None = None
+        self._outlets: dict[str, OutletLink] = {}
+        self._links: dict[OutletLink | IntakeLink, None] = {}
+        self._intake: IntakeLink | None = None
+        self._rejects: dict[tuple[int, str], list[int]] = {}
+        self._next_tag = 0
+        self._paused = False  # a command has to be done before all that comes
+        self._backlog: deque[tuple[int, Command, Assembly]] = deque()
+
+    # Beginning
+
+    def _receive_attach(self, control: SessionAttach) -> None:
+        if self.name:
+            super()._receive_attach(control)
+        self.name = control.name
+        self.remote = SessionTerms()
+        self.say(SessionAttached(control.name))
+
+    def begin(self, terms: SessionTerms | None = None) -> None:
+        if self._unmapped:
+            return
+        if self.terms is not None:
+            raise LocalProtocolError("the session was begun already")
+        self.terms = terms if terms is not None else SessionTerms()
+        self.begun = not self.muted
+
+    def not_attached(self, assembly: Assembly) -> None:
+        """Something came on a channel without a session."""
+        if assembly.kind == COMMAND or assembly.front[:2] == b"\2\3":
+            self.say(SessionDetached(b"", NOT_ATTACHED))
+
+    def attach_sender(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> SenderLink:
+        raise LocalProtocolError("servers of AMQP 0-10 attach no links")
+
+    def attach_receiver(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> ReceiverLink:
+        raise LocalProtocolError("servers of AMQP 0-10 attach no links")
+
+    # Commands of the client
+
+    def execute(self, number: int, command: Command, assembly: Assembly) -> None:
+        if self._paused:
+            self._backlog.append((number, command, assembly))
+            return
+        if isinstance(command, MessageTransfer):
+            self._receive_transfer(number, command, assembly)
+            return
+        action = _ACTIONS.get(type(command))
+        if action is not None:
+            action(self, number, command)
+            return
+        found = request_of(command)
+        if found is None:
+            raise SessionFault(540, f"{command.spec_name} is not done here")
+        pending = PendingRequest(self, found[0])
+        pending.context = number, found[1], command
+        self.engine.emit(RequestReceived(pending))
+
+    def pause(self) -> None:
+        """What comes from now on waits until `go_on`."""
+        self._paused = True
+
+    def go_on(self) -> None:
+        """Do what has come meanwhile."""
+        self._paused = False
+        backlog = self._backlog
+        while backlog and not self._paused and not self.muted:
+            number, command, assembly = backlog.popleft()
+            try:
+                self.execute(number, command, assembly)
+            except SessionFault as fault:
+                self.fail(fault, number, command)
+
+    def _receive_transfer(self, number: int, command: MessageTransfer, assembly: Assembly) -> None:
+        intake = self._intake
+        if intake is None:
+            intake = self._intake = IntakeLink(self, "transfers")
+            self.add_link(intake)
+        intake.receive(number, command, assembly)
+
+    def add_link(self, link: OutletLink | IntakeLink) -> None:
+        """A link that the client's command makes; the owner answers it."""
+        self._links[link] = None
+        self.engine.emit(LinkAttached(link))
+
+    # Subscriptions
+
+    def _subscribe(self, number: int, command: MessageSubscribe) -> None:
+        if not command.destination:
+            raise SessionFault(531, "a subscription has a destination")
+        if command.destination in self._outlets:
+            raise SessionFault(530, f"the destination {command.destination!r} is in use")
+        arguments = command.arguments or {}
+        filters: dict[Any, Any] = {}
+        selector = arguments.get("x-filter-jms-selector")
+        if isinstance(selector, str) and selector:
+            filters["jms-selector"] = Selector(selector)
+        if arguments.get("no-local"):
+            filters["no-local"] = NoLocal()
+        source = Source(
+            route_address("", command.queue),
+            distribution_mode="copy" if command.acquire_mode == 1 else None,
+            filter=filters or None,
+        )
+        outlet = OutletLink(self, number, command, source)
+        self._outlets[outlet.destination] = outlet
+        self.add_link(outlet)
+
+    def _outlet(self, destination: str) -> OutletLink:
+        outlet = self._outlets.get(destination)
+        if outlet is None:
+            raise SessionFault(404, f"there is no subscription {destination!r}")
+        return outlet
+
+    def _cancel(self, number: int, command: MessageCancel) -> None:
+        outlet = self._outlet(command.destination)
+        del self._outlets[command.destination]
+        outlet.cancel()
+        self.complete(number)
+
+    def _flow(self, number: int, command: MessageFlow) -> None:
+        if command.unit > 1:
+            raise SessionFault(531, f"{command.unit} is no unit of credit")
+        self._outlet(command.destination).granted(command)
+        self.complete(number)
+
+    def _set_flow_mode(self, number: int, command: MessageSetFlowMode) -> None:
+        self._outlet(command.destination).set_mode(command.flow_mode)
+        self.complete(number)
+
+    def _stop(self, number: int, command: MessageStop) -> None:
+        self._outlet(command.destination).stop()
+        self.complete(number)
+
+    def _flush_destination(self, number: int, command: MessageFlush) -> None:
+        self._outlet(command.destination).flush(number)
+
+    # Outcomes
+
+    def _told(self, number: int, command: Any, state: Any) -> None:
+        for first, last in from_ranges(command.transfers, self.outbox.next):
+            deliveries = self.deliveries
+            if last - first < len(deliveries):
+                numbers = [each for each in range(first, last + 1) if each in deliveries]
+            else:
+                numbers = [each for each in deliveries if first <= each <= last]
+            for each in numbers:
+                delivery = deliveries.pop(each)
+                link: Any = delivery.link
+                link.told(delivery, state)
+        self.complete(number)
+
+    def _accept(self, number: int, command: MessageAccept) -> None:
+        self._told(number, command, ACCEPTED)
+
+    def _reject(self, number: int, command: MessageReject) -> None:
+        self._told(number, command, Rejected(Error("amqp:not-allowed", command.text) if command.text else None))
+
+    def _release(self, number: int, command: MessageRelease) -> None:
+        self._told(number, command, Modified(delivery_failed=True) if command.set_redelivered else RELEASED)
+
+    def _acquire(self, number: int, command: MessageAcquire) -> None:
+        """What a browser was shown is not kept for it: none of it can be acquired."""
+        held = [
+            each
+            for first, last in from_ranges(command.transfers, self.outbox.next)
+            for each in self.deliveries
+            if first <= each <= last
+        ]
+        self._result(number, Acquired(to_ranges(held)))
+
+    def forget_delivery(self, delivery: OutgoingDelivery) -> None:
+        """The owner settled it."""
+        self.deliveries.pop(near(delivery.delivery_id or 0, self.outbox.next), None)
+
+    def reject(self, number: int, code: int, text: str) -> None:
+        """A message of the client is not taken."""
+        self._rejects.setdefault((code, text), []).append(number)
+        self.engine.owe(self)
+
+    def flush_dispositions(self) -> None:
+        rejects, self._rejects = self._rejects, {}
+        for (code, text), numbers in rejects.items():
+            self.invoke(MessageReject(to_ranges(numbers), code, text))
+
+    def next_tag(self) -> bytes:
+        """A tag that no other delivery of the session has."""
+        self._next_tag += 1
+        return self._next_tag.to_bytes(8, "big")
+
+    # Requests
+
+    def answer(self, pending: PendingRequest[R], result: R) -> None:
+        if self.muted or pending.answered:
+            return
+        pending.answer(result)
+        number, answer, _ = pending.context
+        self._result(number, answer(result))
+
+    def refuse(self, pending: PendingRequest[Any], error: Error) -> None:
+        if self.muted or pending.answered:
+            return
+        pending.fail(SessionEnded(str(error.condition), error.description, error.info))
+        number, _, command = pending.context
+        self.fail(SessionFault(execution_code(error), error.description or str(error.condition)), number, command)
+
+    def _result(self, number: int, value: Struct | None) -> None:
+        if value is not None:
+            self.invoke(ExecutionResult(number & MASK, value))
+        self.complete(number)
+
+    def refuse_all(self, error: Error) -> None:
+        """The client may do nothing here."""
+        self.end(error)
+
+    # Ending
+
+    def fail(self, fault: SessionFault, number: int, command: Command | None) -> None:
+        if self.muted:
+            return
+        self.flush()
+        code = command.spec_code if command is not None else 0
+        self.invoke(
+            ExecutionException(
+                fault.code,
+                number & MASK,
+                code >> 8 if command is not None else None,
+                code & 0xFF if command is not None else None,
+                description=fault.description[:1000],
+            )
+        )
+        self._part()
+        self.finish(RemoteProtocolError(fault.description, condition(fault.code)))
+
+    def end(self, error: Error | None = None) -> None:
+        if self.muted:
+            return
+        self.flush()
+        if error is not None:
+            self.invoke(ExecutionException(execution_code(error), description=error.description or error.condition))
+        self._part()
+        self.finish(None)
+
+    def _part(self) -> None:
+        """Our detach; the channel is free when it is answered."""
+        self.say(SessionRequestTimeout(0))
+        self.say(SessionDetach(self.name))
+        self.mute()
+
+    def forget(self, link: Any) -> None:
+        self._links.pop(link, None)
+
+    def end_links(self, error: AmqpError | None) -> None:
+        links, self._links = list(self._links), {}
+        self._outlets.clear()
+        self.deliveries.clear()
+        for link in links:
+            link.over(error)
+
+    def _ignore(self, number: int, command: Command) -> None:
+        self.complete(number)
+
+    def _excepted(self, number: int, command: ExecutionException) -> None:
+        self.excepted(command)
+
+    def _resulted(self, number: int, command: ExecutionResult) -> None:
+        self.result(command)
+        self.complete(number)
+
+    def _sync(self, number: int, command: ExecutionSync) -> None:
+        self.sync(number)
+
+
+_ACTIONS: dict[type[Command], Any] = {
+    ExecutionSync: ServerSession._sync,
+    ExecutionResult: ServerSession._resulted,
+    ExecutionException: ServerSession._excepted,
+    MessageSubscribe: ServerSession._subscribe,
+    MessageCancel: ServerSession._cancel,
+    MessageFlow: ServerSession._flow,
+    MessageSetFlowMode: ServerSession._set_flow_mode,
+    MessageStop: ServerSession._stop,
+    MessageFlush: ServerSession._flush_destination,
+    MessageAccept: ServerSession._accept,
+    MessageReject: ServerSession._reject,
+    MessageRelease: ServerSession._release,
+    MessageAcquire: ServerSession._acquire,
+}

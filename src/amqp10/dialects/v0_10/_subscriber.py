@@ -1,0 +1,293 @@
+"""The client's receiving links: a subscription each, its credit in messages and bytes (0-10 §10.2 "subscribe", "flow").
+
+Flow mode is "credit": what was granted is used up by transfers and by nothing else. To take some of it back, all of it
+is stopped and, once that is completed, what is to be there granted anew. A drain is message.flush.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from ...engine import (
+    DeliveriesReceived,
+    FlowReceived,
+    IncomingDelivery,
+    LinkTerms,
+    ReceiverLink,
+    parse_address,
+    route_address,
+)
+from ...errors import AmqpError, LocalProtocolError
+from ...messaging import Error, NoLocal, Selector, Source, TransactionalState
+from ...types import Symbol
+from ._commands import (
+    MessageCancel,
+    MessageFlow,
+    MessageFlush,
+    MessageSetFlowMode,
+    MessageStop,
+    MessageSubscribe,
+    MessageTransfer,
+)
+from ._declare import Command
+from ._link import LinkEndpoint
+from ._read_message import read_message
+
+if TYPE_CHECKING:
+    from ...engine import Address
+    from ...messaging import DeliveryState
+    from ._client_session import ClientSession
+    from ._conversation import Talk
+    from ._frames import Assembly
+    from ._ledger import Sent
+
+MESSAGES: Final = 0
+OCTETS: Final = 1
+INFINITE: Final = 0xFFFF_FFFF
+CREDIT_MODE: Final = 0
+EXCLUSIVE: Final = "exclusive"
+
+
+def arguments_of(source: Source) -> tuple[dict[str, Any], dict[Any, Any]]:
+    """What a subscription says of a source's filters, and which of these it covers."""
+    arguments: dict[str, Any] = {}
+    applied: dict[Any, Any] = {}
+    for name, each in (source.filter or {}).items():
+        descriptor = getattr(each, "descriptor", None)
+        if descriptor in (Selector.descriptor_name, Selector.descriptor_code):
+            arguments["x-filter-jms-selector"] = str(each.value)
+        elif descriptor in (NoLocal.descriptor_name, NoLocal.descriptor_code):
+            arguments["no-local"] = True
+        else:
+            continue
+        applied[name] = each
+    return arguments, applied
+
+
+class SubscriberLink(LinkEndpoint, ReceiverLink):
+    """See `ReceiverLink` for the contract."""
+
+    session: ClientSession
+    is_sender = False
+    streaming = False
+    available = 0
+    partial_state = None
+
+    def __init__(self, session: ClientSession, terms: LinkTerms, destination: str) -> None:
+        super().__init__(session, terms.name)
+        self.terms = terms
+        self.destination = destination
+        self.incoming: deque[IncomingDelivery] = deque()
+        self.unsettled: dict[bytes, IncomingDelivery] = {}
+        self.delivery_type = IncomingDelivery
+        self.credit = 0
+        self._granted = 0  # message credit that the server has, as far as it goes without a stop
+        self._octets = False  # it has byte credit
+        self._stopping = 0  # stops and flushes under way: what they do to the credit is not known
+        self._draining = False
+        self._presettled = False
+        self._browsing = False
+        self._queue = ""
+
+    @property
+    def settled_by_sender(self) -> bool:
+        return self._presettled
+
+    # Attaching
+
+    def begin(self) -> None:
+        """Find, or make, the queue, then subscribe to it."""
+        source = self.terms.source if self.terms is not None else None
+        if not isinstance(source, Source) or (source.address is None and not source.dynamic):
+            self.session.soon(self.turn_down, Error("amqp:invalid-field", "a receiver has a source with an address"))
+            return
+        address = None
+        if not source.dynamic:
+            try:
+                address = parse_address(str(source.address))
+            except ValueError as error:
+                self.session.soon(self.turn_down, Error("amqp:invalid-field", str(error)))
+                return
+            if address.queue is None:
+                text = "messages are received from queues: bind one to the exchange"
+                self.session.soon(self.turn_down, Error("amqp:not-implemented", text))
+                return
+        self.session.find(self, address, self._found)
+
+    def _found(self, address: Address) -> None:
+        assert self.terms is not None
+        if self.detach_sent or self._ended:
+            return
+        self._queue = address.queue or ""
+        self.session.converse(self._subscribe(), self._subscribed, self.turn_down)
+
+    def _subscribe(self) -> Talk:
+        assert self.terms is not None
+        source = self.terms.source
+        assert isinstance(source, Source)
+        self._presettled = self.terms.settle_mode == "settled"
+        self._browsing = source.distribution_mode == "copy"
+        arguments, self._applied = arguments_of(source)
+        yield MessageSubscribe(
+            queue=self._queue,
+            destination=self.destination,
+            accept_mode=int(self._presettled),
+            acquire_mode=int(self._browsing),
+            exclusive=bool(self.terms.properties.get(EXCLUSIVE)),
+            arguments=arguments,
+        )
+
+    def _subscribed(self, _: object) -> None:
+        assert self.terms is not None
+        asked = self.terms.source
+        assert isinstance(asked, Source)
+        source = Source(
+            route_address("", self._queue) if asked.dynamic else asked.address,
+            dynamic=asked.dynamic,
+            distribution_mode=asked.distribution_mode,
+            filter=self._applied or None,
+        )
+        properties = {Symbol(EXCLUSIVE): True} if self.terms.properties.get(EXCLUSIVE) else {}
+        self.session.invoke(MessageSetFlowMode(self.destination, CREDIT_MODE))
+        self.stand(
+            LinkTerms(
+                self._name,
+                source,
+                self.terms.target,
+                "settled" if self._presettled else "unsettled",
+                self.terms.receiver_settle_mode,
+                properties=properties,
+            )
+        )
+        self._grant()
+
+    # Credit
+
+    def flow(
+        self, credit: int, *, drain: bool = False, echo: bool = False, properties: Mapping[Any, Any] | None = None
+    ) -> None:
+        if self.detach_sent or self._ended:
+            return
+        if credit < self.credit and self.attached and not self._stopping:
+            self._stop(MessageStop(self.destination))
+        self.credit = credit
+        self._draining = drain
+        self._grant()
+
+    def _grant(self) -> None:
+        """Give the server what is missing to `credit`; ask it to use that up, if it is to."""
+        if not self.attached or self._stopping:
+            return
+        missing = self.credit - self._granted
+        if missing > 0:
+            if not self._octets:
+                self._octets = True
+                self.session.invoke(MessageFlow(self.destination, OCTETS, INFINITE))
+            self.session.invoke(MessageFlow(self.destination, MESSAGES, missing))
+            self._granted = self.credit
+        if self._draining:
+            self._draining = False
+            self._stop(MessageFlush(self.destination), drained=True)
+
+    def _stop(self, command: Command, *, drained: bool = False) -> None:
+        self._stopping += 1
+        self.session.invoke(command, self, drained)
+
+    def completed(self, sent: Sent) -> None:
+        """A stop or flush is done: the server has no credit, and nothing of before is on its way."""
+        self._stopping -= 1
+        self._granted = 0
+        self._octets = False
+        if sent.about and not self._stopping:
+            self.credit = 0
+            if not self._ended:
+                self.session.engine.emit(FlowReceived(self, True))
+        self._grant()
+
+    # Deliveries
+
+    def receive(self, number: int, transfer: MessageTransfer, assembly: Assembly) -> None:
+        """A message came."""
+        wire = number & 0xFFFF_FFFF
+        settled = transfer.accept_mode == 1
+        read = read_message("", assembly.header, assembly.payload)
+        delivery = self.delivery_type(self, wire, wire.to_bytes(4, "big"), read.payload, settled)
+        self.session.complete(number)
+        self._granted -= 1
+        if self.credit > 0:
+            self.credit -= 1
+        if not settled:
+            self.unsettled[delivery.tag] = delivery
+        if not self.incoming:
+            self.session.engine.emit(DeliveriesReceived(self))
+        self.incoming.append(delivery)
+
+    def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
+        if delivery.local_settled:
+            return
+        if not self.attached:
+            raise LocalProtocolError(f"the link {self._name!r} is not attached")
+        state = state if state is not None else delivery.state
+        if isinstance(state, TransactionalState):
+            branch = self.session.transactions.branch(state.txn_id)
+            outcome = state.outcome
+            branch.add(lambda: self._dispose(delivery, outcome))
+        elif self.terms is not None and self.terms.receiver_settle_mode == "second" and not settled:
+            if delivery.state is None:
+                self.session.dispose_exactly(self, delivery, state)
+            delivery.state = state
+            return
+        elif not self._browsing:
+            self._dispose(delivery, state)
+        delivery.state = state
+        delivery.local_settled = True
+        self.unsettled.pop(delivery.tag, None)
+
+    def _dispose(self, delivery: IncomingDelivery, state: Any) -> None:
+        assert delivery.delivery_id is not None
+        self.session.dispose(delivery.delivery_id, state)
+
+    def settled_exactly(self, delivery: IncomingDelivery) -> None:
+        """The server knows the outcome, and that we know that it does."""
+        delivery.local_settled = delivery.remote_settled = True
+        self.unsettled.pop(delivery.tag, None)
+        self.session.settlement(self, delivery)
+
+    def read(self, delivery: IncomingDelivery) -> bytes | None:
+        raise LocalProtocolError("the link does not stream")
+
+    def discard(self, delivery: IncomingDelivery) -> None:
+        raise LocalProtocolError("the link does not stream")
+
+    def suspended(self) -> list[Any]:
+        return [each for each in self.unsettled.values() if not isinstance(each.state, TransactionalState)]
+
+    # The end
+
+    def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
+        if self.detach_sent or self._ended:
+            return
+        self.detach_sent = True
+        stood, self.attached = self.attached, False
+        if not stood:
+            self.session.soon(self._gone, closed)
+            return
+        for delivery in list(self.unsettled.values()):
+            if delivery.state is None and not self._browsing:
+                self.session.release(delivery.delivery_id)
+        self.unsettled.clear()
+        self.session.flush_dispositions()
+        self.session.converse(self._cancel(), lambda _: self._gone(closed), lambda _: self._gone(closed))
+
+    def _cancel(self) -> Talk:
+        yield MessageCancel(self.destination)
+
+    def _gone(self, closed: bool) -> None:
+        self.session.forget(self)
+        self.end(closed, None)
+
+    def over(self, error: AmqpError | None) -> None:
+        """The session is over."""
+        self.end(False, error)

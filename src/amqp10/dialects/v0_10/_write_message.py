@@ -1,0 +1,330 @@
+"""A message of AMQP 1.0 as one of 0-10: properties, headers and body, and nothing lost.
+
+Each field of 1.0 goes to the field that means the same; those that have none go to headers of a name of their own, and
+what has no kind at all goes into one header, as it was encoded (`_headers`). What once came from 0-10, and waits in an
+annotation, goes back where it was.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from ...engine import Address, parse_address, route_address
+from ...errors import DecodeError, EncodeError
+from ...messaging import AmqpSequence, AmqpValue, Data, Message
+from ...messaging._codec import write_body, write_map
+from ...messaging._layout import APPLICATION_PROPERTIES, FOOTER, MESSAGE_ANNOTATIONS
+from ...types import Int, UInt, ULong
+from ._commands import DeliveryProperties, MessageProperties, ReplyTo
+from ._headers import (
+    BODY,
+    ENCODED,
+    EXCHANGE,
+    GROUP_ID,
+    GROUP_SEQUENCE,
+    LIST,
+    MAP,
+    OWN,
+    PREFIX,
+    REST,
+    ROUTING_KEY,
+    SUBJECT,
+    TEXT,
+    NoEqual,
+    to_header,
+)
+from ._values import encode_value, read_map
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+SINCE_1973: Final = 100_000_000_000
+"""Moments of at least so much are in ms, as Qpid counts them; less is seconds, as the specification does."""
+TOP_PRIORITY: Final = 9
+_OURS: Final = frozenset((EXCHANGE, ROUTING_KEY, OWN, REST, SUBJECT, GROUP_ID, GROUP_SEQUENCE))
+_OWN_BITS: Final = ("discard_unroutable", "immediate")
+_KINDS_OF_BODY: Final = frozenset((TEXT, MAP, LIST, ENCODED))
+
+
+class WrittenMessage:
+    """What a transfer carries.
+
+    Attributes:
+        exchange: its destination.
+        header: the header segment.
+        body: the body segment.
+    """
+
+    __slots__ = ("body", "exchange", "header")
+
+    def __init__(self, exchange: str, header: bytes, body: bytes) -> None:
+        self.exchange = exchange
+        self.header = header
+        self.body = body
+
+
+def milliseconds(moment: Any) -> int:
+    """A moment in ms since 1970."""
+    return (moment - _EPOCH) // timedelta(milliseconds=1) if isinstance(moment, datetime) else int(moment)
+
+
+def write_message(payload: bytes, address: Address | None, *, fallback: Address | None = None) -> WrittenMessage:
+    """The message in an encoded payload (§3.2).
+
+    Args:
+        address: where it goes; None: each says it by its field `to`.
+        fallback: for a message that comes from a queue: where it went, as far as it does not say it itself.
+
+    Raises:
+        DecodeError: the payload is no message.
+        EncodeError: it can not be sent: it does not say where to, or a text is too long for its field.
+    """
+    message = Message.decode(payload)
+    to = message.to
+    if address is None and fallback is not None:
+        address = _went(message, fallback)
+    if address is None:
+        if to is None:
+            raise EncodeError("a message on an anonymous link says by its field `to` where it goes")
+        try:
+            address = parse_address(to)
+        except ValueError as error:
+            raise EncodeError(str(error)) from None
+    writer = _Writer(message, address)
+    return WrittenMessage(address.exchange, writer.header(), writer.body)
+
+
+def _went(message: Message, fallback: Address) -> Address:
+    """The exchange and the routing key that a message came with."""
+    annotations = message.message_annotations
+    exchange, key = annotations.get(EXCHANGE), annotations.get(ROUTING_KEY)
+    if isinstance(exchange, str) and isinstance(key, str) and max(len(exchange.encode()), len(key.encode())) < 256:
+        return Address(exchange, key)
+    return fallback
+
+
+class _Writer:
+    """One message."""
+
+    def __init__(self, message: Message, address: Address) -> None:
+        self.message = message
+        self.address = address
+        self.headers: dict[str, Any] = {}
+        self.rest: dict[str, Any] = {}  # fields of a message that hold what has no equal
+        self.redelivered = message.delivery_count > 0
+        self.own: dict[Any, Any] = {}
+        self.content_type: str | None = message.content_type and str(message.content_type)
+        self.body = self._body()
+
+    # Body
+
+    def _body(self) -> bytes:
+        body = self.message.body
+        if type(body) is bytes or type(body) is Data:
+            if self.content_type in _KINDS_OF_BODY:
+                self.headers[BODY] = "data"
+            return bytes(body)
+        if type(body) is AmqpValue:
+            body = body.value
+        if type(body) is str and len(body.encode("utf-8", "replace")) == len(body.encode("utf-8", "ignore")):
+            if self.content_type is None:
+                self.content_type = TEXT
+            elif self.content_type != TEXT:
+                self.headers[BODY] = "value"
+            return body.encode()
+        if type(body) in (dict, list) and self.content_type is None:
+            try:
+                code, octets = encode_value(to_header(body))
+            except (NoEqual, EncodeError):
+                pass
+            else:
+                self.content_type = MAP if code == 0xA8 else LIST
+                return octets
+        out = bytearray()
+        write_body(out, body if isinstance(body, AmqpSequence | Data) else AmqpValue(body))
+        if self.content_type is not None:
+            self.headers[PREFIX + "content-type"] = self.content_type
+        self.content_type = ENCODED
+        return bytes(out)
+
+    # Properties
+
+    def header(self) -> bytes:
+        """Both structs, encoded."""
+        delivery, properties = DeliveryProperties(), MessageProperties()
+        self._annotations()
+        self._delivery(delivery)
+        self._properties(properties)
+        self._application_properties()
+        self._own(delivery, properties)
+        self._rest()
+        properties.content_length = len(self.body)
+        properties.application_headers = self.headers or None
+        return delivery.encode_struct32() + properties.encode_struct32()
+
+    def _delivery(self, delivery: DeliveryProperties) -> None:
+        message, address = self.message, self.address
+        delivery.delivery_mode = 2 if message.durable else 1
+        delivery.priority = min(message.priority, TOP_PRIORITY)
+        if message.priority > TOP_PRIORITY:
+            self._keep("priority", message.priority)
+        if message.ttl is not None:
+            delivery.ttl = -(-message.ttl // timedelta(milliseconds=1))
+        delivery.redelivered = self.redelivered
+        if message.delivery_count > 1:
+            self._keep("delivery-count", UInt(message.delivery_count))
+        if address.exchange:
+            delivery.exchange = address.exchange
+        subject = message.subject
+        key = address.key if address.key is not None else subject or ""
+        if len(key.encode()) > 255:
+            raise EncodeError(f"a routing key of {len(key.encode())} octets; at most 255 have room")
+        delivery.routing_key = key
+        if subject is not None and (subject != key or not address.exchange):
+            self._text(SUBJECT, subject)
+        for name, moment in (("timestamp", message.creation_time), ("expiration", message.absolute_expiry_time)):
+            if moment is not None:
+                setattr(delivery, name, milliseconds(moment))
+                if milliseconds(moment) < SINCE_1973:
+                    self._keep("creation-time" if name == "timestamp" else "absolute-expiry-time", milliseconds(moment))
+        if message.to is not None and message.to != route_address(address.exchange, key):
+            self._keep("to", message.to)
+
+    def _properties(self, properties: MessageProperties) -> None:
+        message = self.message
+        if isinstance(message.message_id, UUID):
+            properties.message_id = message.message_id
+        elif message.message_id is not None:
+            self._keep("message-id", _id(message.message_id))
+        if message.correlation_id is not None:
+            self._correlation(properties, message.correlation_id)
+        if message.user_id is not None:
+            if len(message.user_id) <= 0xFFFF:
+                properties.user_id = bytes(message.user_id)
+            else:
+                self._keep("user-id", bytes(message.user_id))
+        if message.reply_to is not None:
+            self._reply_to(properties, message.reply_to)
+        if self.content_type is not None:
+            properties.content_type = self._short("content-type", self.content_type)
+        if message.content_encoding is not None:
+            properties.content_encoding = self._short("content-encoding", str(message.content_encoding))
+        if message.group_id is not None:
+            self._text(GROUP_ID, message.group_id)
+        if message.group_sequence is not None:
+            number = message.group_sequence
+            self.headers[GROUP_SEQUENCE] = Int(number) if number < 1 << 31 else UInt(number)
+        if message.reply_to_group_id is not None:
+            self._keep("reply-to-group-id", message.reply_to_group_id)
+
+    def _correlation(self, properties: MessageProperties, value: Any) -> None:
+        octets = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
+        if len(octets) <= 0xFFFF:
+            properties.correlation_id = octets
+        if len(octets) > 0xFFFF or (not isinstance(value, str) and (not isinstance(value, bytes) or _is_text(octets))):
+            self._keep("correlation-id", _id(value))
+
+    def _reply_to(self, properties: MessageProperties, text: str) -> None:
+        try:
+            address = parse_address(text)
+        except ValueError:
+            self._keep("reply-to", text)
+            return
+        key = address.key
+        if max(len(address.exchange.encode()), len((key or "").encode())) > 255:
+            self._keep("reply-to", text)
+            return
+        properties.reply_to = ReplyTo(address.exchange or None, key)
+        if route_address(address.exchange, key) != text:
+            self._keep("reply-to", text)
+
+    def _short(self, name: str, text: str) -> str | None:
+        if len(text.encode()) <= 255:
+            return text
+        self._keep(name, text)
+        return None
+
+    def _text(self, name: str, text: str) -> None:
+        """A header that others know too."""
+        try:
+            self.headers[name] = to_header(text)
+        except NoEqual:
+            self._keep(name, text)
+
+    def _keep(self, name: str, value: Any) -> None:
+        """A header of ours, for a field that has no place."""
+        try:
+            self.headers[PREFIX + name] = to_header(value)
+        except NoEqual:  # a text beyond all measure
+            self.headers[PREFIX + name] = str(value).encode()
+
+    # Maps
+
+    def _application_properties(self) -> None:
+        left = {}
+        for key, value in self.message.application_properties.items():
+            try:
+                if key in _OURS or key.startswith("x-") or len(key.encode()) > 255:
+                    raise NoEqual
+                self.headers[key] = to_header(value)
+            except NoEqual:
+                left[key] = value
+        if left:
+            self.rest["application_properties"] = left
+
+    def _annotations(self) -> None:
+        left = {}
+        for key, value in self.message.message_annotations.items():
+            name = str(key)
+            if name == OWN and isinstance(value, dict):
+                self.own = value
+            elif name not in (EXCHANGE, ROUTING_KEY):
+                try:
+                    if not name.startswith("x-") or name.startswith(REST) or len(name) > 255:
+                        raise NoEqual
+                    self.headers[name] = to_header(value)
+                except NoEqual:
+                    left[key] = value
+        if left:
+            self.rest["message_annotations"] = left
+        if self.message.footer:
+            self.rest["footer"] = self.message.footer
+
+    def _own(self, delivery: DeliveryProperties, properties: MessageProperties) -> None:
+        """What came from 0-10 and had no place in 1.0."""
+        for key, value in self.own.items():
+            name = str(key)
+            if name == "headers" and isinstance(value, bytes):
+                try:
+                    self.headers = read_map(value) | self.headers
+                except DecodeError:
+                    continue  # somebody made it up
+            elif name == "app-id" and isinstance(value, bytes):
+                properties.app_id = value
+            elif name.replace("-", "_") in _OWN_BITS and value is True:
+                setattr(delivery, name.replace("-", "_"), True)
+            elif name == "resume-id" and isinstance(value, str):
+                delivery.resume_id = value
+            elif name in ("ttl", "resume-ttl") and isinstance(value, ULong):
+                setattr(delivery, name.replace("-", "_"), int(value))
+
+    def _rest(self) -> None:
+        if not self.rest:
+            return
+        out = bytearray()
+        for code in (MESSAGE_ANNOTATIONS, APPLICATION_PROPERTIES, FOOTER):
+            write_map(out, code, self.rest)
+        self.headers[REST] = bytes(out)
+
+
+def _id(value: Any) -> Any:
+    """A message-id of a kind that a header has."""
+    return ULong(value) if isinstance(value, int) else value
+
+
+def _is_text(octets: bytes) -> bool:
+    try:
+        octets.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
