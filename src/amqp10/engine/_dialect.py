@@ -70,7 +70,11 @@ class Dialect:
 
 
 # "module:name", imported on first use only: a program that speaks one dialect loads one.
-_MODULES = {"1.0": "amqp10.dialects.v1_0:DIALECT", "fast": "amqp10.dialects.fast:DIALECT"}
+_MODULES = {
+    "1.0": "amqp10.dialects.v1_0:DIALECT",
+    "0-10": "amqp10.dialects.v0_10:DIALECT",
+    "fast": "amqp10.dialects.fast:DIALECT",
+}
 
 
 def dialect(name: str) -> Dialect:

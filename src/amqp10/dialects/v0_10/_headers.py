@@ -38,11 +38,13 @@ from ._values import Array010, encode_value
 # Headers that hold what has no field.
 PREFIX: Final = "x-opt-amqp10-"
 REST: Final = "x-opt-amqp10"
-"""Whatever has no equal at all: sections of AMQP 1.0, encoded."""
+"""Whatever has no equal, or one that brokers bend: sections of AMQP 1.0, encoded. What is in it wins."""
 SUBJECT: Final = "qpid.subject"
 GROUP_ID: Final = "JMSXGroupID"
 GROUP_SEQUENCE: Final = "JMSXGroupSeq"
 BODY: Final = PREFIX + "body"
+PARTS: Final = PREFIX + "parts"
+"""The sizes of the data sections, where they are several."""
 
 # Message annotations that hold what AMQP 1.0 has no field for.
 EXCHANGE: Final = "x-exchange"
@@ -60,6 +62,7 @@ _SAME: Final = frozenset(
     (type(None), bool, int, Byte, UByte, Short, UShort, Int, UInt, ULong, float, Float, Char, UUID, bytes, str)
 )
 _CHECKED: Final = frozenset((datetime, Timestamp, Decimal32, Decimal64))
+_FRAGILE: Final = frozenset((UByte, UShort, UInt, ULong, Char, Decimal32, Decimal64, Array))
 _LONG: Final = 16_000  # characters: a text that is no longer surely has a size of 16 bits
 
 _ELEMENTS: Final[dict[str, int]] = {
@@ -141,6 +144,13 @@ def from_header(value: Any) -> Any:
         name: TypeName = _NAMES[value.code]  # type: ignore[assignment]
         return Array(name, value)
     raise NoEqual
+
+
+def fragile(value: Any) -> bool:
+    """A kind that brokers are known to bend as they pass it on: Broker-J has no unsigned integers, to begin with."""
+    if type(value) in (dict, list):
+        return any(map(fragile, value.values() if type(value) is dict else value))
+    return type(value) in _FRAGILE
 
 
 def simple(value: Any) -> bool:

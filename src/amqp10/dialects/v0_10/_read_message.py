@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from typing import Any, Final
 from uuid import UUID
 
 from ...engine import route_address
 from ...errors import DecodeError, EncodeError
-from ...messaging import AmqpValue, Message
+from ...messaging import AmqpValue, Data, Message
 from ...messaging._codec import write_body, write_head, write_map
 from ...messaging._layout import BODY as BODY_CODES
 from ...messaging._layout import FOOTER, scan
@@ -196,7 +197,10 @@ class _Reader:
         fields["correlation_id"] = _id(self.kept.get("correlation-id"), _text(properties.correlation_id))
         user = self.kept.get("user-id")
         fields["user_id"] = user if isinstance(user, bytes) else properties.user_id
+        long_type = _text(self.kept.get("content-type"))
         fields["content_type"] = properties.content_type
+        if properties.content_type is None and isinstance(long_type, str):
+            fields["content_type"] = long_type
         fields["content_encoding"] = properties.content_encoding
         if properties.app_id is not None:
             self.own["app-id"] = properties.app_id
@@ -220,6 +224,10 @@ class _Reader:
             original = _text(self.kept.get("content-type"))
             fields["content_type"] = original if isinstance(original, str) else None
             return None
+        parts = self.kept.get("parts")
+        if isinstance(parts, list) and _adds_up(parts, len(body)):
+            ends = list(accumulate(parts))
+            return Data(*(body[end - size : end] for size, end in zip(parts, ends, strict=True)))
         if marker == "data":
             return body
         try:
@@ -240,7 +248,9 @@ class _Reader:
 
 def _id(kept: Any, field: Any) -> Any:
     """A message-id: the kind that ours kept, or what the field says."""
-    if isinstance(kept, ULong | UUID | bytes | str):
+    if isinstance(kept, int):
+        return ULong(kept & 0xFFFF_FFFF_FFFF_FFFF)  # some have no unsigned integers
+    if isinstance(kept, UUID | bytes | str):
         return kept
     return field
 
@@ -253,6 +263,13 @@ def _text(value: Any) -> Any:
         return value.decode()
     except UnicodeDecodeError:
         return value
+
+
+def _adds_up(sizes: list[Any], total: int) -> bool:
+    """These are the sizes of the parts of something that large."""
+    if not sizes or not all(isinstance(size, int) and size >= 0 for size in sizes):
+        return False
+    return len(sizes) <= total + 1024 and sum(sizes) == total
 
 
 def _is_body(octets: bytes) -> bool:

@@ -233,7 +233,7 @@ class SubscriberLink(LinkEndpoint, ReceiverLink):
         if isinstance(state, TransactionalState):
             branch = self.session.transactions.branch(state.txn_id)
             outcome = state.outcome
-            branch.add(lambda: self._dispose(delivery, outcome))
+            branch.add(lambda: self._dispose(delivery, outcome), lambda: self.session.release(delivery.delivery_id))
         elif self.terms is not None and self.terms.receiver_settle_mode == "second" and not settled:
             if delivery.state is None:
                 self.session.dispose_exactly(self, delivery, state)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...engine import CreditChanged, LinkTerms, OutgoingDelivery, SenderLink
 from ...errors import AmqpError, DecodeError, LocalProtocolError
 from ...messaging import ACCEPTED, Coordinator, Declare, Declared, Discharge, Error, Message, Rejected
+from ...types import as_composite
 from ._commands import ExecutionSync
 from ._link import LinkEndpoint
 from ._topology import DtxCommit, DtxEnd, DtxRollback, DtxSelect, DtxStart, XaResult, Xid
@@ -53,10 +54,18 @@ class Branch:
         self.xid = Xid(FORMAT, secrets.token_bytes(16), number)
         self.failure: Error | None = None
         self._work: list[Callable[[], None]] = []
+        self._undo: list[Callable[[], None]] = []
 
-    def add(self, work: Callable[[], None]) -> None:
-        """Something to be done in it."""
+    def add(self, work: Callable[[], None], undo: Callable[[], None] | None = None) -> None:
+        """Something to be done in it; `undo` is for when that is never done."""
         self._work.append(work)
+        if undo is not None:
+            self._undo.append(undo)
+
+    def undo(self) -> None:
+        """It is rolled back before the server heard of it."""
+        for undo in self._undo:
+            undo()
 
     def do(self) -> None:
         """Do it all."""
@@ -167,7 +176,7 @@ class CoordinatorLink(LinkEndpoint, SenderLink):
         self.unsettled[delivery.tag] = delivery
         delivery.on_wire = True
         try:
-            asked = Message.decode(payload).body
+            asked = as_composite(Message.decode(payload).body)
         except DecodeError as error:
             raise LocalProtocolError(f"no message to a coordinator: {error}") from error
         if isinstance(asked, Declare):
@@ -178,6 +187,7 @@ class CoordinatorLink(LinkEndpoint, SenderLink):
                 unknown = Rejected(Error("amqp:transaction:unknown-id", "there is no such transaction"))
                 self.session.soon(self._tell, delivery, unknown)
             elif asked.fail:
+                branch.undo()
                 self.session.soon(self._tell, delivery, ACCEPTED)
             else:
                 self.session.converse(

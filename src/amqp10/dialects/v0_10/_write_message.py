@@ -27,12 +27,14 @@ from ._headers import (
     LIST,
     MAP,
     OWN,
+    PARTS,
     PREFIX,
     REST,
     ROUTING_KEY,
     SUBJECT,
     TEXT,
     NoEqual,
+    fragile,
     to_header,
 )
 from ._values import encode_value, read_map
@@ -113,7 +115,7 @@ class _Writer:
         self.rest: dict[str, Any] = {}  # fields of a message that hold what has no equal
         self.redelivered = message.delivery_count > 0
         self.own: dict[Any, Any] = {}
-        self.content_type: str | None = message.content_type and str(message.content_type)
+        self.content_type = str(message.content_type) if message.content_type is not None else None
         self.body = self._body()
 
     # Body
@@ -123,6 +125,8 @@ class _Writer:
         if type(body) is bytes or type(body) is Data:
             if self.content_type in _KINDS_OF_BODY:
                 self.headers[BODY] = "data"
+            if type(body) is Data and len(body) > 1:
+                self.headers[PARTS] = [len(part) for part in body]
             return bytes(body)
         if type(body) is AmqpValue:
             body = body.value
@@ -267,6 +271,8 @@ class _Writer:
                 if key in _OURS or key.startswith("x-") or len(key.encode()) > 255:
                     raise NoEqual
                 self.headers[key] = to_header(value)
+                if fragile(value):
+                    left[key] = value
             except NoEqual:
                 left[key] = value
         if left:
@@ -283,6 +289,8 @@ class _Writer:
                     if not name.startswith("x-") or name.startswith(REST) or len(name) > 255:
                         raise NoEqual
                     self.headers[name] = to_header(value)
+                    if fragile(value):
+                        left[key] = value
                 except NoEqual:
                     left[key] = value
         if left:
@@ -296,7 +304,7 @@ class _Writer:
             name = str(key)
             if name == "headers" and isinstance(value, bytes):
                 try:
-                    self.headers = read_map(value) | self.headers
+                    self.headers = read_map(value[4:]) | self.headers
                 except DecodeError:
                     continue  # somebody made it up
             elif name == "app-id" and isinstance(value, bytes):

@@ -1,0 +1,347 @@
+"""Our client in AMQP 0-10 against Apache Qpid Broker-J, and with it in AMQP 1.0 at the other end of the same queues."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+
+import anyio
+import pytest
+
+from amqp10 import (
+    AuthenticationFailed,
+    Connection,
+    ConnectionClosed,
+    LinkDetached,
+    Message,
+    MessageReleased,
+    Plain,
+    Reconnect,
+    ScramSha1,
+    ScramSha256,
+    Selector,
+    Source,
+    StaleDelivery,
+    TransactionRolledBack,
+)
+from amqp10.testing import FaultProxy
+
+from ._cases import BODIES, KEPT, PRIMITIVES, body_of, everything, same
+from .brokers import Server
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+
+on_trio = pytest.mark.parametrize("anyio_backend", ["trio"])
+
+
+@asynccontextmanager
+async def connected(server: Server, **settings: object) -> AsyncIterator[Connection]:
+    """A connection that speaks 0-10."""
+    async with Connection(server.url(), dialect="0-10", **settings) as connection:  # type: ignore[arg-type]
+        yield connection
+
+
+async def test_send_and_receive(broker_j: Server, address: str) -> None:
+    """Sent, confirmed by completion, received, accepted, gone."""
+    async with connected(broker_j) as connection:
+        assert connection.dialect == "0-10"
+        assert connection.profile.name == "broker-j"
+        async with connection.receiver(address) as receiver, connection.sender(address) as sender:
+            await sender.send(Message("hello", subject="greeting", application_properties={"n": 1}))
+            with await receiver.receive() as message:
+                assert (message.body, message.subject, message.application_properties) == (
+                    "hello",
+                    "greeting",
+                    {"n": 1},
+                )
+                assert message.to == f"/queues/{address}"
+        async with connection.receiver(address, credit=0) as receiver:
+            receiver.add_credit(1)
+            await receiver.drain()
+            assert receiver.buffered == 0
+
+
+@on_trio
+async def test_many(broker_j: Server, address: str) -> None:
+    """5,000 messages in flight at once, in order, none twice; far more than a window, and than 256 completions."""
+    async with connected(broker_j) as connection:
+        async with connection.receiver(address, credit=300) as receiver, connection.sender(address) as sender:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(sender.send_many, [Message(n) for n in range(5000)])
+                for n in range(5000):
+                    with await receiver.receive() as message:
+                        assert message.body == n
+
+
+@on_trio
+async def test_messages(broker_j: Server, address: str) -> None:
+    """Bodies of all kinds, all fields, every primitive type as an application property."""
+    sent = [*map(Message, BODIES.values()), everything(application_properties=PRIMITIVES, user_id=b"user")]
+    async with connected(broker_j) as connection:
+        async with connection.receiver(address) as receiver, connection.sender(address) as sender:
+            await sender.send_many(sent)
+            got = []
+            for _ in sent:
+                with await receiver.receive() as message:
+                    message.check()
+                    got.append(message)
+    for kind, message in zip(BODIES, got[:-1], strict=True):
+        assert same(message.body, BODIES[kind]), kind
+    for name, value in {**KEPT, "application_properties": PRIMITIVES, "user_id": b"user"}.items():
+        if name not in ("to", "first_acquirer", "message_annotations", "delivery_annotations", "absolute_expiry_time"):
+            ours = getattr(got[-1], name)
+            if isinstance(value, dict):
+                assert ours.keys() == value.keys()
+                assert all(same(ours[key], each) for key, each in value.items()), name
+            else:
+                assert same(ours, value), name
+
+
+@pytest.mark.parametrize("size", [1, 65_523, 65_524, 131_072, 10 << 20])
+@on_trio
+async def test_size(broker_j: Server, address: str, size: int) -> None:
+    """From one byte to ten mebibytes, in as many frames as that takes; whole frames and one byte more among them."""
+    body = body_of(size)
+    async with connected(broker_j) as connection:
+        async with connection.receiver(address) as receiver, connection.sender(address) as sender:
+            await sender.send(body)
+            with await receiver.receive() as message:
+                assert message.body == body
+
+
+async def test_outcomes(broker_j: Server, address: str) -> None:
+    """Released comes again as it was, modified counts the failure, rejected does not come again."""
+    async with connected(broker_j) as connection:
+        async with connection.receiver(address) as receiver, connection.sender(address) as sender:
+            await sender.send("m")
+            delivery = await receiver.receive()
+            assert delivery.message.delivery_count == 0
+            delivery.release()
+            delivery = await receiver.receive()
+            delivery.modify(delivery_failed=True)
+            delivery = await receiver.receive()
+            assert delivery.message.delivery_count > 0
+            delivery.reject("amqp:decode-error", "why")
+            await sender.send("last")
+            with await receiver.receive() as message:
+                assert message.body == "last"
+
+
+async def test_settled(broker_j: Server, address: str) -> None:
+    """At most once, both ways: accept-mode none."""
+    async with connected(broker_j) as connection:
+        async with connection.sender(address, settle_mode="settled") as sender:
+            await sender.send_many(range(100))
+        async with connection.receiver(address, settle_mode="settled") as receiver:
+            got = [await receiver.receive() for _ in range(100)]
+        assert [delivery.message.body for delivery in got] == list(range(100))
+        assert all(delivery.local_settled for delivery in got)
+
+
+async def test_second(broker_j: Server, address: str) -> None:
+    """Receiver settles second: settled when the accept is completed."""
+    async with connected(broker_j) as connection:
+        async with connection.sender(address) as sender:
+            await sender.send("once")
+        async with connection.receiver(address, receiver_settle_mode="second") as receiver:
+            delivery = await receiver.receive()
+            delivery.accept()
+            assert not delivery.local_settled
+            await delivery.settled()
+            assert delivery.remote_settled
+
+
+@on_trio
+async def test_credit(broker_j: Server, address: str) -> None:
+    """Credit is exact: not one more comes; drained, it is zero; lowered, what is left comes later."""
+    async with connected(broker_j) as connection:
+        async with connection.receiver(address, credit=0) as receiver, connection.sender(address) as sender:
+            await sender.send_many(range(10))
+            receiver.add_credit(3)
+            assert [(await receiver.receive()).message.body for _ in range(3)] == [0, 1, 2]
+            receiver.add_credit(2)
+            await receiver.drain()
+            assert (receiver.buffered, receiver.credit) == (2, 0)
+            receiver.add_credit(100)
+            await receiver.drain()
+            assert receiver.buffered == 7
+            for _ in range(7):
+                (await receiver.receive()).accept()
+
+
+async def test_what_was_prefetched_goes_back(broker_j: Server, address: str) -> None:
+    """Who leaves gives back what nobody took, so that the next one has it, in order."""
+    async with connected(broker_j) as connection:
+        async with connection.receiver(address, credit=50) as receiver, connection.sender(address) as sender:
+            await sender.send_many(range(20))
+            (await receiver.receive()).accept()
+        async with connection.receiver(address) as receiver:
+            assert [(await receiver.receive()).message.body for _ in range(19)] == list(range(1, 20))
+
+
+async def test_selector(broker_j: Server, address: str) -> None:
+    """A selector goes with the subscription, and is answered as applied."""
+    async with connected(broker_j) as connection:
+        source = Source(address, filter={"selector": Selector("n > 1")})
+        async with connection.receiver(source) as receiver, connection.sender(address) as sender:
+            await sender.send_many([Message(n, application_properties={"n": n}) for n in range(4)])
+            got = [(await receiver.receive()).message.body for _ in range(2)]
+            assert got == [2, 3]
+        async with connection.receiver(address) as receiver:
+            for _ in range(4):
+                (await receiver.receive()).accept()
+
+
+async def test_browse(broker_j: Server, address: str) -> None:
+    """A browser sees what stays."""
+    async with connected(broker_j) as connection:
+        async with connection.sender(address) as sender:
+            await sender.send_many(range(3))
+        async with connection.browser(address) as browser:
+            assert [delivery.message.body async for delivery in browser] == [0, 1, 2]
+        async with connection.receiver(address) as receiver:
+            assert [(await receiver.receive()).message.body for _ in range(3)] == [0, 1, 2]
+
+
+async def test_nodes(broker_j: Server) -> None:
+    """Dynamic queues, the anonymous terminus, exchanges with a key and without."""
+    async with connected(broker_j) as connection:
+        async with connection.receiver(dynamic=True) as replies, connection.sender(None) as anonymous:
+            assert replies.address is not None
+            await anonymous.send(Message("reply", to=replies.address))
+            with await replies.receive() as message:
+                assert message.body == "reply"
+        async with connection.sender("/exchanges/amq.direct/nobody") as sender:
+            with pytest.raises(MessageReleased):
+                await sender.send("unroutable")
+        with pytest.raises(LinkDetached, match="amqp:not-found") as caught:
+            async with connection.sender("/exchanges/nowhere/key"):
+                pass
+        assert caught.value.info["reply-code"] == 404
+        with pytest.raises(LinkDetached, match="not-implemented"):
+            async with connection.receiver("/exchanges/amq.direct"):
+                pass
+
+
+async def test_request_and_reply(broker_j: Server, address: str) -> None:
+    """Requests and replies over reply-to, which is an exchange and a key here."""
+    async with connected(broker_j) as connection, anyio.create_task_group() as tasks:
+        async with connection.receiver(address) as receiver, connection.sender(None) as answers:
+
+            async def serve() -> None:
+                with await receiver.receive() as message:
+                    reply = Message(f"re: {message.body}", to=message.reply_to)
+                    reply.correlation_id = message.correlation_id or message.message_id
+                    await answers.send(reply)
+
+            tasks.start_soon(serve)
+            async with connection.requester(address) as requester:
+                assert (await requester.request(Message("ping"))).body == "re: ping"
+
+
+async def test_transactions(broker_j: Server, address: str) -> None:
+    """Nothing before the commit, all of it after; nothing after a rollback; refused if a message is not routed."""
+    async with connected(broker_j) as connection:
+        async with connection.receiver(address) as receiver, connection.sender(address) as sender:
+            await sender.send("first")
+            async with connection.transaction() as transaction:
+                await sender.send("second", transaction=transaction)
+                delivery = await receiver.receive()
+                assert delivery.message.body == "first"
+                delivery.accept(transaction=transaction)
+                with anyio.move_on_after(0.3) as waited:
+                    await receiver.receive()
+                assert waited.cancelled_caught
+            delivery = await receiver.receive()
+            assert delivery.message.body == "second"
+            with pytest.raises(ZeroDivisionError):
+                async with connection.transaction() as transaction:
+                    delivery.accept(transaction=transaction)
+                    await sender.send("never", transaction=transaction)
+                    raise ZeroDivisionError
+            delivery = await receiver.receive()
+            assert delivery.message.body == "second"
+            await sender.send("plain, after that")
+            delivery.accept()
+            with await receiver.receive() as message:
+                assert message.body == "plain, after that"
+            async with connection.sender("/exchanges/amq.direct/nobody") as nowhere:
+                with pytest.raises(TransactionRolledBack, match="rejected"):
+                    async with connection.transaction() as transaction:
+                        await sender.send("with it", transaction=transaction)
+                        await nowhere.send("unroutable", transaction=transaction)
+
+
+@on_trio
+async def test_crossing_dialects(broker_j: Server, address: str) -> None:
+    """What is sent in one dialect arrives in the other through the broker, with the fields that both have."""
+    message = Message(
+        b"octets",
+        subject="s",
+        correlation_id="c",
+        content_type="image/png",
+        priority=7,
+        ttl=timedelta(minutes=5),
+        application_properties={"n": 1, "text": "t", "flag": True},
+    )
+    async with connected(broker_j) as old, Connection(broker_j.url()) as new:
+        for sends, receives in ((old, new), (new, old)):
+            async with receives.receiver(address) as receiver, sends.sender(address) as sender:
+                await sender.send(message)
+                with await receiver.receive() as got:
+                    assert bytes(got.body) == b"octets"
+                    assert (got.correlation_id, got.priority) == ("c", 7)
+                    assert got.application_properties["n"] == 1
+                    assert got.application_properties["text"] == "t"
+                    assert got.application_properties["flag"] is True
+
+
+@pytest.mark.parametrize("mechanism", [Plain, ScramSha1, ScramSha256])
+@on_trio
+async def test_login(broker_j: Server, mechanism: type[Plain]) -> None:
+    """Each mechanism lets the user in, and no one else."""
+    async with connected(broker_j, sasl=mechanism("user", "secret")) as connection:
+        assert connection.mechanism == mechanism.name
+    with pytest.raises(AuthenticationFailed):
+        async with connected(broker_j, sasl=mechanism("user", "wrong")):
+            pass
+
+
+@on_trio
+async def test_no_such_host(broker_j: Server) -> None:
+    """A virtual host that is not there: the connection is closed, and says so."""
+    with pytest.raises(ConnectionClosed, match="amqp:not-found"):
+        async with connected(broker_j, hostname=f"no-{secrets.token_hex(4)}"):
+            pass
+
+
+@on_trio
+async def test_heartbeats(broker_j: Server, address: str) -> None:
+    """Silence is filled with heartbeats from both sides, so nobody gives up."""
+    async with connected(broker_j, idle_timeout=2) as connection:
+        await anyio.sleep(4.5)  # the interval is a second, and real
+        async with connection.sender(address) as sender:
+            await sender.send("still here")
+        async with connection.receiver(address) as receiver:
+            (await receiver.receive()).accept()
+
+
+@on_trio
+async def test_reconnect(broker_j: Server, address: str) -> None:
+    """Through connections that break: no message is lost, and those that nobody confirmed come once more at most."""
+    async with FaultProxy(broker_j.url()) as proxy:
+        async with Connection(proxy.url, dialect="0-10", reconnect=Reconnect(initial_delay=0.05)) as connection:
+            got: set[int] = set()
+            async with connection.receiver(address) as receiver, connection.sender(address) as sender:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(sender.send_many, [Message(n) for n in range(600)])
+                    while len(got) < 600:
+                        delivery = await receiver.receive()
+                        if delivery.message.body in (100, 300) and delivery.message.body not in got:
+                            proxy.cut()
+                        got.add(delivery.message.body)
+                        with suppress(StaleDelivery):
+                            delivery.accept()
+            assert got == set(range(600))
