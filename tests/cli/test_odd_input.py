@@ -16,6 +16,7 @@ import pytest
 
 from amqp10 import ConnectionLost, Error
 from amqp10.cli._main import words
+from amqp10.cli._probe import HEADERS
 from amqp10.testing import CertificateAuthority, Close, ScriptedPeer
 
 Commands = Callable[..., Any]
@@ -155,7 +156,7 @@ def test_probe_of_a_hostile_server(amqp10: Commands, refuses: bool) -> None:
     """A server's words are neither markup nor orders to the terminal."""
 
     async def script(peer: ScriptedPeer) -> None:
-        for _ in range(7):
+        for _ in range(len(HEADERS) + 1):  # each header, and which dialect is the best
             await peer.accept()
             await peer.send_bytes(b"AMQP\x00\x01\x00\x00")
         await peer.accept()
