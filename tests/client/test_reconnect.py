@@ -222,7 +222,7 @@ async def test_time_is_a_limit_too(monkeypatch: pytest.MonkeyPatch) -> None:
             await hosts.cut()
             with pytest.raises(ConnectionLost):
                 await receiver.receive()
-    assert len(hosts.asked) == 3
+    assert 1 < len(hosts.asked) <= 3
 
 
 async def test_a_peer_that_does_not_open(monkeypatch: pytest.MonkeyPatch) -> None:

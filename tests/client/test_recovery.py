@@ -370,6 +370,7 @@ async def test_a_queue_that_is_made_again(monkeypatch: pytest.MonkeyPatch) -> No
         hosts.peer.pump.wake()
         await sender.send("x")
         assert refused == 3
+        assert sender._failures == 3  # each pause was longer than the one before
         assert hosts.peer.bodies() == ["x"]
 
 

@@ -37,7 +37,7 @@ def unsettled(event: LinkAttached) -> list[bytes]:
     return list(event.link.remote.unsettled or ())
 
 
-def refusing(how: str, asked: list[bool]) -> Callable[[Peer], None]:
+def refusing(how: str, asked: list[bool], error: Error = UNKNOWN) -> Callable[[Peer], None]:
     """Make peers refuse links that say what is unsettled; `asked` gets for each attach whether it said something."""
 
     def prepare(peer: Peer) -> None:
@@ -48,11 +48,11 @@ def refusing(how: str, asked: list[bool]) -> Callable[[Peer], None]:
             if not asked[-1]:
                 return False
             if how == "link":
-                event.link.refuse(UNKNOWN)
+                event.link.refuse(error)
             elif how == "session":
-                event.link.session.end(UNKNOWN)
+                event.link.session.end(error)
             else:
-                peer.engine.close(UNKNOWN)
+                peer.engine.close(error)
             return True
 
         peer.on_event = on_event
@@ -231,6 +231,26 @@ async def test_a_connection_closed_for_another_cause(monkeypatch: pytest.MonkeyP
                 await until(lambda: hosts.peer.received)
                 await hosts.cut()
         assert asked == [False, True, True, True, True]
+
+
+@HOW
+async def test_a_cause_that_might_pass(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """It is waited for a few times, with all that the link holds; then it is taken for a refusal to resume."""
+    asked: list[bool] = []
+    async with hosting(monkeypatch) as hosts:
+        refuse = refusing(how, asked, Error(Symbol("amqp:internal-error"), "something is wrong"))
+
+        def prepare(peer: Peer) -> None:
+            refuse(peer)
+            peer.outcome = None if not hosts.peers else ACCEPTED
+
+        hosts.prepare = prepare
+        async with connecting() as connection, connection.sender("q") as sender, anyio.create_task_group() as tasks:
+            tasks.start_soon(sender.send, "x")
+            await until(lambda: hosts.peer.received)
+            await hosts.cut()
+        assert asked == [False, True, True, True, True, False]
+        assert hosts.peer.bodies() == ["x"]
 
 
 LOCKED = Error(Symbol("amqp:resource-locked"), "not now")

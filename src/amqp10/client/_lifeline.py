@@ -141,9 +141,7 @@ class Lifeline:
             return False
         self._error = error
         if self._opened:
-            unresumed = owner._recovery is not None and owner._recovery.closed_for_resuming(
-                error, again=self._short_lives > 0
-            )
+            unresumed = owner._recovery is not None and owner._recovery.closed_for_resuming(error)
             return self.persistent and (unresumed or passing(error, credentials_anew=self._ask is not None))
         return self._worth_another(error)
 

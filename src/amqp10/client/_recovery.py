@@ -38,7 +38,7 @@ _OTHER_CAUSES: Final = frozenset(
 )
 
 MOST_FRUITLESS: Final = 3
-"""Attachments in a row that resumed nothing, though the peer says that there is more to come."""
+"""Attachments in a row that resumed nothing, though the peer says that there is more to come, or that it will do."""
 
 
 def speaks_of_other_things(error: AmqpError | None) -> bool:
@@ -60,6 +60,7 @@ class Recovery:
         self.settings = connection._lifeline.settings
         self.losing = False
         self.sessions: dict[Session, None] = {}
+        self._closings = 0  # in a row, while links were to be resumed
         self._suspected: dict[Session, list[Link]] = {}  # of sessions whose end is being told
         self._parts: WeakKeyDictionary[Link, tuple[int, int]] = WeakKeyDictionary()
         self._connection = connection
@@ -72,16 +73,16 @@ class Recovery:
             self._restore_session(session)
         self._watch()
 
-    def closed_for_resuming(self, error: AmqpError, *, again: bool) -> bool:
+    def closed_for_resuming(self, error: AmqpError) -> bool:
         """Whether links were to be resumed as the connection was closed: they are attached without their deliveries.
 
-        Args:
-            again: the connection before this one did not last either; then a passing cause does not count as passing.
+        A cause that passes is waited for a few times.
         """
         asking = [link for link in self._connection._links if link._attaching and link._resuming]
         if not isinstance(error, ConnectionClosed) or speaks_of_other_things(error) or not asking:
             return False
-        if passing(error) and not again:
+        self._closings += 1
+        if passing(error) and self._closings <= MOST_FRUITLESS:
             return False
         for link in asking:
             link._may_resume = False
@@ -167,17 +168,21 @@ class Recovery:
         return self.losing or unresumed or (link._standing and passing(error))
 
     def refused_to_resume(self, link: Link, error: AmqpError | None) -> bool:
-        """Whether a link has ended because it was to be resumed: before the peer's attach, or soon after it."""
-        if self.losing or not link._resuming:
+        """Whether a link has ended because it was to be resumed: before the peer's attach, or soon after it.
+
+        A cause that passes is waited for a few times; on a session with others it may be another link's.
+        """
+        if self.losing or not link._resuming or speaks_of_other_things(error):
             return False
-        if speaks_of_other_things(error):
-            return False
-        if isinstance(error, SessionEnded):  # a passing cause may be another link's fault
-            assert link._on is not None
-            again = link._on._failures > 0 and not self._suspects(link._on)
-            return link._attaching and (not passing(error) or again)
+        session = link._on if isinstance(error, SessionEnded) else None
+        if passing(error):
+            failures = session._failures if session is not None else link._failures
+            others = session is not None and bool(self._suspects(session))
+            return link._attaching and failures >= MOST_FRUITLESS and not others
+        if session is not None:
+            return link._attaching
         recent = anyio.current_time() - link._restored_at < self.settings.attempt_timeout
-        return link._attaching or (recent and not passing(error))
+        return link._attaching or recent
 
     def link_lost(self, link: Link, error: AmqpError | None, *, unresumed: bool) -> None:
         """It is interrupted, by itself, or with its session or the connection."""
@@ -194,6 +199,7 @@ class Recovery:
             self._later(link)
 
     def link_restored(self, link: Link) -> None:
+        self._closings = 0
         self._connection._observers.tell(LinkRestored(link, link._resuming and link.remote.unsettled is not None))
 
     def goes_on_in_part(self, link: Link, left: int) -> bool:
@@ -222,10 +228,10 @@ class Recovery:
     def _later(self, endpoint: Session | Link) -> None:
         """Restore it after a pause, the longer the more often in a row that has failed."""
         now, settings = anyio.current_time(), self.settings
-        if now - endpoint._restored_at > settings.max_delay:
-            endpoint._failures = 0
         if endpoint._refusals == 0:
             endpoint._lost_at = now
+            if now - endpoint._restored_at > settings.max_delay:
+                endpoint._failures = 0
         endpoint._failures += 1
         endpoint._refusals += 1
         delay = settings.delay(endpoint._failures, random.random())
