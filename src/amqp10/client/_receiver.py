@@ -126,6 +126,7 @@ class Receiver(Link):
         if resuming is not None and not self._standing:
             self._pending = []  # the link's now
         link.delivery_type = Delivery
+        link.refills = self._automatic > 0
         # The same at every attachment: `receive` holds on to it.
         link.incoming = self._incoming
         return link
@@ -687,7 +688,9 @@ class Receiver(Link):
     async def _finish(self) -> None:
         await self._until(lambda: self._over or not self._interrupted)
         self._release_buffered()
-        if "drain" in self.connection.capabilities and not self._drain_running:
+        capabilities = self.connection.capabilities
+        # Where detaching gives back whatever was sent, nothing has to be fetched for that.
+        if "drain" in capabilities and "detach-releases" not in capabilities and not self._drain_running:
             await self._drain()
         if self.receiver_settle_mode == "second":
             await self._until(lambda: self._over or not self._half_settled())

@@ -341,6 +341,9 @@ class ReceiverLink(Link):
         streaming: deliveries come to `incoming` with their first part, and have a `stream` in place of a payload. What
             was not read of them is held against the session's incoming window, which so bounds what is in memory. To
             be set before `flow`.
+        refills: the owner grants credit again before all is used up, so that a dialect that has a window in place of
+            credit may let a window's worth of deliveries wait here. False: not one more than the credit is to leave
+            the peer. To be set before `flow`.
     """
 
     credit: int
@@ -350,6 +353,7 @@ class ReceiverLink(Link):
     partial_state: DeliveryState | None
     delivery_type: type[IncomingDelivery] = IncomingDelivery
     streaming: bool
+    refills: bool = True
     is_sender = False
 
     @abstractmethod

@@ -73,6 +73,7 @@ class Dialect:
 _MODULES = {
     "1.0": "amqp10.dialects.v1_0:DIALECT",
     "0-10": "amqp10.dialects.v0_10:DIALECT",
+    "0-9-1": "amqp10.dialects.v0_9:DIALECT",
     "fast": "amqp10.dialects.fast:DIALECT",
 }
 

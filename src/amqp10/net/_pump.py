@@ -182,6 +182,7 @@ class Pump:
         with anyio.CancelScope(deadline=self._write_deadline) as self._write_scope:
             try:
                 while True:
+                    self._tell()  # what the owner's own calls have brought
                     self._awake = False
                     data = engine.data_to_send()
                     self._tell()  # of what a call of the owner's led to, or what was put off until now
@@ -219,12 +220,11 @@ class Pump:
     # What they share
 
     def _tell(self) -> None:
-        """Hand the events over, and have the writer look at what they led to."""
+        """Hand the events over, those too that acting on them has brought, and have the writer look at the output."""
         engine = self._engine
         if self._ended:
             return
-        events = engine.events()
-        if events:
+        while events := engine.events():
             last = events[-1]
             if isinstance(last, ConnectionEnded):
                 if isinstance(last.error, ConnectionLost) and last.error.__cause__ is None:

@@ -33,8 +33,8 @@ FRAMING = Framing()
 OURS = [method for method in METHODS if method.code[0] != 30]
 THEIRS = commands.INDEX_MAPPING
 
-SHORT_TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=60)
-LONG_TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=300)
+SHORT_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
+LONG_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 MOMENTS = st.integers(0, 4_000_000_000).map(lambda whole: datetime.fromtimestamp(whole, UTC))
 SCALARS = st.one_of(
     st.booleans(),
@@ -46,7 +46,7 @@ SCALARS = st.one_of(
     st.none(),
     st.binary(max_size=40).map(bytearray),
 )
-NAMES = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20)
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 TABLE_VALUES = st.recursive(
     SCALARS,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4),

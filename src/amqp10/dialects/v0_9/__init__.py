@@ -1,1 +1,32 @@
-"""AMQP 0-9-1, 0-9 final and the draft before it: tables of methods, framings, and one engine for all three."""
+"""AMQP 0-9-1, 0-9 final and the draft before it: tables of methods, framings, and one engine for all three.
+
+`_fields`, `_methods`, `_properties`, `_table` values and octets · `_frames` frames · `_variant` which of the three ·
+`_mapping` messages · `_engine` the facade · `_channel` channels · `_client`, `_session`, `_link`, `_sender`,
+`_receiver`, `_acks`, `_requests`, `_transactions` the client's side · `_server` and the others of that name a server's
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ...engine import Dialect
+from ._client import CAPABILITIES, client
+from ._server import server
+from ._trace import FrameTracer
+from ._variant import V0_9_1, Variant
+
+
+def _dialect(variant: Variant) -> Dialect:
+    return Dialect(
+        name=variant.name,
+        headers=(variant.header,),
+        capabilities=CAPABILITIES,
+        client=partial(client, variant),
+        server=partial(server, variant, CAPABILITIES),
+        tracer=partial(FrameTracer, variant),
+    )
+
+
+DIALECT = _dialect(V0_9_1)
+
+__all__ = ("DIALECT",)

@@ -102,6 +102,11 @@ class FrameReader:
         self._size -= size
         return data[:size]
 
+    def starts_with(self, octets: bytes) -> bool:
+        """What comes next may be, or is, these octets."""
+        begin = self._joined()[: len(octets)]
+        return octets.startswith(begin) and bool(begin)
+
     def _joined(self) -> bytes:
         if self._waiting:
             self._data = b"".join((self._data, *self._waiting)) if self._data else b"".join(self._waiting)

@@ -70,10 +70,20 @@ class Outgoing:
     Args:
         exchange, key: where they go; `key` None: each message's subject says it.
         anonymous: each message's `to` says where it goes.
+        came: of deliveries: the annotations say where the message came from, if they say anything.
     """
 
-    def __init__(self, tables: Tables, exchange: str = "", key: str | None = "", *, anonymous: bool = False) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        exchange: str = "",
+        key: str | None = "",
+        *,
+        anonymous: bool = False,
+        came: bool = False,
+    ) -> None:
         self._tables = tables
+        self._came = came
         self._exchange = exchange
         self._key = key
         self._anonymous = anonymous
@@ -122,6 +132,10 @@ class Outgoing:
             except ValueError as error:
                 raise EncodeError(f"to: {error}") from None
             exchange, key = address.exchange, address.key
+        if self._came:
+            there, known = (message.message_annotations.get(name) for name in (EXCHANGE, ROUTING_KEY))
+            if isinstance(there, str) and isinstance(known, str):
+                exchange, key = there, known
         if key is None:
             key = message.subject or ""
         properties = outgoing_properties(message, self._tables, exchange, key, sections)

@@ -1,0 +1,98 @@
+"""What is to be said of deliveries, merged: in the usual order of settling, one ack for all of them (basic.ack).
+
+Numbers count up from 1 on a channel. `multiple` means everything up to the number that was not said before, so it is
+used where nothing in between is still open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ._methods import BasicAck, BasicNack, BasicReject, Method
+
+if TYPE_CHECKING:
+    from ._channel import Channel
+
+ACCEPT: Final = 0
+REQUEUE: Final = 1
+DISCARD: Final = 2
+
+
+class Acks:
+    """Those of one channel.
+
+    Args:
+        channel: where they are written.
+        said: told how many were, and the highest of their numbers.
+        one: the method that says something of a single delivery.
+
+    Attributes:
+        done: everything up to this number has been said.
+    """
+
+    def __init__(self, channel: Channel, said: Callable[[int, int], None], one: Callable[[int, int], Method]) -> None:
+        self._channel = channel
+        self._told = said
+        self._one = one
+        self.done = 0
+        self._run = 0  # accepted up to here, from `done` on, and not said yet
+        self._others: dict[int, int] = {}  # to be said
+        self._said: set[int] = set()  # beyond `done`
+        self._owed = False
+
+    def add(self, number: int, verb: int) -> None:
+        """Note what to say of a delivery. benchmarks/run.py, "0-9-1"."""
+        if verb == ACCEPT and number == self._run + 1:
+            self._run = number
+        else:
+            self._others[number] = verb
+        if not self._owed:
+            self._owed = True
+            self._channel.engine.owe(self)
+
+    def flush(self) -> None:
+        """Say it."""
+        self._owed = False
+        others, said = self._others, self._said
+        before = self.done
+        while True:
+            run = self._run
+            while others.get(run + 1) == ACCEPT:  # settled in another order, by now all of them
+                run += 1
+                del others[run]
+            if run > self.done:
+                self._channel.write(BasicAck(run, run > self.done + 1))
+                self.done = run
+            while self.done + 1 in said:
+                self.done += 1
+                said.discard(self.done)
+            self._run = max(run, self.done)
+            if others.get(self._run + 1) != ACCEPT:
+                break
+        count = self.done - before
+        if others:
+            count += len(others)
+            self._say_each()
+        self._told(count, max(self.done, max(said, default=0)))
+
+    def _say_each(self) -> None:
+        """In no order that `multiple` could say."""
+        others, self._others = self._others, {}
+        for number in sorted(others):
+            self._channel.write(self._one(number, others[number]))
+            self._said.add(number)
+        while self.done + 1 in self._said:
+            self.done += 1
+            self._said.discard(self.done)
+        self._run = max(self._run, self.done)
+
+
+def outcome(number: int, verb: int) -> Method:
+    """What a consumer says of a delivery."""
+    return BasicAck(number) if verb == ACCEPT else BasicReject(number, verb == REQUEUE)
+
+
+def confirm(number: int, verb: int) -> Method:
+    """What a server says of a publish."""
+    return BasicAck(number) if verb == ACCEPT else BasicNack(number, requeue=False)

@@ -1,0 +1,278 @@
+"""A client's side of the connection: the handshake, channel numbers, and what the server says on channel 0 (§2.2).
+
+header ─> start ─> start-ok ─> (secure ─> secure-ok)* ─> tune ─> tune-ok, open ─> open-ok
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from importlib.metadata import version
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ...engine import Authenticated, ConnectionOpened, ConnectionTerms, Role, SessionTerms
+from ...errors import AmqpError, AuthenticationFailed, ConnectionClosed, LocalProtocolError
+from ...messaging import RELEASED, DeliveryState, Rejected
+from ...sasl import Anonymous, choose
+from ...types import Symbol
+from ._codes import Fault, as_error, as_exception
+from ._engine import V09Engine
+from ._frames import LEAST_FRAME
+from ._methods import (
+    ConnectionBlocked,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionSecure,
+    ConnectionSecureOk,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+    ConnectionUnblocked,
+    Method,
+)
+from ._sender import SenderEndpoint
+from ._session import ClientSession
+from ._transactions import Transactions
+from ._variant import Variant
+
+if TYPE_CHECKING:
+    from ...sasl import ClientExchange, Mechanism
+
+CAPABILITIES = frozenset(
+    (
+        *("anonymous-terminus", "detach-releases", "drain", "dynamic"),
+        *("modified", "rejected", "released", "requests", "transactions"),
+    )
+)
+# What this side can take that not every client can; RabbitMQ does accordingly.
+OURS = (
+    *("authentication_failure_close", "basic.nack", "connection.blocked", "consumer_cancel_notify"),
+    *("exchange_exchange_bindings", "publisher_confirms"),
+)
+MAX_ROUNDS = 10  # challenges in one login; no mechanism needs more than three
+
+
+class ClientConnection:
+    """Channel 0 of a client.
+
+    Attributes:
+        capabilities: those in the server's properties.
+        blocked: the server takes no messages at present.
+        prefetch_by_consumer: each consumer has a prefetch of its own (RabbitMQ), not the channel.
+        nack_outcome: what a nack means: that the server failed, or at those that confirm without being asked to say so
+            (Qpid) that the message could not be routed.
+    """
+
+    def __init__(self, engine: V09Engine, mechanisms: tuple[Mechanism, ...] | None, secure: bool) -> None:
+        self.engine = engine
+        self.capabilities: frozenset[str] = frozenset()
+        self.blocked = False
+        self.prefetch_by_consumer = False
+        self.nack_outcome: DeliveryState = RELEASED
+        self.sessions: list[ClientSession] = []
+        self.transactions = Transactions()
+        self._mechanisms = mechanisms if mechanisms is not None else (Anonymous(),)
+        self._secure = secure
+        self._mechanism: Mechanism | None = None
+        self._exchange: ClientExchange | None = None
+        self._rounds = 0
+        self._properties: dict[Any, Any] = {}
+        self._tuned = False
+        self._open_asked = False
+        self._next_channel = 1
+        self._channel_max = 0xFFFF
+
+    # Opening
+
+    @property
+    def may_close(self) -> bool:
+        return self._exchange is not None
+
+    def started(self) -> None:
+        """The server speaks next."""
+
+    def open(self) -> None:
+        """What is said of this side is known."""
+
+    def receive(self, method: Method) -> None:
+        handle = self._HANDLERS.get(type(method))
+        if handle is None:
+            raise Fault(503, f"{method.name}, which is not expected here", method.code)
+        handle(self, method)
+
+    def _start(self, method: ConnectionStart) -> None:
+        if self._exchange is not None:
+            raise Fault(503, "a second connection.start", method.code)
+        self._properties = method.server_properties or {}
+        self._learn()
+        offered = method.mechanisms.decode("ascii", "replace").split()
+        self._mechanism = mechanism = choose(offered, self._mechanisms, secure=self._secure)
+        self._exchange = exchange = mechanism.exchange(self.engine.terms.hostname)
+        self._write(
+            ConnectionStartOk(
+                client_properties=self._client_properties(),
+                mechanism=mechanism.name,
+                response=exchange.initial() or b"",
+                locale="en_US",
+            )
+        )
+
+    def _learn(self) -> None:
+        """What the server can do, as its properties say."""
+        said = self._properties.get("capabilities")
+        self.capabilities = (
+            frozenset(name for name, can in said.items() if can) if isinstance(said, dict) else frozenset()
+        )
+        self.prefetch_by_consumer = "per_consumer_qos" in self.capabilities
+        if "publisher_confirms" in self.capabilities:
+            self.nack_outcome = Rejected(as_error(541, "the server could not take care of the message"))
+
+    def _client_properties(self) -> dict[str, Any]:
+        terms, tables = self.engine.terms, self.engine.variant.tables
+        said: dict[str, Any] = {"product": "amqp10", "version": version("amqp10"), "platform": "Python"}
+        if tables.holds(True):
+            said["capabilities"] = dict.fromkeys(OURS, True)
+        if tables.names("connection_name"):
+            said["connection_name"] = terms.container_id
+        for name, value in terms.properties.items():
+            if isinstance(name, str) and tables.holds({str(name): value}):
+                said[str(name)] = value
+        return said
+
+    def _secure_(self, method: ConnectionSecure) -> None:
+        self._rounds += 1
+        if self._exchange is None or self._tuned or self._rounds > MAX_ROUNDS:
+            raise Fault(503, "connection.secure, which is not expected here", method.code)
+        self._write(ConnectionSecureOk(self._exchange.respond(method.challenge)))
+
+    def _tune(self, method: ConnectionTune) -> None:
+        engine, terms = self.engine, self.engine.terms
+        if self._exchange is None or self._tuned:
+            raise Fault(503, "connection.tune, which is not expected here", method.code)
+        assert self._mechanism is not None
+        self._exchange.finish(None)
+        self._tuned = True
+        engine.emit(Authenticated(self._mechanism.name, None))
+        frame_max = agreed(method.frame_max, max(LEAST_FRAME, terms.max_frame_size))
+        if frame_max < LEAST_FRAME:
+            raise Fault(501, f"a frame-max of {frame_max}; {LEAST_FRAME} is the least there is")
+        self._channel_max = agreed(method.channel_max, terms.channel_max or 1)
+        wanted = math.ceil(terms.idle_timeout / 2) if terms.idle_timeout else 0
+        engine.heartbeat = min(agreed(method.heartbeat, wanted), 0xFFFF)
+        engine.room = frame_max - engine.variant.framing.overhead
+        self._frame_max = frame_max
+        self._write(ConnectionTuneOk(self._channel_max, frame_max, engine.heartbeat))
+        self._write(ConnectionOpen(virtual_host(terms.hostname)))
+
+    def _opened(self, method: ConnectionOpenOk) -> None:
+        engine = self.engine
+        if not self._tuned or engine.opened:
+            raise Fault(503, "connection.open-ok, which is not expected here", method.code)
+        named = self._properties.get("cluster_name") or self._properties.get("product") or ""
+        engine.remote = ConnectionTerms(
+            container_id=str(named),
+            max_frame_size=self._frame_max,
+            channel_max=self._channel_max,
+            idle_timeout=2.0 * engine.heartbeat or None,
+            offered_capabilities=tuple(sorted(self.capabilities)),
+            properties={Symbol(name): value for name, value in self._properties.items()},
+        )
+        engine.opened = True
+        engine.emit(ConnectionOpened())
+
+    # Sessions
+
+    def begin(self, terms: SessionTerms | None) -> ClientSession:
+        session = ClientSession(self, terms)
+        self.sessions.append(session)
+        return session
+
+    def free_channel(self) -> int:
+        """A number for another channel; they take turns, so that what comes late meets nobody else's.
+
+        Raises:
+            LocalProtocolError: all are in use.
+        """
+        if len(self.engine.channels) >= self._channel_max:
+            raise LocalProtocolError(f"the peer takes {self._channel_max} channels on a connection, and all are in use")
+        start = self._next_channel
+        numbers = chain(range(start, self._channel_max + 1), range(1, start))
+        channel = next(number for number in numbers if number not in self.engine.channels)
+        self._next_channel = channel % self._channel_max + 1
+        return channel
+
+    def unknown_channel(self, number: int, kind: int, payload: bytes) -> None:
+        raise Fault(504, f"a frame on channel {number}, which is not open")
+
+    # What the server says
+
+    def _blocked(self, _: ConnectionBlocked) -> None:
+        self._block(True)
+
+    def _unblocked(self, _: ConnectionUnblocked) -> None:
+        self._block(False)
+
+    def _block(self, blocked: bool) -> None:
+        self.blocked = blocked
+        for channel in self.engine.channels.values():
+            if isinstance(channel, SenderEndpoint):
+                channel.admit()
+
+    def _closed(self, method: ConnectionClose) -> None:
+        engine = self.engine
+        self._write(ConnectionCloseOk())
+        text = method.reply_text
+        if not self._tuned:
+            engine.finish(AuthenticationFailed(text or "the server refused the credentials", 1))
+        elif method.reply_code in (0, 200):
+            engine.finish(ConnectionClosed() if not engine.closing else None)
+        else:
+            error = as_error(method.reply_code, text, method.class_id, method.method_id)
+            engine.finish(as_exception(ConnectionClosed, error))
+
+    def _close_answered(self, method: ConnectionCloseOk) -> None:
+        if not self.engine.closing:
+            raise Fault(503, "connection.close-ok, and nobody closed", method.code)
+        self.engine.finish(None)
+
+    def over(self, error: AmqpError | None) -> None:
+        for session in self.sessions:
+            session.over(error)
+        self.sessions.clear()
+
+    def _write(self, method: Method) -> None:
+        self.engine.write_method(0, method)
+
+    _HANDLERS: ClassVar[dict[type[Method], Any]] = {
+        ConnectionStart: _start,
+        ConnectionSecure: _secure_,
+        ConnectionTune: _tune,
+        ConnectionOpenOk: _opened,
+        ConnectionBlocked: _blocked,
+        ConnectionUnblocked: _unblocked,
+        ConnectionClose: _closed,
+        ConnectionCloseOk: _close_answered,
+    }
+
+
+def agreed(theirs: int, ours: int) -> int:
+    """The lower one of two limits, of which 0 is none."""
+    return min(theirs, ours) if theirs and ours else max(theirs, ours)
+
+
+def virtual_host(hostname: str | None) -> str:
+    """The virtual host: what follows "vhost:", as RabbitMQ has it in AMQP 1.0; else the usual one."""
+    return hostname.removeprefix("vhost:") if hostname is not None and hostname.startswith("vhost:") else "/"
+
+
+def client(
+    variant: Variant, terms: ConnectionTerms, mechanisms: tuple[Mechanism, ...] | None, secure: bool
+) -> V09Engine:
+    """A client engine; `secure`: secrets may cross in the clear."""
+    engine = V09Engine(variant, Role.CLIENT, replace(terms), CAPABILITIES)
+    engine.connection = ClientConnection(engine, mechanisms, secure)
+    return engine

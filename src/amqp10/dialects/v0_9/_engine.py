@@ -1,0 +1,345 @@
+"""The facade: bytes in, events out, bytes out; the protocol header, channels, and time (0-9-1 §4.2).
+
+    receive_data ──> FrameReader ──> channel 0 ──> _client | _server (handshake, close)
+                                 └─> channel n ──> a link of a client, a session of a server, or its requests
+    data_to_send <── the list of frames that any of these wrote
+
+The peer's faults are caught here, in one place: a soft one closes its channel, any other the connection.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ...engine import ConnectionEnded, ConnectionTerms, Engine, Event, Role, Session, SessionTerms
+from ...errors import (
+    AmqpError,
+    ConnectionLost,
+    DecodeError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    Unsupported,
+)
+from ...messaging import Error
+from ._codes import Fault, code_of, text_of
+from ._frames import BODY, HEADER, HEARTBEAT, LEAST_FRAME, METHOD, TRACE, FrameReader
+from ._mapping import Incoming
+from ._methods import ConnectionClose, ConnectionCloseOk, Method
+from ._table import BadName
+from ._variant import Variant
+
+if TYPE_CHECKING:
+    from ._channel import Channel
+
+HEADER_SIZE = 8
+# Bytes of a frame that count as a sign of life before it is whole: a large one takes its time on a slow line.
+DRIBBLE = 4096
+# What the frames of the peer may make fail: each is a fault of the peer's.
+BROKEN = (IndexError, struct.error, UnicodeDecodeError)
+
+
+class Connection(Protocol):
+    """Channel 0 and what belongs to the role: `ClientConnection`, or `ServerConnection`."""
+
+    @property
+    def may_close(self) -> bool:
+        """The state of the handshake allows a close."""
+
+    def begin(self, terms: SessionTerms | None) -> Session: ...
+
+    def started(self) -> None: ...
+
+    def open(self) -> None: ...
+
+    def receive(self, method: Method) -> None: ...
+
+    def unknown_channel(self, number: int, kind: int, payload: bytes) -> None: ...
+
+    def over(self, error: AmqpError | None) -> None: ...
+
+
+class Owing(Protocol):
+    """What has something to be merged and written with the next output."""
+
+    def flush(self) -> None: ...
+
+
+class V09Engine(Engine):
+    """One end of a connection (see `Engine` for the contract).
+
+    Args:
+        variant: which dialect of the family.
+        role: client or server.
+        terms: what this side says.
+    """
+
+    connection: Connection
+
+    def __init__(self, variant: Variant, role: Role, terms: ConnectionTerms, capabilities: frozenset[str]) -> None:
+        self.variant = variant
+        self.role = role
+        self.terms = terms
+        self.remote: ConnectionTerms | None = None
+        self.identity: str | None = None
+        self.capabilities = capabilities
+        self.opened = False
+        self.output_size = 0
+        self.reading = True
+        self.context: Any = None
+        self.channels: dict[int, Channel] = {}
+        self.incoming = Incoming(variant.tables)
+        self.heartbeat = 0  # seconds, as agreed
+        self.room = LEAST_FRAME - variant.framing.overhead  # the largest payload that the peer takes
+        self.output: list[bytes] = []
+        self.events_told = 0  # how often `events` was called: what is merged until then
+        self._events: list[Event] = []
+        self._owing: list[Owing] = []
+        self._reader = FrameReader(variant.framing, max(LEAST_FRAME, terms.max_frame_size) - variant.framing.overhead)
+        self._started = self._begun = self._over = False
+        self.closing = False  # our close is out
+        self._received = False
+        self._dribbled = 0
+        self._sent = False
+        self._last_received: float | None = None
+        self._next_heartbeat = 0.0
+
+    # Opening
+
+    def start(self) -> None:
+        if self._started:
+            raise LocalProtocolError("the engine was started already")
+        self._started = True
+        if self.role is Role.CLIENT:
+            self._begun = True
+            self.write(self.variant.header)
+
+    def open(self, terms: ConnectionTerms | None = None) -> None:
+        if self._over:
+            return
+        if terms is not None:
+            self.terms = terms
+        self.connection.open()
+
+    def begin(self, terms: SessionTerms | None = None) -> Session:
+        if not self.opened:
+            raise LocalProtocolError("the connection is not open")
+        return self.connection.begin(terms)
+
+    # Bytes in
+
+    def receive_data(self, data: bytes) -> None:
+        if self._over:
+            return
+        reader = self._reader
+        reader.feed(data)
+        try:
+            if self._begun or self._receive_header():
+                self._read()
+        except Fault as fault:
+            self.fail(fault)
+        except DecodeError as error:
+            self.fail(Fault(503 if isinstance(error, BadName) else 502, str(error)))
+        except BROKEN as error:
+            self.fail(Fault(502, f"a frame ends early, or is malformed: {error}"))
+        except AmqpError as error:
+            self.fail(error)
+        self._dribbled += len(data)
+        if not reader.within_frame or self._dribbled >= DRIBBLE:
+            self._received = True
+            self._dribbled = 0
+
+    def _receive_header(self) -> bool:
+        """A server: the client's header; False while it is not whole."""
+        header = self._reader.take(HEADER_SIZE)
+        if header is None:
+            return False
+        if header != self.variant.header:
+            self.write(self.variant.header)
+            raise Unsupported(f"the peer speaks another protocol: its header is {header.hex(' ')}")
+        self._begun = True
+        self.connection.started()
+        return True
+
+    def _read(self) -> None:
+        channels = self.channels
+        if self.remote is None and self.role is Role.CLIENT and self._reader.starts_with(b"AMQP"):
+            header = self._reader.take(HEADER_SIZE)
+            if header is not None:
+                raise Unsupported(f"the peer speaks another protocol: it answers with the header {header.hex(' ')}")
+            return
+        for kind, number, payload in self._reader.frames():
+            channel = channels.get(number)
+            if channel is None or kind > BODY:
+                self._receive_rare(kind, number, payload)
+            elif self.closing:
+                continue
+            elif kind == METHOD:
+                try:
+                    channel.receive_method(payload)
+                except Fault as fault:
+                    if not fault.soft:
+                        raise
+                    channel.fail(fault)
+            elif kind == HEADER:
+                channel.receive_header(payload)
+            else:
+                channel.receive_body(payload)
+            if self._over:
+                return
+
+    def _receive_rare(self, kind: int, number: int, payload: bytes) -> None:
+        if kind in (HEARTBEAT, TRACE):
+            if number:
+                raise Fault(501, f"a frame of the type {kind} on channel {number}: it belongs on channel 0")
+        elif kind > BODY:
+            raise Fault(540, "content out of band, which is not implemented here")
+        elif number:
+            if not self.closing:
+                self.connection.unknown_channel(number, kind, payload)
+        elif kind != METHOD:
+            raise Fault(504, "content on channel 0")
+        else:
+            method = self.variant.methods.decode(payload)
+            if self.closing and not isinstance(method, ConnectionClose | ConnectionCloseOk):
+                return
+            if method is None:
+                raise unknown_method(payload)
+            if method.code[0] != 10:
+                raise Fault(503, f"{method.name} on channel 0", method.code)
+            self.connection.receive(method)
+
+    def receive_eof(self) -> None:
+        if not self._over:
+            lost = ConnectionLost("the peer ended the transport without closing the connection")
+            self.finish(None if self.closing else lost)
+
+    # Events out, bytes out
+
+    def emit(self, event: Event) -> None:
+        self._events.append(event)
+
+    def events(self) -> list[Event]:
+        events, self._events = self._events, []
+        self.events_told += 1
+        return events
+
+    def write(self, data: bytes) -> None:
+        self.output.append(data)
+        self.output_size += len(data)
+
+    def write_method(self, channel: int, method: Method) -> None:
+        """Queue a method.
+
+        Raises:
+            EncodeError: a field of it is out of range.
+            LocalProtocolError: it is larger than the peer's frames; nothing was queued.
+        """
+        payload = self.variant.methods.encode(method)
+        if len(payload) > self.room:
+            raise LocalProtocolError(f"{method.name} of {len(payload)} octets; the peer's frames take {self.room}")
+        self.write(self.variant.framing.frame(METHOD, channel, payload))
+
+    def owe(self, owing: Owing) -> None:
+        """It has something to be merged and written with the next output."""
+        self._owing.append(owing)
+        self.output_size += 1
+
+    def flush(self) -> None:
+        while self._owing:
+            owing, self._owing = self._owing, []
+            for each in owing:
+                each.flush()
+
+    def data_to_send(self) -> bytes:
+        if self._owing:
+            self.flush()
+        output = self.output
+        self.output_size = 0
+        if not output:
+            return b""
+        self.output = []
+        self._sent = True
+        return output[0] if len(output) == 1 else b"".join(output)
+
+    # Time (0-9-1 §4.2.7)
+
+    def tick(self, now: float) -> float | None:
+        """See `Engine.tick`. A heartbeat is sent after half an interval of silence; two of the peer's may be missed."""
+        if self._over:
+            return None
+        deadlines = []
+        limit = self.terms.idle_timeout
+        if limit:
+            # While this side reads nothing, the silence is its own.
+            if self._received or self._last_received is None or not self.reading:
+                self._received = False
+                self._last_received = now
+            if now - self._last_received >= limit:
+                self.fail(
+                    ConnectionLost(f"the peer was silent for {limit:g} s"),
+                    Error("amqp:connection:forced", f"nothing was received for {limit:g} s"),
+                )
+                return None
+            deadlines.append(min(self._last_received + limit, now + limit / 4))
+        if self.opened and self.heartbeat:
+            if now >= self._next_heartbeat:
+                if not self._sent:
+                    self.write(self.variant.framing.heartbeat)
+                self._sent = False
+                self._next_heartbeat = now + self.heartbeat / 4
+            deadlines.append(self._next_heartbeat)
+        return min(deadlines) if deadlines else None
+
+    # Closing
+
+    def close(self, error: Error | None = None) -> None:
+        if self._over or self.closing:
+            return
+        if not self.opened:
+            self.finish(None)  # nothing was opened: the transport's end says all
+            return
+        self.flush()
+        code, text = (200, "") if error is None else (code_of(error.condition), text_of(error))
+        self._close(code, text)
+
+    def _close(self, code: int, text: str, method: tuple[int, int] = (0, 0)) -> None:
+        self.closing = True
+        self.opened = False
+        self._owing.clear()
+        self.write_method(0, ConnectionClose(code, text, *method))
+
+    def fail(self, error: AmqpError, tell: Error | None = None) -> None:
+        """The peer broke the protocol, or is gone: say why if it may be said, and end."""
+        if self._over:
+            return
+        silent = isinstance(error, Fault) and not error.code
+        if self._begun and not self.closing and not silent and self.connection.may_close:
+            if isinstance(error, Fault):
+                self._close(error.code, text_of_fault(error), error.method)
+            elif tell is not None or isinstance(error, RemoteProtocolError):
+                tell = tell if tell is not None else Error(error.condition, str(error))  # type: ignore[attr-defined]
+                self._close(code_of(tell.condition), text_of(tell))
+        self.finish(error)
+
+    def finish(self, error: AmqpError | None) -> None:
+        """The connection is over, and all that is on it."""
+        if self._over:
+            return
+        self._over = True
+        self.opened = False
+        self.reading = True
+        self._owing.clear()
+        self.connection.over(error)
+        self.channels.clear()
+        self._events.append(ConnectionEnded(error))
+
+
+def text_of_fault(fault: Fault) -> str:
+    return text_of(Error(fault.condition, str(fault)))
+
+
+def unknown_method(payload: bytes) -> Fault:
+    """A method that the dialect does not have, or nobody implements."""
+    code = int.from_bytes(payload[:2], "big"), int.from_bytes(payload[2:4], "big")
+    return Fault(540, f"there is no method {code[1]} of class {code[0]}", code)

@@ -1,0 +1,206 @@
+"""What the links of a client share: a channel of their own, and finding the node when they attach.
+
+channel.open, then a passive declare of the queue or exchange, or one that makes a queue for a dynamic node; then
+what the kind of link needs. All of it is written at once; the last answer attaches the link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ...engine import (
+    Address,
+    DeliveriesUnresumed,
+    Link,
+    LinkAttached,
+    LinkEnded,
+    LinkTerms,
+    parse_address,
+    route_address,
+)
+from ...errors import AmqpError, LinkDetached, LocalProtocolError, RemoteProtocolError
+from ...messaging import Error, Source, Target, TransactionalState
+from ._channel import Channel, State
+from ._codes import as_exception
+from ._methods import (
+    ChannelOpen,
+    ChannelOpenOk,
+    ExchangeDeclare,
+    ExchangeDeclareOk,
+    QueueDeclare,
+    QueueDeclareOk,
+)
+
+if TYPE_CHECKING:
+    from ._session import ClientSession
+
+ON_DEMAND = "amqp10_on_demand"
+
+
+class ClientLink(Link, Channel):
+    """One end of a link, on a client."""
+
+    session: ClientSession
+    terms: LinkTerms
+    handlers: ClassVar = {
+        ChannelOpenOk: "receive_open",
+        QueueDeclareOk: "receive_queue",
+        ExchangeDeclareOk: "receive_exchange",
+    }
+
+    def __init__(self, session: ClientSession, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
+        self.session = session
+        self.terms = terms
+        self.remote: LinkTerms | None = None
+        self.attached = False
+        self.properties: Any = {}
+        self.incomplete = False
+        self.context: Any = None
+        self.address = Address("", None)  # where messages go, or come from
+        self._resuming = None if resuming is None else [each for each in resuming if not each.local_settled]
+        self._ended = False
+        self._waits_for = 0  # answers, before it is attached
+        self._cause: AmqpError | None = None
+
+    @property
+    def name(self) -> str:
+        return self.terms.name
+
+    # Attaching
+
+    def begin_attaching(self) -> None:
+        """Open the channel, and find the node, or make it."""
+        session, terminus = self.session, self._terminus()
+        try:
+            self.address = self._parse(terminus)
+            check = self._check(terminus)
+        except ValueError as error:
+            self._end(True, LinkDetached("amqp:invalid-field", str(error)))
+            return
+        self.open_channel(session.engine, session.connection.free_channel())
+        session.channels.append(self)
+        self._ask(ChannelOpen())
+        if check is not None:
+            self._ask(check)
+        self.prepare()
+
+    def _ask(self, method: Any) -> None:
+        """Write what is to be answered before the link is attached."""
+        self._waits_for += 1
+        self.write(method)
+
+    def _terminus(self) -> Source | Target:
+        terminus = self.terms.target if self.is_sender else self.terms.source
+        return terminus if isinstance(terminus, Source | Target) else Target()
+
+    def _parse(self, terminus: Source | Target) -> Address:
+        if terminus.dynamic or terminus.address is None:
+            return Address("", None)
+        address = parse_address(str(terminus.address))
+        if not self.is_sender and address.queue is None:
+            raise ValueError(f"messages are received from queues, and {terminus.address} is an exchange")
+        return address
+
+    def _check(self, terminus: Source | Target) -> Any:
+        """What finds the node, or makes it."""
+        if terminus.dynamic:
+            return QueueDeclare(exclusive=True, auto_delete=not self.is_sender)
+        address = self.address
+        if address.exchange:
+            return ExchangeDeclare(exchange=address.exchange, type="", passive=True)
+        if terminus.address is None or address.key is None:
+            return None
+        arguments = {}
+        if self.terms.on_demand and ON_DEMAND in self.session.connection.capabilities:
+            arguments["x-opt-on-demand"] = True
+        return QueueDeclare(queue=address.key, passive=True, arguments=arguments)
+
+    def prepare(self) -> None:
+        """Ask for what else has to be there before the link can be used."""
+
+    def receive_open(self, _: ChannelOpenOk) -> None:
+        self._answered()
+
+    def receive_queue(self, method: QueueDeclareOk) -> None:
+        if self._terminus().dynamic:
+            self.address = Address("", method.queue)
+        self._answered()
+
+    def receive_exchange(self, _: ExchangeDeclareOk) -> None:
+        self._answered()
+
+    def _answered(self) -> None:
+        self._waits_for -= 1
+        if self._waits_for == 0 and not self.attached:
+            self._attach()
+
+    def _attach(self) -> None:
+        terms = self.terms
+        terminus = self._terminus()
+        there = None if terminus.address is None and not terminus.dynamic else str(terminus.address)
+        if terminus.dynamic:
+            there = route_address("", self.address.key)
+        self.remote = LinkTerms(
+            name=terms.name,
+            source=terms.source if self.is_sender else Source(there, dynamic=terminus.dynamic),
+            target=Target(there, dynamic=terminus.dynamic) if self.is_sender else terms.target,
+            settle_mode=terms.settle_mode,
+            properties=terms.properties,
+        )
+        if terms.receiver_settle_mode == "second":
+            self.terms = replace(terms, receiver_settle_mode="first")
+        self.attached = True
+        engine = self.session.engine
+        engine.emit(LinkAttached(self))
+        self.begin_flow()
+        if self._resuming:
+            engine.emit(DeliveriesUnresumed(self, self._resuming))
+
+    def begin_flow(self) -> None:
+        """The link stands."""
+
+    def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
+        raise LocalProtocolError(f"the link {self.name!r} does not wait for an answer")
+
+    def refuse(self, error: Error) -> None:
+        raise LocalProtocolError(f"the link {self.name!r} does not wait for an answer")
+
+    # Detaching
+
+    def suspended(self) -> list[Any]:
+        found = [each for each in self.unsettled.values() if not isinstance(each.state, TransactionalState)]  # type: ignore[attr-defined]
+        return [*(self._resuming or ()), *found] if not self.attached and self.remote is None else found
+
+    def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
+        if self._ended or self.channel_state is not State.OPEN:
+            return
+        self.leave()
+        self.attached = False
+        self.close_channel(error)
+
+    def leave(self) -> None:
+        """Before the channel closes: say what is to be said."""
+
+    def failed(self, error: RemoteProtocolError) -> None:
+        self._end(True, error)
+
+    def cancelled(self, error: AmqpError) -> None:
+        """The peer has taken the node away: nothing more comes, and the channel is of no use."""
+        self.attached = False
+        self.close_channel()
+        self._end(True, error)
+
+    def closed(self, error: Error | None) -> None:
+        self._end(True, None if error is None else as_exception(LinkDetached, error))
+        self.session.channel_gone(self)
+
+    def over(self, error: AmqpError | None) -> None:
+        self._end(False, error)
+
+    def _end(self, closed: bool, cause: AmqpError | None) -> None:
+        self.attached = False
+        if not self._ended:
+            self._ended = True
+            self.session.engine.emit(LinkEnded(self, closed, cause))

@@ -1,0 +1,323 @@
+"""The receiving end of a client's link: a consumer whose prefetch follows the credit, and acks merged into ranges.
+
+Credit counts deliveries, prefetch bounds those without an ack: a peer may send more than the credit once some are
+acked. What comes beyond the credit is held here until there is credit for it. An owner that refills its credit
+(`ReceiverLink.refills`) so has what it would be sent next a little earlier. For one that does not, the consumer is
+cancelled as soon as the credit is used up, and what came beyond it is given back.
+
+A drain takes the consumer away and gets one message after the other, until the credit is used or the queue is empty.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ...engine import DeliveriesReceived, FlowReceived, IncomingDelivery, LinkTerms, ReceiverLink
+from ...errors import LinkDetached, LocalProtocolError
+from ...messaging import Accepted, DeliveryState, Error, Modified, Rejected, TransactionalState
+from ._acks import ACCEPT, DISCARD, REQUEUE, Acks, outcome
+from ._codes import Fault
+from ._link import ClientLink
+from ._methods import (
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicGet,
+    BasicGetEmpty,
+    BasicQos,
+    BasicQosOk,
+)
+from ._transactions import Committing
+
+if TYPE_CHECKING:
+    from ._session import ClientSession
+
+DELIVER, GET_OK = b"\0\x3c\0\x3c", b"\0\x3c\0\x47"
+MOST_PREFETCH = 0xFFFF
+# A queue of RabbitMQ's that is none: its consumer must not ack.
+DIRECT_REPLY = "amq.rabbitmq.reply-to"
+
+
+class Consumer(Enum):
+    """What there is at the peer."""
+
+    NONE = "none"
+    STARTING = "asked for"
+    STANDING = "there"
+    STOPPING = "cancelled, and the peer has not said so"
+
+
+class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
+    """See `ReceiverLink` for the contract."""
+
+    is_sender = False
+    hot: ClassVar = {DELIVER: "receive_deliver", GET_OK: "receive_get"}
+    handlers: ClassVar = {
+        BasicQosOk: "receive_qos",
+        BasicConsumeOk: "receive_consume",
+        BasicCancelOk: "receive_cancel_ok",
+        BasicCancel: "receive_cancel",
+        BasicGetEmpty: "receive_empty",
+    }
+
+    def __init__(self, session: ClientSession, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
+        super().__init__(session, terms, resuming)
+        self.delivery_type = IncomingDelivery
+        self.credit = 0
+        self.available = 0
+        self.incoming: deque[IncomingDelivery] = deque()
+        self.unsettled: dict[bytes, IncomingDelivery] = {}
+        self.partial_state = None
+        self.streaming = False
+        self._settled = terms.settle_mode == "settled"
+        self._limit = terms.max_message_size or None
+        self._held: deque[IncomingDelivery] = deque()  # came beyond the credit
+        self._consumer = Consumer.NONE
+        self._tag = ""
+        self._prefetch = 0
+        self._consumers = 0  # how many there have been
+        self._since = 0  # the last delivery before the present one
+        self._out = 0  # its deliveries without an ack
+        self._last = 0  # the number of the last delivery
+        self._draining = False
+        self._getting = False
+        self._settling_all = False  # the acks that go out are those of a transaction
+        self._number_octets = b""
+        self._route = b""
+
+    @property
+    def settled_by_sender(self) -> bool:
+        return self._settled
+
+    def begin_flow(self) -> None:
+        self._acks = Acks(self, self._acked, outcome)
+        self._adjust()
+
+    # Credit
+
+    def flow(
+        self, credit: int, *, drain: bool = False, echo: bool = False, properties: Mapping[Any, Any] | None = None
+    ) -> None:
+        if self._ended:
+            raise LocalProtocolError(f"the link {self.name!r} is not attached")
+        if not 0 <= credit <= 0xFFFF_FFFF:
+            raise LocalProtocolError(f"a credit of {credit}")
+        self.credit = credit
+        self._draining = drain
+        while self._held and self.credit > 0:
+            self._hand_out(self._held.popleft())
+        self._adjust()
+
+    def _adjust(self) -> None:
+        """Take the next step towards a consumer that fits the credit. One at a time: RabbitMQ 4.0 has an internal error
+        when a consumer is cancelled in the same breath as it is made."""
+        if not self.attached or self._consumer in (Consumer.STARTING, Consumer.STOPPING):
+            return
+        wanted = self.credit - len(self._held)
+        if self._consumer is Consumer.NONE:
+            if self._draining:
+                self._get()
+            elif wanted > 0 and not self._getting:
+                self._start(wanted)
+        elif self._draining or (self.credit <= 0 and not self.refills):
+            self._cancel()
+        elif wanted > 0 and self._out >= self._prefetch:
+            self._acks.flush()
+            if self._out >= self._prefetch:
+                self._widen(wanted)
+
+    def _start(self, wanted: int) -> None:
+        by_consumer = self.session.connection.prefetch_by_consumer
+        self._set_prefetch(wanted if by_consumer else wanted + len(self.unsettled) + len(self._held))
+        self._consumers += 1
+        self._tag = f"{self.name[:200]}.{self._consumers}" if self._consumers > 1 else self.name[:200]
+        self._consumer = Consumer.STARTING
+        self.write(
+            BasicConsume(
+                queue=self.address.key or "",
+                consumer_tag=self._tag,
+                no_ack=self.address.key == DIRECT_REPLY,
+                exclusive=bool(self.terms.properties.get("exclusive")),
+                arguments=self._arguments(),
+            )
+        )
+
+    def _arguments(self) -> dict[str, Any]:
+        priority = self.terms.properties.get("priority")
+        return {} if priority is None else {"x-priority": priority}
+
+    def _set_prefetch(self, prefetch: int) -> None:
+        self._prefetch = min(max(prefetch, self._prefetch if self.refills else 1), MOST_PREFETCH)
+        self.write(BasicQos(prefetch_count=self._prefetch))
+
+    def _widen(self, wanted: int) -> None:
+        """There is credit, and as much is without an ack as may be: a wider prefetch, or another consumer with it."""
+        if self.session.connection.prefetch_by_consumer:
+            self._cancel()
+        elif self._prefetch < MOST_PREFETCH:
+            self._set_prefetch(self._out + wanted)
+
+    def _cancel(self) -> None:
+        self._consumer = Consumer.STOPPING
+        self.write(BasicCancel(consumer_tag=self._tag))
+
+    def receive_qos(self, _: BasicQosOk) -> None:
+        pass
+
+    def receive_consume(self, method: BasicConsumeOk) -> None:
+        self._consumer = Consumer.STANDING
+        if self.session.connection.prefetch_by_consumer:
+            self._since, self._out = self._last, 0
+        self._adjust()
+
+    def receive_cancel_ok(self, method: BasicCancelOk) -> None:
+        self._consumer = Consumer.NONE
+        if not self.refills and self.credit <= 0:
+            for delivery in self._held:
+                self._acks.add(delivery.delivery_id or 0, REQUEUE)
+            self._held.clear()
+        self._adjust()
+
+    def receive_cancel(self, method: BasicCancel) -> None:
+        """The peer has cancelled the consumer: the queue is gone."""
+        if method.consumer_tag == self._tag:
+            self.cancelled(LinkDetached("amqp:resource-deleted", "the peer cancelled the consumer: its queue is gone"))
+
+    # Draining
+
+    def _get(self) -> None:
+        if self.credit <= 0:
+            self._draining = False
+            self.credit = 0
+            self.engine.emit(FlowReceived(self, True))
+        elif not self._getting:
+            self._getting = True
+            self.write(BasicGet(queue=self.address.key or ""))
+
+    def receive_get(self, payload: bytes) -> None:
+        self._number_octets = payload[4:12]
+        self._route = payload[12:-4]
+        self.expect_content(self._got)
+
+    def _got(self, body: bytes) -> None:
+        self._getting = False
+        self._delivered(body)
+        self._adjust()
+
+    def receive_empty(self, _: BasicGetEmpty) -> None:
+        self._getting = False
+        if self._draining:
+            self.credit = 0
+        self._adjust()
+
+    # Deliveries
+
+    def receive_deliver(self, payload: bytes) -> None:
+        at = 5 + payload[4]
+        self._number_octets = payload[at : at + 8]
+        self._route = payload[at + 8 :]
+        self._content = self._delivered
+        self._awaits_header = True
+
+    def announced(self, size: int) -> None:
+        if self._limit is not None and size > self._limit:
+            raise Fault(311, f"a message of {size} octets; this side takes {self._limit}", soft=True)
+
+    def _delivered(self, body: bytes) -> None:
+        """A message is whole. benchmarks/run.py, "0-9-1"."""
+        payload = self.engine.incoming.map(self._route, self.properties_octets, body)
+        octets = self._number_octets
+        self._last = number = int.from_bytes(octets, "big")
+        self._out += 1
+        delivery = self.delivery_type(self, number, octets, payload, self._settled)
+        if self.credit > 0:
+            self.credit -= 1
+            if self._settled:
+                self._acks.add(number, ACCEPT)
+            else:
+                self.unsettled[octets] = delivery
+            incoming = self.incoming
+            incoming.append(delivery)
+            if len(incoming) == 1:
+                self.engine.emit(DeliveriesReceived(self))
+            if self.credit <= 0 or self._out >= self._prefetch:
+                self._adjust()
+        else:
+            self._held.append(delivery)
+
+    def _hand_out(self, delivery: IncomingDelivery) -> None:
+        """There is credit for one that was held."""
+        self.credit -= 1
+        if self._settled:
+            self._acks.add(delivery.delivery_id or 0, ACCEPT)
+        else:
+            self.unsettled[delivery.tag] = delivery
+        self.incoming.append(delivery)
+        if len(self.incoming) == 1:
+            self.session.engine.emit(DeliveriesReceived(self))
+
+    def read(self, delivery: IncomingDelivery) -> bytes | None:
+        raise LocalProtocolError("the link does not stream")
+
+    def discard(self, delivery: IncomingDelivery) -> None:
+        raise LocalProtocolError("the link does not stream")
+
+    # Settling
+
+    def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
+        if delivery.local_settled:
+            return
+        if not self.attached:
+            raise LocalProtocolError(f"the link {self.name!r} is gone: the delivery is the peer's to send again")
+        number = delivery.delivery_id
+        assert number is not None
+        if type(state) is TransactionalState:
+            self.session.connection.transactions.retire(self, delivery, state)
+            return
+        verb = ACCEPT if type(state) is Accepted else verb_of(state if state is not None else delivery.state)
+        self._acks.add(number, verb)
+        if state is not None:
+            delivery.state = state
+        delivery.local_settled = True
+        del self.unsettled[delivery.tag]
+
+    def _acked(self, count: int, last: int) -> None:
+        """So many acks went out; the numbers of the latest of them."""
+        self._out = max(0, self._out - count) if last > self._since else self._out
+        if self.transactional and not self._settling_all:
+            self.commit()
+
+    def settle_all(self, settled: list[tuple[IncomingDelivery, DeliveryState | None]]) -> None:
+        """Those of a transaction, after what was said before it and with its publishes."""
+        for delivery, state in settled:
+            self._acks.add(delivery.delivery_id or 0, verb_of(state))
+            delivery.local_settled = True
+            self.unsettled.pop(delivery.tag, None)
+        self._settling_all = True
+        self._acks.flush()
+        self._settling_all = False
+
+    def select(self) -> None:
+        self._acks.flush()
+        super().select()
+
+    def closed(self, error: Error | None) -> None:
+        self.undo(error)
+        super().closed(error)
+
+    def leave(self) -> None:
+        if self.attached:
+            self._acks.flush()
+
+
+def verb_of(state: DeliveryState | None) -> int:
+    """What is said for an outcome: rejected and undeliverable messages go where the queue sends dead letters."""
+    if isinstance(state, Accepted):
+        return ACCEPT
+    if isinstance(state, Rejected) or (isinstance(state, Modified) and state.undeliverable_here):
+        return DISCARD
+    return REQUEUE

@@ -1,0 +1,309 @@
+"""The sending end of a client's link: publishes, numbered from 1, and the peer's confirms of them.
+
+Nothing grants credit to those who publish. A link has that of a window of publishes without a confirm, and none while
+the peer says that it takes nothing: `connection.blocked`, or `channel.flow`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ...engine import CreditChanged, LinkTerms, OutcomesReceived, OutgoingDelivery, SenderLink
+from ...errors import EncodeError, LocalProtocolError
+from ...messaging import ACCEPTED, RELEASED, DeliveryState, Rejected, Target
+from ._channel import BASIC
+from ._codes import Fault, as_error
+from ._frames import METHOD
+from ._link import ClientLink
+from ._mapping import Outgoing, Route
+from ._methods import BasicPublish, BasicReturn, ConfirmSelect, ConfirmSelectOk
+
+if TYPE_CHECKING:
+    from ._session import ClientSession
+
+WINDOW = 2048
+"""Publishes that may be without a confirm, on one link."""
+
+ACK, NACK, RETURN = b"\0\x3c\0\x50", b"\0\x3c\0\x78", b"\0\x3c\0\x32"
+
+
+class SenderEndpoint(ClientLink, SenderLink):
+    """See `SenderLink` for the contract."""
+
+    is_sender = True
+    hot: ClassVar = {ACK: "receive_ack", NACK: "receive_nack", RETURN: "receive_return"}
+    handlers: ClassVar = {ConfirmSelectOk: "receive_select"}
+
+    def __init__(self, session: ClientSession, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
+        super().__init__(session, terms, resuming)
+        self.delivery_type = OutgoingDelivery
+        self.credit = 0
+        self.drain = False
+        self.auto_settle = True
+        self.unsettled: dict[bytes, OutgoingDelivery] = {}
+        self.frame_room = session.engine.room
+        self._withheld = WINDOW  # credit that there would be, if the peer took anything
+        self._paused = False  # by channel.flow
+        self._confirms = terms.settle_mode != "settled"
+        self._may_settle = terms.settle_mode != "unsettled"
+        self._number = 0  # of the last publish
+        self._first = 1  # before it all are confirmed
+        self._outgoing: dict[int, OutgoingDelivery | None] = {}  # None: nobody waits for its confirm
+        self._methods: dict[tuple[str, str, bool], bytes] = {}  # frames of publish, by where they go
+        self._told: list[OutgoingDelivery] = []
+        self._told_in = -1
+
+    @property
+    def settled_by_sender(self) -> bool:
+        return not self._confirms
+
+    def prepare(self) -> None:
+        if self._confirms:
+            self._ask(ConfirmSelect())
+
+    def receive_select(self, _: ConfirmSelectOk) -> None:
+        self._answered()
+
+    def begin_flow(self) -> None:
+        target, address = self.terms.target, self.address
+        anonymous = isinstance(target, Target) and target.address is None and not target.dynamic
+        self._mapping = Outgoing(self.engine.variant.tables, address.exchange, address.key, anonymous=anonymous)
+        self.frame_room = self.engine.room
+        self.admit()
+
+    # Credit
+
+    def admit(self) -> None:
+        """The peer takes publishes, or takes none any more."""
+        if self._paused or self.session.connection.blocked or not self.attached:
+            self._withheld += self.credit
+            self.credit = 0
+        elif self._withheld:
+            self._add_credit(0)
+
+    def paused(self, paused: bool) -> None:
+        self._paused = paused
+        self.admit()
+
+    def _add_credit(self, count: int) -> None:
+        before = self.credit
+        if self._paused or self.session.connection.blocked:
+            self._withheld += count
+            return
+        self.credit = before + count + self._withheld
+        self._withheld = 0
+        if before <= 0 < self.credit:
+            self.session.engine.emit(CreditChanged(self))
+
+    # Sending
+
+    def send(
+        self,
+        payload: bytes,
+        *,
+        settled: bool = False,
+        tag: bytes | None = None,
+        message_format: int = 0,
+        state: DeliveryState | None = None,
+        batchable: bool = False,
+        more: bool = False,
+    ) -> OutgoingDelivery:
+        if self.credit <= 0 or not self.attached or more or (settled and not self._may_settle):
+            self._check_sendable(settled, more)
+        if not settled and not self._confirms:
+            raise LocalProtocolError("an unsettled delivery on a link whose settle mode is 'settled'")
+        number = self._number + 1
+        if tag is None:
+            tag = number.to_bytes(8, "big")
+        elif len(tag) > 32:
+            raise LocalProtocolError(f"a delivery-tag of {len(tag)} bytes; 32 at most")
+        elif tag in self.unsettled:
+            raise LocalProtocolError(f"the delivery-tag {tag!r} is in use by an unsettled delivery")
+        if state is not None:
+            return self.session.connection.transactions.post(self, payload, settled, tag, message_format, state)
+        delivery = self.delivery_type(self, tag, payload, settled, message_format)
+        self.publish(delivery, payload)
+        return delivery
+
+    def _check_sendable(self, settled: bool, more: bool) -> None:
+        if not self.attached:
+            raise LocalProtocolError(f"the link {self.name!r} is not attached")
+        if more:
+            raise LocalProtocolError("a message in parts: its size has to be known before")
+        if self.credit <= 0:
+            raise LocalProtocolError(f"no credit on the link {self.name!r}")
+        raise LocalProtocolError("a settled delivery on a link whose settle mode is 'unsettled'")
+
+    def publish(self, delivery: OutgoingDelivery, payload: bytes) -> None:
+        """Write a message. benchmarks/run.py, "0-9-1"."""
+        settled = delivery.local_settled
+        route, body = self._map(payload)
+        method = self._methods.get((route.exchange, route.key, settled))
+        if method is None:
+            method = self._publish_frame(route, settled)
+        engine = self.engine
+        engine.output.append(method)
+        content = engine.variant.framing.message(self.number, BASIC, route.properties, body, engine.room)
+        engine.output.append(content)
+        engine.output_size += len(method) + len(content)
+        delivery.on_wire = True
+        if self._confirms:
+            self.credit -= 1
+            self._number = number = self._number + 1
+            delivery.delivery_id = number
+            if settled:
+                self._outgoing[number] = None
+            else:
+                self._outgoing[number] = delivery
+                self.unsettled[delivery.tag] = delivery
+
+    def check(self, payload: bytes) -> None:
+        """See that a message can be said.
+
+        Raises:
+            LocalProtocolError: it cannot.
+        """
+        self._map(payload)
+
+    def frames(self, payload: bytes, channel: int) -> bytes:
+        """A message as part of a transaction, on whatever channel that is."""
+        route, body = self._map(payload)
+        variant = self.engine.variant
+        publish = variant.methods.encode(BasicPublish(exchange=route.exchange, routing_key=route.key))
+        content = variant.framing.message(channel, BASIC, route.properties, body, self.engine.room)
+        return variant.framing.frame(METHOD, channel, publish) + content
+
+    def _map(self, payload: bytes) -> tuple[Route, bytes]:
+        try:
+            return self._mapping.map(payload)
+        except EncodeError as error:
+            raise LocalProtocolError(str(error)) from error
+
+    def _publish_frame(self, route: Route, settled: bool) -> bytes:
+        """The frame of the method, with which all messages of that route begin."""
+        if len(self._methods) >= WINDOW:
+            self._methods.clear()
+        publish = BasicPublish(exchange=route.exchange, routing_key=route.key, mandatory=not settled)
+        variant = self.engine.variant
+        try:
+            payload = variant.methods.encode(publish)
+        except EncodeError as error:
+            raise LocalProtocolError(str(error)) from error
+        frame = variant.framing.frame(METHOD, self.number, payload)
+        self._methods[route.exchange, route.key, settled] = frame
+        return frame
+
+    def send_more(self, delivery: OutgoingDelivery, payload: bytes, *, more: bool = False) -> None:
+        raise LocalProtocolError("no delivery is under way in parts")
+
+    def abort(self, delivery: OutgoingDelivery) -> None:
+        raise LocalProtocolError("only a delivery that is not whole on the wire can be aborted")
+
+    def resend(self, delivery: OutgoingDelivery) -> None:
+        if delivery.local_settled or not self.attached or not self._confirms:
+            raise LocalProtocolError("the delivery is settled, or the link is not attached")
+        delivery.link = self
+        number = self._number + 1
+        if self.unsettled.get(delivery.tag) is not None:
+            delivery.tag = number.to_bytes(8, "big")
+        delivery.remote_state = None
+        self.publish(delivery, delivery.payload)
+
+    def forget(self, delivery: OutgoingDelivery) -> None:
+        delivery.local_settled = True
+        self._forget(delivery)
+
+    # What becomes of it
+
+    def receive_ack(self, payload: bytes) -> None:
+        number, multiple = int.from_bytes(payload[4:12], "big"), payload[12] & 1
+        self._confirmed(number, multiple, ACCEPTED)
+
+    def receive_nack(self, payload: bytes) -> None:
+        number, multiple = int.from_bytes(payload[4:12], "big"), payload[12] & 1
+        self._confirmed(number, multiple, self.session.connection.nack_outcome)
+
+    def _confirmed(self, number: int, multiple: int, state: DeliveryState) -> None:
+        outgoing = self._outgoing
+        if number > self._number or not self._confirms:
+            raise Fault(406, f"a confirm of publish {number}, and {self._number} is the last", (60, 80), soft=True)
+        before = len(outgoing)
+        engine = self.session.engine
+        if self._told_in != engine.events_told:
+            self._told, self._told_in = [], engine.events_told
+        told, there = self._told, len(self._told)
+        if multiple:
+            for each in range(self._first, (number or self._number) + 1):
+                delivery = outgoing.pop(each, None)
+                if delivery is not None:
+                    self._settled(delivery, state, told)
+            self._first = max(self._first, (number or self._number) + 1)
+        elif number in outgoing:
+            delivery = outgoing.pop(number)
+            if delivery is not None:
+                self._settled(delivery, state, told)
+            if number == self._first:
+                self._first += 1
+        if told and not there:
+            engine.emit(OutcomesReceived(self, told))
+        self._add_credit(before - len(outgoing))
+
+    def _settled(self, delivery: OutgoingDelivery, state: DeliveryState, told: list[OutgoingDelivery]) -> None:
+        if delivery.remote_state is None:  # else it came back before
+            delivery.remote_state = state
+        delivery.remote_settled = delivery.local_settled = True
+        self.unsettled.pop(delivery.tag, None)
+        told.append(delivery)
+
+    def receive_return(self, payload: bytes) -> None:
+        method = self.engine.variant.methods.decode(payload)
+        assert isinstance(method, BasicReturn)
+        self.expect_content(lambda body: self._returned(method, body))
+
+    def _returned(self, method: BasicReturn, body: bytes) -> None:
+        """It could not be routed; the confirm is still to come, or at Broker-J has come as a nack.
+
+        Nothing says which publish it was. Those of one route, with the same properties and body, are as good as each
+        other; the oldest of them is taken.
+        """
+        delivery = self._find(method.exchange, method.routing_key, body)
+        if delivery is None:
+            return
+        if method.reply_code in (312, 313):
+            delivery.remote_state = RELEASED
+        else:
+            delivery.remote_state = Rejected(as_error(method.reply_code, method.reply_text))
+
+    def _find(self, exchange: str, key: str, body: bytes) -> OutgoingDelivery | None:
+        nearest = None
+        for delivery in self._outgoing.values():
+            if delivery is None or delivery.remote_state is not None or not delivery.payload.endswith(body):
+                continue
+            route, whole = self._mapping.map(delivery.payload)
+            if (route.exchange, route.key) == (exchange, key) and whole == body:
+                if route.properties == self.properties_octets:
+                    return delivery
+                nearest = nearest or delivery
+        return nearest
+
+    def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
+        if delivery.local_settled:
+            return
+        delivery.local_settled = True
+        if state is not None:
+            delivery.state = state
+        self._forget(delivery)
+
+    def _forget(self, delivery: OutgoingDelivery) -> None:
+        if self.unsettled.get(delivery.tag) is delivery:
+            del self.unsettled[delivery.tag]
+        number = delivery.delivery_id
+        if number is not None and self._outgoing.get(number) is delivery:
+            self._outgoing[number] = None
+
+    def drained(self, available: int = 0) -> None:
+        pass  # nobody drains who cannot grant
+
+    def offer(self, available: int) -> None:
+        pass  # there are no words for it

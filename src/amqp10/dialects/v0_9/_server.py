@@ -1,0 +1,255 @@
+"""A server's side of the connection: the handshake, and what the client says on channel 0 (0-9-1 §2.2)."""
+
+from __future__ import annotations
+
+import math
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ...engine import Authenticated, ConnectionOpened, ConnectionTerms, Role, SessionTerms
+from ...errors import AmqpError, AuthenticationFailed, ConnectionClosed, LocalProtocolError
+from ...sasl import Challenge, Success
+from ...types import Symbol
+from ._client import MAX_ROUNDS, agreed
+from ._codes import Fault, as_error, as_exception
+from ._engine import V09Engine
+from ._frames import LEAST_FRAME, METHOD
+from ._methods import (
+    ChannelOpen,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionSecure,
+    ConnectionSecureOk,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+    ConnectionUpdateSecret,
+    ConnectionUpdateSecretOk,
+    Method,
+)
+from ._server_session import ServerSession
+from ._variant import Variant
+
+if TYPE_CHECKING:
+    from ...sasl import Authenticator, ServerExchange
+
+OURS = (
+    *("authentication_failure_close", "basic.nack", "consumer_cancel_notify", "consumer_priorities"),
+    *("exchange_exchange_bindings", "per_consumer_qos", "publisher_confirms"),
+)
+# What may wait on channels for an answer or for credit before no more is read: octets, and frames.
+MOST_WAITING = 1 << 20
+MOST_FRAMES = 3000
+
+
+class ServerConnection:
+    """Channel 0 of a server.
+
+    Attributes:
+        told_of_cancels: the client takes basic.cancel.
+    """
+
+    def __init__(self, engine: V09Engine, authenticator: Authenticator) -> None:
+        self.engine = engine
+        self.told_of_cancels = False
+        self._authenticator = authenticator
+        self._offered = tuple(authenticator.mechanisms())
+        self._mechanism = ""
+        self._exchange: ServerExchange | None = None
+        self._last_word = False  # the exchange succeeded, and its last word is out as a challenge
+        self._rounds = 0
+        self._properties: dict[str, Any] = {}
+        self._tune_sent = self._tuned = False
+        self._frame_max = 0
+        self._channel_max = 0
+        self._waiting = [0, 0]
+        self.sessions: list[ServerSession] = []
+
+    # Opening
+
+    @property
+    def may_close(self) -> bool:
+        return True
+
+    def started(self) -> None:
+        """The client's header is here."""
+        terms, tables, variant = self.engine.terms, self.engine.variant.tables, self.engine.variant
+        said: dict[str, Any] = {"product": "amqp10", "version": version("amqp10"), "platform": "Python"}
+        for name, value in terms.properties.items():
+            if isinstance(name, str) and tables.holds({str(name): value}):
+                said[str(name)] = value
+        if tables.names("cluster_name"):
+            said["cluster_name"] = terms.container_id
+        offered = [each for each in terms.offered_capabilities if each.islower()]
+        if tables.holds(True):
+            said["capabilities"] = dict.fromkeys((*OURS, *offered), True)
+        else:
+            said["capabilities"] = " ".join((*OURS, *offered))
+        major, minor = variant.version
+        self._write(ConnectionStart(major, minor, said, " ".join(self._offered).encode(), b"en_US"))
+
+    def receive(self, method: Method) -> None:
+        handle = self._HANDLERS.get(type(method))
+        if handle is None:
+            raise Fault(503, f"{method.name}, which is not expected here", method.code)
+        handle(self, method)
+
+    def _start_ok(self, method: ConnectionStartOk) -> None:
+        if self._exchange is not None:
+            raise Fault(503, "a second connection.start-ok", method.code)
+        self._properties = method.client_properties or {}
+        can = self._properties.get("capabilities")
+        self.told_of_cancels = isinstance(can, dict) and can.get("consumer_cancel_notify") is True
+        self._mechanism = method.mechanism
+        if method.mechanism not in self._offered:
+            self._refuse(f"the client chose {method.mechanism}, which was not offered")
+            return
+        self._exchange = self._authenticator.exchange(method.mechanism)
+        self._step(method.response)
+
+    def _secure_ok(self, method: ConnectionSecureOk) -> None:
+        if self._exchange is None or self._tune_sent:
+            raise Fault(503, "connection.secure-ok, which is not expected here", method.code)
+        if self._last_word:
+            self._tune()
+        else:
+            self._step(method.response)
+
+    def _step(self, response: bytes) -> None:
+        self._rounds += 1
+        if self._rounds > MAX_ROUNDS:
+            raise Fault(530, "the SASL exchange does not end")
+        assert self._exchange is not None
+        step = self._exchange.step(response)
+        if isinstance(step, Challenge):
+            self._write(ConnectionSecure(step.data))
+        elif isinstance(step, Success):
+            self.engine.identity = step.identity
+            if step.additional:
+                self._last_word = True
+                self._write(ConnectionSecure(step.additional))
+            else:
+                self._tune()
+        else:
+            self._refuse(f"the client's credentials were refused ({self._mechanism})")
+
+    def _refuse(self, reason: str) -> None:
+        text = f"ACCESS_REFUSED - login was refused using authentication mechanism {self._mechanism[:50]}"
+        self._write(ConnectionClose(403, text))
+        self.engine.finish(AuthenticationFailed(reason, 1))
+
+    def _tune(self) -> None:
+        engine, terms = self.engine, self.engine.terms
+        engine.emit(Authenticated(self._mechanism, engine.identity))
+        self._tune_sent = True
+        self._frame_max = max(LEAST_FRAME, terms.max_frame_size)
+        self._channel_max = terms.channel_max or 1
+        engine.heartbeat = min(math.ceil(terms.idle_timeout / 2), 0xFFFF) if terms.idle_timeout else 0
+        self._write(ConnectionTune(self._channel_max, self._frame_max, engine.heartbeat))
+
+    def _tune_ok(self, method: ConnectionTuneOk) -> None:
+        engine = self.engine
+        if not self._tune_sent or self._tuned:
+            raise Fault(503, "connection.tune-ok, which is not expected here", method.code)
+        frame_max = method.frame_max or self._frame_max
+        if not LEAST_FRAME <= frame_max <= self._frame_max:
+            raise Fault(530, f"a frame-max of {frame_max}, not within {LEAST_FRAME} and {self._frame_max}", method.code)
+        self._tuned = True
+        self._frame_max = frame_max
+        self._channel_max = agreed(method.channel_max, self._channel_max)
+        engine.heartbeat = method.heartbeat
+        engine.room = frame_max - engine.variant.framing.overhead
+
+    def _open(self, method: ConnectionOpen) -> None:
+        engine = self.engine
+        if not self._tuned or engine.remote is not None:
+            raise Fault(503, "connection.open, which is not expected here", method.code)
+        engine.remote = ConnectionTerms(
+            container_id=str(self._properties.get("connection_name") or self._properties.get("product") or ""),
+            hostname=method.virtual_host,
+            max_frame_size=self._frame_max,
+            channel_max=self._channel_max,
+            idle_timeout=2.0 * engine.heartbeat or None,
+            properties={Symbol(name): value for name, value in self._properties.items()},
+        )
+        engine.emit(ConnectionOpened())
+
+    def open(self) -> None:
+        """The owner lets the client in."""
+        if self.engine.remote is None:
+            raise LocalProtocolError("the client has not asked to open yet")
+        if not self.engine.opened:
+            self.engine.opened = True
+            self._write(ConnectionOpenOk())
+
+    # Channels
+
+    def begin(self, terms: SessionTerms | None) -> ServerSession:
+        raise LocalProtocolError("a server of this dialect begins no sessions")
+
+    def unknown_channel(self, number: int, kind: int, payload: bytes) -> None:
+        engine = self.engine
+        method = engine.variant.methods.decode(payload) if kind == METHOD else None
+        if not isinstance(method, ChannelOpen) or not engine.opened:
+            raise Fault(504, f"a frame on channel {number}, which is not open")
+        if number > self._channel_max:
+            raise Fault(504, f"channel {number}, and {self._channel_max} is the last", method.code)
+        session = ServerSession(self, number)
+        self.sessions.append(session)
+        session.announce()
+
+    def waits(self, octets: int, frames: int) -> None:
+        """So much more, or less, waits on channels."""
+        self._waiting[0] += octets
+        self._waiting[1] += frames
+        self.engine.reading = self._waiting[0] < MOST_WAITING and self._waiting[1] < MOST_FRAMES
+
+    # The rest of what a client says
+
+    def _update_secret(self, method: ConnectionUpdateSecret) -> None:
+        """The transport is the client's as long as it lasts: what it proved when it came counts."""
+        self._write(ConnectionUpdateSecretOk())
+
+    def _closed(self, method: ConnectionClose) -> None:
+        engine = self.engine
+        self._write(ConnectionCloseOk())
+        if method.reply_code in (0, 200):
+            engine.finish(ConnectionClosed() if not engine.closing else None)
+        else:
+            error = as_error(method.reply_code, method.reply_text, method.class_id, method.method_id)
+            engine.finish(as_exception(ConnectionClosed, error))
+
+    def _close_answered(self, method: ConnectionCloseOk) -> None:
+        if not self.engine.closing:
+            raise Fault(503, "connection.close-ok, and nobody closed", method.code)
+        self.engine.finish(None)
+
+    def over(self, error: AmqpError | None) -> None:
+        for session in self.sessions:
+            session.over(error)
+        self.sessions.clear()
+
+    def _write(self, method: Method) -> None:
+        self.engine.write_method(0, method)
+
+    _HANDLERS: ClassVar[dict[type[Method], Any]] = {
+        ConnectionStartOk: _start_ok,
+        ConnectionSecureOk: _secure_ok,
+        ConnectionTuneOk: _tune_ok,
+        ConnectionOpen: _open,
+        ConnectionUpdateSecret: _update_secret,
+        ConnectionClose: _closed,
+        ConnectionCloseOk: _close_answered,
+    }
+
+
+def server(
+    variant: Variant, capabilities: frozenset[str], terms: ConnectionTerms, authenticator: Authenticator
+) -> V09Engine:
+    """A server engine; who may connect, and how, is the authenticator's."""
+    engine = V09Engine(variant, Role.SERVER, terms, capabilities)
+    engine.connection = ServerConnection(engine, authenticator)
+    return engine

@@ -1,0 +1,154 @@
+"""All that a client publishes on a channel, as one link to the anonymous terminus.
+
+Each message says by its `to` where it goes. What became of it is a confirm, if the client asked for confirms; and a
+return, where it could not be routed and was mandatory; and the end of the channel, where there is no such exchange.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ...engine import DeliveriesReceived, IncomingDelivery, LinkTerms, ReceiverLink
+from ...errors import LocalProtocolError
+from ...messaging import Accepted, DeliveryState, Error, Rejected, Released, Source, Target, TransactionalState
+from ._acks import ACCEPT, DISCARD, Acks, confirm
+from ._channel import BASIC
+from ._mapping import read_route
+from ._methods import BasicPublish, BasicReturn
+from ._server_link import ServerLink
+
+if TYPE_CHECKING:
+    from ._server_session import ServerSession
+
+
+class PublishLink(ServerLink, ReceiverLink):
+    """See `ReceiverLink` for the contract."""
+
+    is_sender = False
+
+    def __init__(self, session: ServerSession) -> None:
+        name = f"publish-{session.number}"
+        super().__init__(
+            session,
+            LinkTerms(
+                name,
+                Source(outcomes=("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list")),
+                Target(None),
+                settle_mode="mixed",
+                on_demand=False,
+            ),
+        )
+        self.delivery_type = IncomingDelivery
+        self.credit = 0
+        self.available = 0
+        self.incoming: deque[IncomingDelivery] = deque()
+        self.unsettled: dict[bytes, IncomingDelivery] = {}
+        self.partial_state: DeliveryState | None = None
+        self.streaming = False
+        self._number = 0
+        self._route = b""
+        self._mandatory = False
+        self._returnable: dict[int, tuple[bytes, bytes, bytes]] = {}  # route, properties and body of what is mandatory
+        self._acks: Acks | None = None
+        self._confirmed_before = 0  # how many publishes came before confirms were asked for
+        if session.confirming:
+            self.begin_confirming()
+
+    def begin_confirming(self) -> None:
+        """Confirms count from the next publish."""
+        if self._acks is None:
+            self._confirmed_before = self._number
+            self._acks = Acks(self.session, _nothing, confirm)
+
+    # Publishes
+
+    def begin_publish(self, route: bytes, mandatory: bool) -> None:
+        self._route, self._mandatory = route, mandatory
+
+    def arrived(self, body: bytes) -> None:
+        """A message is whole."""
+        session, engine = self.session, self.engine
+        properties = session.properties_octets
+        payload = engine.incoming.map(self._route, properties, body)
+        self._number = number = self._number + 1
+        tag = number.to_bytes(8, "big")
+        if self._mandatory:
+            self._returnable[number] = self._route, properties, body
+        delivery = self.delivery_type(self, number, tag, payload, False)
+        txn_id = session.transactions.txn_id
+        if txn_id is not None:
+            delivery.remote_state = TransactionalState(txn_id)
+        self.unsettled[tag] = delivery
+        self.incoming.append(delivery)
+        self.credit -= 1
+        if self.terms is None:
+            if number == 1:
+                self.announce()
+        elif len(self.incoming) == 1:
+            engine.emit(DeliveriesReceived(self))
+        if self.credit <= 0:
+            session.hold(self)
+
+    def begin(self) -> None:
+        if self.incoming:
+            self.engine.emit(DeliveriesReceived(self))
+
+    def flow(self, credit: int, *, drain: bool = False, echo: bool = False, properties: Any = None) -> None:
+        self.credit = credit
+        if credit > 0:
+            self.session.release(self)
+
+    # What became of them
+
+    def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
+        if delivery.local_settled:
+            return
+        delivery.local_settled = True
+        if state is not None:
+            delivery.state = state
+        self.unsettled.pop(delivery.tag, None)
+        number = delivery.delivery_id
+        assert number is not None
+        said = self._returnable.pop(number, None) if self._returnable else None
+        verb = ACCEPT
+        if type(state) is TransactionalState:
+            state = state.outcome
+        if not isinstance(state, Accepted):
+            if isinstance(state, Released):
+                if said is not None:
+                    self._return(*said)
+            elif self._refused(state):
+                return
+            else:
+                verb = DISCARD
+        if self._acks is not None and number > self._confirmed_before:
+            self._acks.add(number - self._confirmed_before, verb)
+
+    def _return(self, route: bytes, properties: bytes, body: bytes) -> None:
+        exchange, key, _ = read_route(route)
+        session, engine = self.session, self.engine
+        session.write(BasicReturn(312, "NO_ROUTE", exchange, key))
+        engine.write(engine.variant.framing.message(session.number, BASIC, properties, body, engine.room))
+
+    def _refused(self, state: DeliveryState | None) -> bool:
+        """Nobody may publish there: that ends the channel."""
+        error = state.error if isinstance(state, Rejected) else None
+        if error is None or error.condition not in ("amqp:not-found", "amqp:unauthorized-access"):
+            return False
+        self.session.refuse_method(error, BasicPublish())
+        return True
+
+    def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
+        if self.attached:
+            self.session.end(error)
+
+    def read(self, delivery: IncomingDelivery) -> bytes | None:
+        raise LocalProtocolError("the link does not stream")
+
+    def discard(self, delivery: IncomingDelivery) -> None:
+        raise LocalProtocolError("the link does not stream")
+
+
+def _nothing(count: int, last: int) -> None:
+    """Nobody counts confirms here."""

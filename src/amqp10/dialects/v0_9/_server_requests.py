@@ -1,0 +1,102 @@
+"""What a client declares, binds and deletes, as requests of the seam; and the answers as methods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...engine import (
+    Bind,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    PurgeQueue,
+    QueueFacts,
+    Unbind,
+)
+from ._methods import (
+    ExchangeBind,
+    ExchangeBindOk,
+    ExchangeDeclare,
+    ExchangeDeclareOk,
+    ExchangeDelete,
+    ExchangeDeleteOk,
+    ExchangeUnbind,
+    ExchangeUnbindOk,
+    Method,
+    QueueBind,
+    QueueBindOk,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
+    QueueUnbind,
+    QueueUnbindOk,
+)
+
+ON_DEMAND = "x-opt-on-demand"
+
+
+def request_of(method: Any) -> Any:
+    """What a method asks for."""
+    arguments: dict[str, Any] = dict(getattr(method, "arguments", None) or {})
+    match method:
+        case QueueDeclare():
+            return DeclareQueue(
+                name=method.queue,
+                durable=method.durable,
+                exclusive=method.exclusive,
+                auto_delete=method.auto_delete,
+                passive=method.passive,
+                on_demand=arguments.pop(ON_DEMAND, None) is True and method.passive,
+                arguments=arguments,
+            )
+        case QueueDelete():
+            return DeleteQueue(method.queue, if_unused=method.if_unused, if_empty=method.if_empty)
+        case QueuePurge():
+            return PurgeQueue(method.queue)
+        case QueueBind():
+            return Bind(method.queue, method.exchange, method.routing_key, arguments)
+        case QueueUnbind():
+            return Unbind(method.queue, method.exchange, method.routing_key, arguments)
+        case ExchangeDeclare():
+            alternate = arguments.pop("alternate-exchange", None)
+            return DeclareExchange(
+                name=method.exchange,
+                type=method.type,
+                durable=method.durable,
+                auto_delete=method.auto_delete,
+                internal=method.internal,
+                passive=method.passive,
+                alternate=alternate if isinstance(alternate, str) else None,
+                arguments=arguments,
+            )
+        case ExchangeDelete():
+            return DeleteExchange(method.exchange, if_unused=method.if_unused)
+        case ExchangeBind():
+            return Bind(method.destination, method.source, method.routing_key, arguments, "exchange")
+        case _:
+            assert isinstance(method, ExchangeUnbind)
+            return Unbind(method.destination, method.source, method.routing_key, arguments, "exchange")
+
+
+def answer_of(method: Method, result: Any) -> Method:
+    """The method that says the result."""
+    if isinstance(method, QueueDeclare):
+        facts: QueueFacts = result
+        return QueueDeclareOk(facts.name, facts.messages, facts.consumers)
+    if isinstance(method, QueueDelete | QueuePurge):
+        return (QueueDeleteOk if isinstance(method, QueueDelete) else QueuePurgeOk)(result)
+    return _ANSWERS[type(method)]()
+
+
+_ANSWERS: dict[type[Method], type[Method]] = {
+    QueueBind: QueueBindOk,
+    QueueUnbind: QueueUnbindOk,
+    ExchangeDeclare: ExchangeDeclareOk,
+    ExchangeDelete: ExchangeDeleteOk,
+    ExchangeBind: ExchangeBindOk,
+    ExchangeUnbind: ExchangeUnbindOk,
+}

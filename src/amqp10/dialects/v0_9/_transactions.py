@@ -1,0 +1,313 @@
+"""A client's transactions. The engine itself is the coordinator that AMQP 1.0 has links to (§4).
+
+Until its discharge nothing of a transaction is written. Then all of it goes out on one channel, followed by tx.commit:
+on the channel of the receiver whose deliveries it settles, for acks belong to theirs; else on one for transactions
+alone. A channel that was transactional once stays so; plain acks on it are committed with each flush.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ...engine import CreditChanged, LinkAttached, LinkEnded, LinkTerms, OutcomesReceived, OutgoingDelivery, SenderLink
+from ...errors import AmqpError, DecodeError, LocalProtocolError, RemoteProtocolError
+from ...messaging import (
+    ACCEPTED,
+    Coordinator,
+    Declare,
+    Declared,
+    DeliveryState,
+    Discharge,
+    Error,
+    Message,
+    Rejected,
+    TransactionalState,
+)
+from ._channel import Channel, State
+from ._methods import ChannelOpen, ChannelOpenOk, TxCommit, TxCommitOk, TxSelect, TxSelectOk
+
+if TYPE_CHECKING:
+    from ...engine import IncomingDelivery
+    from ._receiver import ReceiverEndpoint
+    from ._sender import SenderEndpoint
+    from ._session import ClientSession
+
+CAPABILITIES = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
+Done = Callable[[Error | None], None]
+
+
+class Work:
+    """What one transaction is made of.
+
+    Attributes:
+        receiver: whose deliveries it settles; None while it settles none.
+    """
+
+    def __init__(self) -> None:
+        self.publishes: list[tuple[SenderEndpoint, bytes]] = []
+        self.settled: list[tuple[IncomingDelivery, DeliveryState | None]] = []
+        self.receiver: ReceiverEndpoint | None = None
+
+
+class Transactions:
+    """Those of one connection."""
+
+    def __init__(self) -> None:
+        self._open: dict[bytes, Work] = {}
+        self._number = 0
+        self._channels: dict[ClientSession, TransactionChannel] = {}
+
+    def declare(self) -> Declared:
+        self._number += 1
+        txn_id = self._number.to_bytes(8, "big")
+        self._open[txn_id] = Work()
+        return Declared(txn_id)
+
+    def post(
+        self,
+        link: SenderEndpoint,
+        payload: bytes,
+        settled: bool,
+        tag: bytes,
+        message_format: int,
+        state: DeliveryState,
+    ) -> OutgoingDelivery:
+        """A message is sent as part of a transaction: it is accepted, if that is committed."""
+        work = self._work(state)
+        link.check(payload)
+        delivery = link.delivery_type(link, tag, payload, True, message_format)
+        work.publishes.append((link, payload))
+        delivery.state = state
+        delivery.on_wire = delivery.remote_settled = True
+        delivery.remote_state = TransactionalState(state.txn_id, ACCEPTED)  # type: ignore[union-attr]
+        if not settled:
+            link.engine.emit(OutcomesReceived(link, [delivery]))
+        return delivery
+
+    def retire(self, link: ReceiverEndpoint, delivery: IncomingDelivery, state: TransactionalState) -> None:
+        """A delivery is to be settled as part of a transaction."""
+        work = self._work(state)
+        if work.receiver not in (None, link):
+            raise LocalProtocolError("a transaction of this dialect settles deliveries of one receiver only")
+        work.receiver = link
+        delivery.state = state
+        work.settled.append((delivery, state.outcome))
+
+    def _work(self, state: DeliveryState) -> Work:
+        work = self._open.get(state.txn_id) if isinstance(state, TransactionalState) else None
+        if work is None:
+            raise LocalProtocolError("the transaction is not open")
+        return work
+
+    def discharge(self, session: ClientSession, what: Discharge, done: Done) -> None:
+        """End a transaction; `done` is told when the peer has committed it, or why it has not."""
+        work = self._open.pop(what.txn_id, None)
+        if work is None:
+            done(Error("amqp:transaction:unknown-id", "the transaction is not open"))
+        elif what.fail or not (work.publishes or work.settled):
+            done(None)
+        elif any(not link.attached for link, _ in work.publishes) or (work.receiver and not work.receiver.attached):
+            done(Error("amqp:transaction:rollback", "a link of the transaction is gone"))
+        else:
+            self._commit(session, work, done)
+
+    def _commit(self, session: ClientSession, work: Work, done: Done) -> None:
+        channel: Committing
+        if work.receiver is not None:
+            channel = work.receiver
+        else:
+            found = self._channels.get(session)
+            if found is None or found.channel_state is not State.OPEN:
+                found = self._channels[session] = TransactionChannel(session)
+            channel = found
+        channel.select()
+        for link, payload in work.publishes:
+            channel.engine.write(link.frames(payload, channel.number))
+        if work.receiver is not None:
+            work.receiver.settle_all(work.settled)
+        channel.commit(done)
+
+
+class Committing(Channel):
+    """A channel that can be transactional."""
+
+    handlers: ClassVar = {TxSelectOk: "receive_selected", TxCommitOk: "receive_committed"}
+    transactional = False
+
+    def select(self) -> None:
+        """From now on."""
+        if not self.transactional:
+            self.transactional = True
+            self._commits: deque[Done | None] = deque()
+            self.write(TxSelect())
+
+    def receive_selected(self, _: TxSelectOk) -> None:
+        pass
+
+    def commit(self, done: Done | None = None) -> None:
+        self.write(TxCommit())
+        self._commits.append(done)
+
+    def receive_committed(self, method: TxCommitOk) -> None:
+        if not self.transactional or not self._commits:
+            raise RemoteProtocolError("a tx.commit-ok for which nobody asked", "amqp:illegal-state")
+        done = self._commits.popleft()
+        if done is not None:
+            done(None)
+
+    def undo(self, error: Error | None) -> None:
+        """The channel is gone, and what was not committed with it."""
+        if self.transactional:
+            reason = error.description if error is not None else "the channel was closed"
+            while self._commits:
+                done = self._commits.popleft()
+                if done is not None:
+                    done(Error("amqp:transaction:rollback", reason))
+
+
+class TransactionChannel(Committing):
+    """For transactions that settle nothing."""
+
+    handlers: ClassVar = {ChannelOpenOk: "receive_open"}
+
+    def __init__(self, session: ClientSession) -> None:
+        self.session = session
+        self.open_channel(session.engine, session.connection.free_channel())
+        session.channels.append(self)
+        self.write(ChannelOpen())
+
+    def receive_open(self, _: ChannelOpenOk) -> None:
+        pass
+
+    def closed(self, error: Error | None) -> None:
+        self.undo(error)
+        self.session.channel_gone(self)
+
+    def over(self, error: AmqpError | None) -> None:
+        pass  # that the answer is not known is told by the end of the coordinator's link
+
+
+class CoordinatorEndpoint(SenderLink):
+    """The link to the coordinator, which is here. See `SenderLink` for the contract."""
+
+    is_sender = True
+    session: ClientSession
+
+    def __init__(self, session: ClientSession, terms: LinkTerms) -> None:
+        self.session = session
+        self.terms = terms
+        self.remote: LinkTerms | None = LinkTerms(
+            terms.name, terms.source, Coordinator(CAPABILITIES), settle_mode=terms.settle_mode
+        )
+        self.attached = True
+        self.properties: Any = {}
+        self.incomplete = False
+        self.context: Any = None
+        self.delivery_type = OutgoingDelivery
+        self.credit = 1000
+        self.drain = False
+        self.auto_settle = True
+        self.unsettled: dict[bytes, OutgoingDelivery] = {}
+        self.frame_room = session.engine.room
+        self._number = 0
+        self._ended = False
+        session.engine.emit(LinkAttached(self))
+        session.engine.emit(CreditChanged(self))
+
+    @property
+    def name(self) -> str:
+        return self.terms.name if self.terms is not None else ""
+
+    @property
+    def settled_by_sender(self) -> bool:
+        return False
+
+    def send(
+        self,
+        payload: bytes,
+        *,
+        settled: bool = False,
+        tag: bytes | None = None,
+        message_format: int = 0,
+        state: DeliveryState | None = None,
+        batchable: bool = False,
+        more: bool = False,
+    ) -> OutgoingDelivery:
+        if not self.attached:
+            raise LocalProtocolError(f"the link {self.name!r} is not attached")
+        self._number += 1
+        delivery = self.delivery_type(self, self._number.to_bytes(8, "big"), payload, settled)
+        delivery.delivery_id = self._number
+        delivery.on_wire = True
+        self.unsettled[delivery.tag] = delivery
+        transactions = self.session.connection.transactions
+        try:
+            what = Message.decode(payload).body
+        except DecodeError:
+            what = None
+        if isinstance(what, Declare):
+            self._answer(delivery, transactions.declare())
+        elif isinstance(what, Discharge):
+            transactions.discharge(
+                self.session,
+                what,
+                lambda error: self._answer(delivery, ACCEPTED if error is None else Rejected(error)),
+            )
+        else:
+            self._answer(delivery, Rejected(Error("amqp:not-implemented", "a coordinator declares and discharges")))
+        return delivery
+
+    def _answer(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
+        if not self._ended:
+            delivery.remote_state = state
+            delivery.remote_settled = delivery.local_settled = True
+            self.unsettled.pop(delivery.tag, None)
+            self.session.engine.emit(OutcomesReceived(self, [delivery]))
+
+    def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
+        self._end(True, None)
+
+    def over(self, error: AmqpError | None) -> None:
+        """The session, or the connection, is over."""
+        self._end(False, error)
+
+    def _end(self, closed: bool, error: AmqpError | None) -> None:
+        self.attached = False
+        if not self._ended:
+            self._ended = True
+            if self in self.session.coordinators:
+                self.session.coordinators.remove(self)
+            self.session.engine.emit(LinkEnded(self, closed, error))
+
+    def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
+        raise LocalProtocolError(f"the link {self.name!r} does not wait for an answer")
+
+    def refuse(self, error: Error) -> None:
+        raise LocalProtocolError(f"the link {self.name!r} does not wait for an answer")
+
+    def suspended(self) -> list[OutgoingDelivery]:
+        return []
+
+    def send_more(self, delivery: OutgoingDelivery, payload: bytes, *, more: bool = False) -> None:
+        raise LocalProtocolError("no delivery is under way in parts")
+
+    def abort(self, delivery: OutgoingDelivery) -> None:
+        raise LocalProtocolError("only a delivery that is not whole on the wire can be aborted")
+
+    def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
+        delivery.local_settled = True
+        self.unsettled.pop(delivery.tag, None)
+
+    def resend(self, delivery: OutgoingDelivery) -> None:
+        raise LocalProtocolError("nothing is resumed on a link to the coordinator")
+
+    def forget(self, delivery: OutgoingDelivery) -> None:
+        self.settle(delivery)
+
+    def drained(self, available: int = 0) -> None:
+        pass  # nobody drains here
+
+    def offer(self, available: int) -> None:
+        pass
