@@ -182,7 +182,6 @@ class Pump:
         with anyio.CancelScope(deadline=self._write_deadline) as self._write_scope:
             try:
                 while True:
-                    self._tell()  # what the owner's own calls have brought
                     self._awake = False
                     data = engine.data_to_send()
                     self._tell()  # of what a call of the owner's led to, or what was put off until now
