@@ -1,7 +1,4 @@
-"""Write docs/reference/spark.md from the declarations of `amqp10.spark`.
-
-    python tools/spark.py
-"""
+"""`python tools/spark.py` writes docs/reference/spark.md from the declarations of `amqp10.spark`."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_several_urls() -> None:
         ({"url": URL, "numPartitions": "0"}, "'numPartitions': a whole number from 1"),
         ({"url": URL, "numPartitions": "two"}, "a whole number from 1 is wanted, not 'two'"),
         ({"url": URL, "receiveTimeout": "soon"}, "'receiveTimeout': a number of seconds"),
-        ({"url": URL, "dedupe": "yes"}, "'dedupe': true or false"),
+        ({"url": URL, "pushdown": "yes"}, "'pushdown': true or false"),
         ({"url": URL, "dialect": "2.0"}, "'dialect': one of"),
         ({"url": URL, "startingOffsets": "[1]"}, "'startingOffsets': earliest, latest, or"),
         ({"url": URL, "startingOffsets": '{"a": -1}'}, "'startingOffsets': earliest, latest, or"),

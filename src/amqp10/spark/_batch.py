@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -10,9 +11,11 @@ from pyspark.sql.types import StructType
 
 from ._bridge import pulled
 from ._columns import Columns
+from ._consume import QueuePartition, consumed
 from ._options import Options
 from ._receive import browse
 from ._schema import arrow_schema
+from ._segments import Segment
 
 
 class BrowseReader(DataSourceReader):
@@ -29,3 +32,30 @@ class BrowseReader(DataSourceReader):
         options = self._options
         columns = Columns(arrow_schema(self._schema), options.body_format, {"address": options.address})
         return pulled(lambda emit: browse(options, columns, emit))
+
+
+class TakingReader(DataSourceReader):
+    """Takes what waits in a queue.
+
+    With `ack=wal` into segments that stay: they are the DataFrame's content, however often it is evaluated. With
+    `ack=accept` each evaluation takes anew.
+    """
+
+    def __init__(self, options: Options, schema: StructType, run_id: str) -> None:
+        self._options = options
+        self._schema = schema
+        self._run_id = run_id
+        self._wal = ""
+        if options.ack == "wal":
+            location = options.require_wal("ack=wal writes what it takes there before it accepts it")
+            self._wal = os.path.join(location, f"read-{run_id}")
+
+    def partitions(self) -> list[QueuePartition]:
+        parts = self._options.num_partitions
+        share, more = divmod(self._options.max_messages, parts)
+        return [
+            QueuePartition(Segment(self._wal, 0, part), share + (part < more), self._run_id) for part in range(parts)
+        ]
+
+    def read(self, partition: QueuePartition) -> Iterator[pa.RecordBatch]:
+        return consumed(self._options, self._schema, partition)

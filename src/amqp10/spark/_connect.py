@@ -147,13 +147,16 @@ def run(options: Options, function: Callable[..., Awaitable[T]], *args: Any) -> 
     while True:
         try:
             return anyio.run(function, *args, backend="trio")
-        except ConnectionLost as error:
-            now = time.monotonic()
-            lost_at = now if lost_at is None else lost_at
-            if now - lost_at >= options.connect_timeout:
-                raise
-            _log.warning("no connection, trying again: %s", error)
-            time.sleep(PAUSE)
+        except (ConnectionLost, BaseExceptionGroup) as raised:
+            error = only(raised)
+        if not isinstance(error, ConnectionLost):
+            raise error
+        now = time.monotonic()
+        lost_at = now if lost_at is None else lost_at
+        if now - lost_at >= options.connect_timeout:
+            raise error
+        _log.warning("no connection, trying again: %s", error)
+        time.sleep(PAUSE)
 
 
 def only(error: BaseException) -> BaseException:

@@ -22,6 +22,7 @@ MessageIds = Literal["auto", "column", "none"]
 OnReject = Literal["fail", "drop"]
 TransactionScope = Literal["none", "task"]
 Probe = Literal["auto", "always"]
+Dedupe = Literal["auto", "all", "none"]
 Sasl = Literal[
     "auto", "anonymous", "plain", "external", "scram-sha-1", "scram-sha-256", "scram-sha-512", "xoauth2", "oauthbearer"
 ]
@@ -250,14 +251,16 @@ class Options:
         "Silence of a task after which another attempt stops waiting for its segment (s).",
         60.0,
     )
-    wal_retain_batches: int = _option(
-        "stream", _at_least(2), "Committed batches whose message-ids are kept to recognize redelivered messages.", 2
-    )
-    dedupe: bool = _option(
+    dedupe: Dedupe = _option(
         "stream",
-        _boolean,
-        "Drop a redelivered message whose message-id stands in a batch that is kept.",
-        True,
+        _words(Dedupe),
+        "Drop messages that come again, known by their message-id. `auto`: those of a batch whose acceptance the "
+        "broker did not confirm, because a task or a connection died. `all`: those of any batch whose ids are kept. "
+        "`none`.",
+        "auto",
+    )
+    wal_retain_batches: int = _option(
+        "stream", _at_least(1), "Committed batches whose message-ids are kept for that.", 10
     )
     max_messages_per_trigger: int = _option(
         "stream",

@@ -9,13 +9,20 @@ from __future__ import annotations
 import uuid
 from collections.abc import MutableMapping
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
-from ._batch import BrowseReader
+from ._batch import BrowseReader, TakingReader
 from ._options import Options
+from ._queue_stream import QueueStreamReader
 from ._schema import check_read, check_written, usual_schema
-from ._writer import BatchWriter
+from ._writer import BatchWriter, StreamWriter
 
 
 class AmqpDataSource(DataSource):
@@ -40,13 +47,31 @@ class AmqpDataSource(DataSource):
         options = Options.parse(self.options)
         options.require_address()
         check_read(schema)
+        if options.ack in ("wal", "accept"):
+            return TakingReader(options, schema, self.run_id)
         return BrowseReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        options = Options.parse(self.options)
+        options.require_address()
+        check_read(schema)
+        if options.ack == "browse":
+            raise ValueError(
+                "amqp: option 'ack': a stream cannot browse a queue, it would see the same again and again"
+            )
+        return QueueStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         options = Options.parse(self.options)
         _append_only(overwrite)
         check_written(schema, options)
         return BatchWriter(options, schema, self.run_id)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        options = Options.parse(self.options)
+        _append_only(overwrite)
+        check_written(schema, options)
+        return StreamWriter(options, schema)
 
 
 def _append_only(overwrite: bool) -> None:

@@ -1,0 +1,145 @@
+"""Taking messages from a queue for good: into a segment first, then accepted, then to Spark."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import anyio
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from ..client import Delivery, Receiver
+from ..errors import AmqpError
+from . import _segments
+from ._columns import Columns
+from ._connect import connection, run, source
+from ._options import Options
+from ._receive import add, waiting
+from ._schema import arrow_schema, with_column
+from ._segments import Claim, Claimant, Draft, Segment
+
+_log = logging.getLogger("amqp10.spark")
+
+
+@dataclass
+class QueuePartition(InputPartition):
+    """What one task takes from a queue.
+
+    Attributes:
+        segment: where it puts that.
+        limit: the most messages to take.
+        run: of the driver; the same for all tasks that it plans.
+    """
+
+    segment: Segment
+    limit: int
+    run: str
+
+
+def consumed(options: Options, schema: StructType, partition: QueuePartition) -> Iterator[pa.RecordBatch]:
+    """The rows of a partition: of its segment if there is one, else of one that is made now.
+
+    Without a place for segments it is in a folder of the task's own, and gone with it.
+
+    Raises:
+        AmqpError: the messages could not be had. Nothing was accepted.
+        DecodeError: one of them cannot be decoded, and no column wants to know why.
+    """
+    segment = partition.segment
+    if segment.wal:
+        yield from _kept(options, schema, partition)
+        return
+    with tempfile.TemporaryDirectory(prefix="amqp10-", ignore_cleanup_errors=True) as own:
+        yield from _kept(options, schema, replace(partition, segment=replace(segment, wal=own)))
+
+
+def _kept(options: Options, schema: StructType, partition: QueuePartition) -> Iterator[pa.RecordBatch]:
+    segment = partition.segment
+    if not segment.published:
+        with segment.claimed(Claimant(partition.run, _attempt()), options.wal_lease) as claim:
+            if claim is not None:
+                run(options, Consumption(options, schema, partition, claim).run)
+    yield from segment.read(schema.names)
+
+
+def _attempt() -> int:
+    context = TaskContext.get()
+    return 0 if context is None else context.attemptNumber()
+
+
+class Consumption:
+    """One attempt to make a segment."""
+
+    def __init__(self, options: Options, schema: StructType, partition: QueuePartition, claim: Claim) -> None:
+        self._options = options
+        self._segment = partition.segment
+        self._limit = partition.limit
+        self._claim = claim
+        self._schema = arrow_schema(schema if options.dedupe == "none" else with_column(schema, _segments.IDS))
+
+    async def run(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._stay)
+            await self._consume()
+            tasks.cancel_scope.cancel()
+
+    async def _stay(self) -> None:
+        """Renew the claim for as long as it takes."""
+        while True:
+            await anyio.sleep(self._options.wal_lease / 4)
+            self._claim.renew()
+
+    async def _consume(self) -> None:
+        options = self._options
+        with self._segment.write(self._schema) as draft:
+            async with connection(options) as opened:
+                # Where it is taken from, and not released again: credit is given for what is wanted only.
+                async with opened.receiver(source(opened, options), credit=0) as receiver:
+                    held = await self._receive(receiver, draft)
+                    published = self._publish(draft)
+                    self._settle(held, accepted=published)
+                if published and gone_for_good(receiver):
+                    self._segment.confirm()
+
+    async def _receive(self, receiver: Receiver, draft: Draft) -> list[Delivery]:
+        options = self._options
+        address = options.require_address()
+        columns = Columns(self._schema, options.body_format, {"address": address})
+        held: list[Delivery] = []
+        async for deliveries in waiting(receiver, self._limit, options.receive_timeout):
+            add(columns, deliveries, address)
+            for delivery in deliveries:
+                delivery.payload = b""  # what is held until it is settled takes no more room than it must
+            held += deliveries
+            draft.append(columns.take())
+        return held
+
+    def _publish(self, draft: Draft) -> bool:
+        """Without what another segment has already: those who took that could not settle it."""
+        if self._options.dedupe != "none":
+            known = _segments.known_ids(self._segment.wal, confirmed=self._options.dedupe == "all")
+            dropped = draft.drop(known) if known else 0
+            if dropped:
+                _log.warning("%d messages were delivered again and dropped", dropped)
+        return draft.publish()
+
+    def _settle(self, held: list[Delivery], *, accepted: bool) -> None:
+        try:
+            for delivery in held:
+                if accepted:
+                    delivery.accept()
+                else:
+                    delivery.release()  # another attempt was faster
+        except AmqpError as error:
+            # They come again, and are known then.
+            _log.warning("%d messages could not be settled: %s", len(held), error)
+
+
+def gone_for_good(receiver: Receiver) -> bool:
+    """Whether the peer has answered the detach, and so what was settled before it, in order."""
+    return receiver._over and receiver._cause is None

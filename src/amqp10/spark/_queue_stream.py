@@ -1,0 +1,112 @@
+"""Streaming from queues. A queue has no offsets: a batch is what its write-ahead segments have.
+
+The driver never consumes. It looks whether something waits, and then plans a batch with a number of its own; tasks
+take what there is, up to the limit. Spark's order of calls, and what each may rely on, is in the comments: it was
+traced, for the API does not say it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from ._consume import QueuePartition, consumed
+from ._options import Options
+from ._probe import WAIT, Probe
+from ._segments import Segment, retire, rows
+
+
+class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Takes messages from a queue, in micro-batches that can be repeated."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._location = ""
+        if options.ack != "accept":
+            self._location = options.require_wal("a stream of a queue writes what it takes there before it accepts it")
+        self._probe: Probe | None = None
+        self._available_now = False
+        self._ran = False  # this run has planned a batch
+        self._counts: dict[int, list[int]] = {}  # of the last batch, rows by segment
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_probe": None}
+
+    def _wal(self, query: str) -> str:
+        return self._location and os.path.join(self._location, query)
+
+    # Called twice for the first batch, and again when it is repeated after a restart, with another result: so only the
+    # name in the end of a batch counts, which is taken from its start once, and is in the checkpoint then.
+    def initialOffset(self) -> dict[str, Any]:
+        return {"wal": uuid.uuid4().hex, "batch": 0, "max": 0, "parts": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._options.max_messages_per_trigger)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._available_now = True
+
+    # Called with the end of a batch only when its commit is in Spark's log, and at every poll: `commit` comes no sooner
+    # than with the next batch, on an idle queue never.
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        self._retire(start)
+        if self._available_now and self._ran and self._was_short(start):
+            return start
+        if not self._something_waits():
+            return start
+        self._ran = True
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_messages_per_trigger
+        return {
+            "wal": start["wal"],
+            "batch": start["batch"] + 1,
+            "max": most,
+            "parts": self._options.num_partitions,
+        }
+
+    def _something_waits(self) -> bool:
+        if self._options.probe == "always" and not self._available_now:
+            time.sleep(WAIT)  # a trigger without an interval would not pause
+            return True
+        if self._probe is None:
+            self._probe = Probe(self._options)
+        return self._probe.something_waits(now=self._available_now)
+
+    def _was_short(self, end: dict[str, Any]) -> bool:
+        """Whether the batch took all that there was: then this run has had what was available when it began."""
+        counts = self._counts.get(end["batch"])
+        return counts is not None and sum(counts) < int(end["max"])
+
+    def _retire(self, committed: dict[str, Any]) -> None:
+        """What Spark has committed is not asked for again."""
+        batch = committed["batch"]
+        if not batch or not self._location:
+            return
+        wal, dedupe = self._wal(committed["wal"]), self._options.dedupe
+        if self._available_now and batch not in self._counts:
+            self._counts = {batch: rows(wal, batch)}
+        retained = self._options.wal_retain_batches if dedupe != "none" else 0
+        retire(wal, batch, retained, all_ids=dedupe == "all")
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[QueuePartition]:
+        parts = end["parts"]
+        if start["batch"] == end["batch"] or not parts:
+            return []
+        wal, run = self._wal(end["wal"]), uuid.uuid4().hex
+        share, more = divmod(end["max"], parts)
+        return [QueuePartition(Segment(wal, end["batch"], part), share + (part < more), run) for part in range(parts)]
+
+    # In a task: of `self` it has only what was there when the query was planned.
+    def read(self, partition: QueuePartition) -> Iterator[pa.RecordBatch]:
+        return consumed(self._options, self._schema, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._retire(end)

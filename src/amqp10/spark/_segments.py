@@ -1,0 +1,307 @@
+"""Write-ahead segments: what a task took from a queue, on disk before the broker hears that it was taken.
+
+    walLocation/<query>/<batch>/part-0.arrow      the rows, once they are whole: published by a hard link, all at once
+                                part-0.settled    the broker has confirmed that the messages are gone there
+                                part-0.claim      who consumes for this segment just now
+                                part-0.ids        after the commit: message-ids of a segment that was never confirmed
+
+A segment that is there is the answer of its partition, for every retry, replay and second scan. One that is not
+confirmed may have its messages delivered again: they are known by their ids, and dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+import pyarrow as pa
+
+IDS: Final = "message_id"
+POLL: Final = 0.1
+"""Seconds between two looks for a segment that another task is about to publish."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """Who consumes.
+
+    Attributes:
+        run: of the driver; another one's tasks are dead, or as good as dead.
+        attempt: of the task; an earlier one has failed, or is slow.
+    """
+
+    run: str
+    attempt: int
+
+    def goes_before(self, other: dict[str, object]) -> bool:
+        attempt = other.get("attempt")
+        return other.get("run") != self.run or not isinstance(attempt, int) or attempt < self.attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The place of one segment."""
+
+    wal: str
+    batch: int
+    part: int
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.wal) / f"{self.batch}"
+
+    def _file(self, kind: str) -> Path:
+        return self.folder / f"part-{self.part}.{kind}"
+
+    @property
+    def path(self) -> Path:
+        return self._file("arrow")
+
+    @property
+    def published(self) -> bool:
+        return self.path.exists()
+
+    def read(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """Its rows, with these columns.
+
+        Raises:
+            ValueError: it was written for a query without one of them.
+        """
+        with pa.memory_map(str(self.path)) as source, pa.ipc.open_stream(source) as batches:
+            missing = [name for name in names if name not in batches.schema.names]
+            if missing:
+                raise ValueError(
+                    f"amqp: {self.path} was written without the column {missing[0]!r}: finish this batch with the "
+                    "schema that the query had, then change it"
+                )
+            for batch in batches:
+                yield batch.select(names)
+
+    @contextmanager
+    def claimed(self, who: Claimant, lease: float) -> Iterator[Claim | None]:
+        """The right to consume for this segment; None when it is published meanwhile, by whoever had that right."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        claim = self._claim(who, lease)
+        try:
+            yield claim
+        finally:
+            if claim is not None:
+                claim.give_up()
+
+    def _claim(self, who: Claimant, lease: float) -> Claim | None:
+        path = self._file("claim")
+        seen, since = -1, time.monotonic()
+        while not self.published:
+            claim = Claim(path, who)
+            if claim.make():
+                return None if self.published else claim
+            try:
+                other = json.loads(path.read_text())
+                touched = path.stat().st_mtime_ns
+            except (OSError, ValueError):
+                other, touched = None, 0  # it is being written, or just gone
+            now = time.monotonic()
+            if touched != seen:
+                seen, since = touched, now
+            if (other is not None and who.goes_before(other)) or now - since > lease:
+                claim.take_over()
+                return claim
+            time.sleep(POLL)
+        return None
+
+    def write(self, schema: pa.Schema) -> Draft:
+        """A draft of its content."""
+        return Draft(self, schema)
+
+    def confirm(self) -> None:
+        """Note that the broker has let go of its messages."""
+        self._file("settled").touch()
+
+
+class Claim:
+    """A file that says who consumes. Another one may take it over: only the publishing decides."""
+
+    def __init__(self, path: Path, who: Claimant) -> None:
+        self._path = path
+        self._token = uuid.uuid4().hex
+        self._text = json.dumps({"run": who.run, "attempt": who.attempt, "token": self._token})
+
+    def make(self) -> bool:
+        """Make it, if there is none."""
+        try:
+            descriptor = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+        except FileExistsError:
+            return False
+        with open(descriptor, "w") as file:
+            file.write(self._text)
+        return True
+
+    def take_over(self) -> None:
+        draft = self._path.with_suffix(f".{self._token}.tmp")
+        draft.write_text(self._text)
+        draft.replace(self._path)
+
+    def renew(self) -> None:
+        """Show that its owner is alive."""
+        with suppress(OSError):
+            self._path.touch()
+
+    def give_up(self) -> None:
+        with suppress(OSError):
+            if self._token in self._path.read_text():
+                self._path.unlink()
+
+
+class Draft:
+    """A segment in the making, in a file that nobody else reads."""
+
+    def __init__(self, segment: Segment, schema: pa.Schema) -> None:
+        self._segment = segment
+        self._schema = schema
+        self._open()
+
+    def _open(self) -> None:
+        self._path = self._segment.path.with_suffix(f".{uuid.uuid4().hex}.tmp")
+        self._file = self._path.open("xb")
+        self._writer = pa.ipc.new_stream(self._file, self._schema)
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch)
+
+    def drop(self, known: set[str]) -> int:
+        """Drop the rows with these ids; return how many there were."""
+        self._writer.close()
+        self._file.flush()
+        whole = self._path, self._file
+        dropped = 0
+        with pa.memory_map(str(self._path)) as source, pa.ipc.open_stream(source) as content:
+            self._open()
+            for batch in content:
+                keep = [each not in known for each in batch.column(IDS).to_pylist()]
+                dropped += keep.count(False)
+                self.append(batch.filter(pa.array(keep, pa.bool_())))
+        whole[1].close()
+        whole[0].unlink()
+        return dropped
+
+    def publish(self) -> bool:
+        """Put it on the disk and give it its name; False when there is one of that name already."""
+        self._writer.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        try:
+            os.link(self._path, self._segment.path)
+        except FileExistsError:
+            return False
+        finally:
+            self._path.unlink()
+        _sync(self._segment.folder)
+        _sync(self._segment.folder.parent)
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    """Have the names in a folder on the disk, too."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# What a query has
+
+
+def batches(wal: str) -> list[int]:
+    """The numbers of the batches of which there is something."""
+    try:
+        return sorted(int(name) for name in os.listdir(wal) if name.isdigit())
+    except FileNotFoundError:
+        return []
+
+
+def rows(wal: str, batch: int) -> list[int]:
+    """How many rows the segments of a batch have."""
+    found = []
+    for path in sorted((Path(wal) / f"{batch}").glob("part-*.arrow")):
+        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as content:
+            found.append(sum(each.num_rows for each in content))
+    return found
+
+
+def known_ids(wal: str, *, confirmed: bool = False) -> set[str]:
+    """Message-ids that are in a segment already, and may be delivered again.
+
+    Args:
+        confirmed: those of segments that the broker has confirmed, too.
+    """
+    found: set[str] = set()
+    for batch in batches(wal):
+        for path in (Path(wal) / f"{batch}").glob("part-*.*"):
+            if path.suffix == ".ids" or (path.suffix == ".arrow" and (confirmed or not _settled(path))):
+                found.update(_ids(path))
+    return found
+
+
+def retire(wal: str, committed: int, retained: int, *, all_ids: bool = False) -> None:
+    """Delete the segments of the batches up to the one that is committed.
+
+    Args:
+        retained: for how many batches the ids of unconfirmed segments are kept; 0 for none.
+        all_ids: those of confirmed ones, too.
+    """
+    for batch in batches(wal):
+        folder = Path(wal) / f"{batch}"
+        if batch <= committed - retained:
+            shutil.rmtree(folder, ignore_errors=True)
+        elif batch <= committed:
+            _retire(folder, all_ids=all_ids)
+
+
+def _retire(folder: Path, *, all_ids: bool) -> None:
+    for path in folder.glob("part-*.arrow"):
+        if all_ids or not _settled(path):
+            _keep_ids(path)
+        path.unlink(missing_ok=True)
+    for path in folder.iterdir():
+        if path.suffix != ".ids":
+            path.unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rmdir()  # if nothing is left
+
+
+def _settled(path: Path) -> bool:
+    return path.with_suffix(".settled").exists()
+
+
+def _keep_ids(path: Path) -> None:
+    ids = [each for each in _ids(path) if each]
+    if ids:
+        draft = path.with_suffix(".ids.tmp")
+        table = pa.table({IDS: pa.array(ids, pa.string())})
+        with draft.open("wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+            writer.write_table(table)
+        draft.replace(path.with_suffix(".ids"))
+
+
+def _ids(path: Path) -> Iterator[str]:
+    with suppress(FileNotFoundError), pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as content:
+        for batch in content:
+            if IDS in batch.schema.names:
+                yield from filter(None, batch.column(IDS).to_pylist())

@@ -1,0 +1,200 @@
+"""Streaming from queues and to them, on Spark, against the embedded broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as f
+
+import amqp10
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("spark")]
+
+
+def sent(url: str, address: str, start: int, stop: int) -> None:
+    messages = (amqp10.Message(b"%d" % n, message_id=f"m{n}") for n in range(start, stop))
+    anyio.run(amqp10.send, url, address, *messages, backend="trio")
+
+
+def depth(url: str, address: str) -> int:
+    async def count() -> int:
+        async with amqp10.Connection(url) as connection, connection.browser(address) as browser:
+            return len([delivery async for delivery in browser])
+
+    return anyio.run(count, backend="trio")
+
+
+class Pipe:
+    """A queue that flows into files, and what is on the disk for it."""
+
+    def __init__(self, spark: SparkSession, url: str, address: str, folder: Path) -> None:
+        self.spark, self.url, self.address = spark, url, address
+        self.wal, self.out, self.checkpoint = folder / "wal", folder / "out", folder / "checkpoint"
+
+    def frame(self, **options: Any) -> DataFrame:
+        options = {"url": self.url, "address": self.address, "walLocation": str(self.wal), **options}
+        return self.spark.readStream.format("amqp").options(**options).load()
+
+    def run(
+        self, frame: DataFrame | None = None, *, each: Callable[..., None] | None = None, **options: Any
+    ) -> StreamingQuery:
+        frame = self.frame(**options) if frame is None else frame
+        writer = frame.writeStream.trigger(availableNow=True).option("checkpointLocation", str(self.checkpoint))
+        query = writer.foreachBatch(each).start() if each else writer.format("parquet").start(str(self.out))
+        assert query.awaitTermination(120)
+        return query
+
+    def bodies(self) -> list[int]:
+        return sorted(int(row.body) for row in self.spark.read.parquet(str(self.out)).select("body").collect())
+
+    def segments(self) -> list[str]:
+        return sorted(str(path.relative_to(self.wal)) for path in self.wal.rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def pipe(spark: SparkSession, broker_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Pipe:
+    return Pipe(spark, broker_url, request.node.name, tmp_path)
+
+
+def test_all_that_is_available_now(pipe: Pipe) -> None:
+    """In batches of a limit, over two links; then the queue is empty and nothing is left of the segments.
+
+    Twice: the second run takes only what came since, and a third has nothing to do.
+    """
+    sent(pipe.url, pipe.address, 0, 1000)
+    query = pipe.run(maxMessagesPerTrigger=400, numPartitions=2)
+    assert [progress.numInputRows for progress in query.recentProgress if progress.numInputRows] == [400, 400, 200]
+    assert pipe.bodies() == list(range(1000))
+    sent(pipe.url, pipe.address, 1000, 1100)
+    pipe.run()
+    pipe.run()
+    assert pipe.bodies() == list(range(1100))
+    assert depth(pipe.url, pipe.address) == 0
+    assert pipe.segments() == []
+
+
+def test_a_batch_that_is_evaluated_often(pipe: Pipe) -> None:
+    """`foreachBatch` with several actions, and a union with itself: each sees the same messages."""
+    sent(pipe.url, pipe.address, 0, 300)
+    seen: list[tuple[int, int, int]] = []
+
+    def each(frame: DataFrame, batch: int) -> None:
+        seen.append((frame.count(), frame.select("body").distinct().count(), frame.union(frame).count()))
+
+    pipe.run(each=each)
+    assert seen == [(300, 300, 600)]
+    assert depth(pipe.url, pipe.address) == 0
+
+
+def test_a_query_that_waits(pipe: Pipe) -> None:
+    """Without a trigger it starts a batch when something comes, and idles in between."""
+    query = pipe.frame().writeStream.option("checkpointLocation", str(pipe.checkpoint)).format("parquet")
+    running = query.start(str(pipe.out))
+    try:
+        for start in (0, 100):
+            sent(pipe.url, pipe.address, start, start + 100)
+            running.processAllAvailable()
+            assert pipe.bodies() == list(range(start + 100))
+    finally:
+        running.stop()
+    assert running.exception() is None
+    pipe.run()  # what was planned last is committed by then
+    assert pipe.segments() == []
+
+
+def test_a_restart_in_mid_batch_repeats_it_from_its_segment(pipe: Pipe) -> None:
+    """A sink that fails: the messages are gone from the queue, and the next run has the very same ones."""
+    sent(pipe.url, pipe.address, 0, 50)
+    seen: list[list[bytes]] = []
+
+    def fail(frame: DataFrame, batch: int) -> None:
+        seen.append([row.body for row in frame.collect()])
+        if len(seen) == 1:
+            raise RuntimeError("the sink fails")
+
+    with pytest.raises(PySparkException, match="the sink fails"):
+        pipe.run(each=fail)
+    assert depth(pipe.url, pipe.address) == 0
+    sent(pipe.url, pipe.address, 50, 60)
+    pipe.run(each=fail)
+    assert seen[0] == seen[1]
+    assert sorted(map(int, seen[2])) == list(range(50, 60))
+
+
+def test_columns_are_pruned_and_ids_kept_for_oneself(pipe: Pipe) -> None:
+    """The segment has the message-id, the DataFrame does not."""
+    sent(pipe.url, pipe.address, 0, 10)
+    options = {"url": pipe.url, "address": pipe.address, "walLocation": str(pipe.wal)}
+    frame = pipe.spark.readStream.format("amqp").options(**options).schema("body STRING").load()
+    pipe.run(frame.withColumn("body", f.col("body").cast("binary")))
+    assert pipe.bodies() == list(range(10))
+
+
+def test_taking_in_batch(pipe: Pipe) -> None:
+    """With `ack=wal` a DataFrame takes once and may be evaluated again; `ack=accept` takes each time."""
+    sent(pipe.url, pipe.address, 0, 100)
+    options = {"url": pipe.url, "address": pipe.address, "walLocation": str(pipe.wal), "numPartitions": "2"}
+    taken = pipe.spark.read.format("amqp").options(**options, ack="wal").load()
+    assert taken.count() == 100
+    assert depth(pipe.url, pipe.address) == 0
+    assert sorted(int(row.body) for row in taken.collect()) == list(range(100))
+    sent(pipe.url, pipe.address, 0, 10)
+    accepted = pipe.spark.read.format("amqp").options(url=pipe.url, address=pipe.address, ack="accept").load()
+    assert [accepted.count(), accepted.count()] == [10, 0]
+
+
+def test_from_queue_to_queue(pipe: Pipe) -> None:
+    """A streaming write awaits every outcome; a row without an id gets one of query, batch, partition and row."""
+    sent(pipe.url, pipe.address, 0, 200)
+    target = f"{pipe.address}-target"
+    writer = pipe.frame().select("body", "subject").writeStream.trigger(availableNow=True)
+    query = writer.format("amqp").options(url=pipe.url, address=target, checkpointLocation=str(pipe.checkpoint)).start()
+    assert query.awaitTermination(120)
+
+    async def receive() -> list[amqp10.Message]:
+        with anyio.fail_after(30):
+            return await amqp10.receive(pipe.url, target, count=200)
+
+    messages = anyio.run(receive, backend="trio")
+    assert sorted(int(message.body) for message in messages) == list(range(200))
+    assert {str(message.message_id).rpartition("/")[0] for message in messages} == {f"{query.id}/0/0"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"walLocation": ""}, "option 'walLocation'"),
+        ({"ack": "browse"}, "a stream cannot browse a queue"),
+        ({"maxMessagesPerTrigger": "0"}, "'maxMessagesPerTrigger': a whole number from 1"),
+        ({"url": "amqp://guest:my-secret@127.0.0.1:1", "connectTimeout": "0.1"}, "ConnectionLost"),
+    ],
+)
+def test_mistakes(pipe: Pipe, options: dict[str, Any], words: str) -> None:
+    """One clear error on the driver, and no secret in it."""
+    with pytest.raises(PySparkException) as caught:
+        pipe.run(**options)
+    assert words in str(caught.value)
+    assert "my-secret" not in str(caught.value)
+
+
+def test_a_stream_needs_a_place_for_its_segments(pipe: Pipe) -> None:
+    """Without one it is refused, unless losing messages was asked for."""
+    options = {"url": pipe.url, "address": pipe.address}
+    reader = pipe.spark.readStream.format("amqp").options(**options)
+    with pytest.raises(PySparkException, match="'walLocation' is missing: a stream of a queue writes"):
+        pipe.run(reader.load())
+    sent(pipe.url, pipe.address, 0, 30)
+    pipe.run(reader.option("ack", "accept").load())
+    assert pipe.bodies() == list(range(30))

@@ -1,0 +1,174 @@
+"""Write-ahead segments: whole or not there, one claimant at a time, and what a commit leaves."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+import pyarrow as pa
+
+from amqp10.spark import _segments
+from amqp10.spark._segments import Claimant, Segment, known_ids, retire
+
+SCHEMA = pa.schema([("body", pa.binary()), ("message_id", pa.string())])
+FIRST = Claimant("run", 0)
+
+
+def batch(*ids: str | None) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"body": [b"x"] * len(ids), "message_id": list(ids)}, SCHEMA)
+
+
+def make(segment: Segment, *ids: str | None, confirmed: bool = False) -> None:
+    segment.folder.mkdir(parents=True, exist_ok=True)
+    with segment.write(SCHEMA) as draft:
+        draft.append(batch(*ids))
+        assert draft.publish()
+    if confirmed:
+        segment.confirm()
+
+
+def files(segment: Segment) -> list[str]:
+    return sorted(path.name for path in segment.folder.iterdir()) if segment.folder.exists() else []
+
+
+def test_a_segment_is_there_when_it_is_whole(tmp_path: Path) -> None:
+    """A draft has another name, and is gone when it is given up."""
+    segment = Segment(str(tmp_path), 1, 0)
+    segment.folder.mkdir()
+    with segment.write(SCHEMA) as draft:
+        draft.append(batch("a"))
+        assert not segment.published
+    assert files(segment) == []
+    make(segment, "a", "b")
+    assert files(segment) == ["part-0.arrow"]
+    assert [each.to_pylist() for each in segment.read(["message_id"])] == [[{"message_id": "a"}, {"message_id": "b"}]]
+
+
+def test_who_publishes_first_wins(tmp_path: Path) -> None:
+    """The other one hears it, and leaves what is there."""
+    segment = Segment(str(tmp_path), 1, 0)
+    segment.folder.mkdir()
+    with segment.write(SCHEMA) as slow:
+        slow.append(batch("slow"))
+        make(segment, "fast")
+        assert not slow.publish()
+    assert files(segment) == ["part-0.arrow"]
+    assert [row["message_id"] for each in segment.read(["message_id"]) for row in each.to_pylist()] == ["fast"]
+
+
+def test_a_column_that_the_segment_has_not(tmp_path: Path) -> None:
+    """The schema of the query was changed in mid-batch, and the error says what to do."""
+    segment = Segment(str(tmp_path), 1, 0)
+    make(segment, "a")
+    with pytest.raises(ValueError, match="without the column 'subject': finish this batch"):
+        list(segment.read(["subject"]))
+
+
+def test_a_second_scan_waits_for_the_first(tmp_path: Path) -> None:
+    """It consumes nothing, and has the segment when the first has published it."""
+    segment = Segment(str(tmp_path), 1, 0)
+    second: list[object] = []
+
+    def scan() -> None:
+        with segment.claimed(FIRST, 60) as claim:
+            second.append(claim)
+
+    with segment.claimed(FIRST, 60) as claim:
+        assert claim is not None
+        thread = threading.Thread(target=scan)
+        thread.start()
+        make(segment, "a")
+    thread.join(10)
+    assert second == [None]
+
+
+@pytest.mark.parametrize("later", [Claimant("run", 1), Claimant("another", 0)])
+def test_a_later_attempt_takes_over_at_once(tmp_path: Path, later: Claimant) -> None:
+    """Of the same driver, or of one that was started since; giving up afterwards leaves its claim alone."""
+    segment = Segment(str(tmp_path), 1, 0)
+    with segment.claimed(FIRST, 60) as dead:
+        assert dead is not None
+        with segment.claimed(later, 60) as claim:
+            assert claim is not None
+            dead.give_up()
+            assert files(segment) == ["part-0.claim"]
+    assert files(segment) == []
+
+
+def test_a_claim_that_is_not_renewed_runs_out(tmp_path: Path) -> None:
+    """After the lease the next one takes over; one that is renewed is waited for."""
+    segment = Segment(str(tmp_path), 1, 0)
+    with segment.claimed(FIRST, 60) as first:
+        assert first is not None
+        began = time.monotonic()
+        renewing = threading.Timer(0.3, first.renew)
+        renewing.start()
+        with segment.claimed(FIRST, 0.5) as second:
+            assert second is not None
+            assert time.monotonic() - began >= 0.75
+        renewing.join()
+
+
+def test_ids_that_are_known(tmp_path: Path) -> None:
+    """Those of unconfirmed segments; of all, when that is asked for."""
+    make(Segment(str(tmp_path), 1, 0), "a", None)
+    make(Segment(str(tmp_path), 1, 1), "b", confirmed=True)
+    make(Segment(str(tmp_path), 2, 0), "c")
+    assert known_ids(str(tmp_path)) == {"a", "c"}
+    assert known_ids(str(tmp_path), confirmed=True) == {"a", "b", "c"}
+    assert known_ids(str(tmp_path / "none")) == set()
+
+
+def test_a_draft_drops_what_is_known(tmp_path: Path) -> None:
+    """Rows without an id are never known."""
+    segment = Segment(str(tmp_path), 1, 0)
+    segment.folder.mkdir()
+    with segment.write(SCHEMA) as draft:
+        draft.append(batch("a", None, "b"))
+        draft.append(batch("c", "a"))
+        assert draft.drop({"a", "c"}) == 3
+        assert draft.publish()
+    assert [row["message_id"] for each in segment.read(["message_id"]) for row in each.to_pylist()] == [None, "b"]
+    assert files(segment) == ["part-0.arrow"]
+
+
+def test_a_commit_deletes_segments(tmp_path: Path) -> None:
+    """Of confirmed ones nothing stays, of others their ids for a while; later batches are not touched."""
+    wal = str(tmp_path)
+    confirmed, uncertain, later = Segment(wal, 1, 0), Segment(wal, 2, 0), Segment(wal, 3, 0)
+    make(confirmed, "a", confirmed=True)
+    make(uncertain, "b", "c")
+    make(later, "d")
+    (uncertain.folder / "part-0.x.tmp").touch()
+    retire(wal, 2, 2)
+    assert _segments.batches(wal) == [2, 3]
+    assert files(uncertain) == ["part-0.ids"]
+    assert files(later) == ["part-0.arrow"]
+    assert known_ids(wal) == {"b", "c", "d"}
+    retire(wal, 2, 2)  # again, as after a restart
+    assert known_ids(wal) == {"b", "c", "d"}
+    later.confirm()
+    retire(wal, 4, 2)
+    assert _segments.batches(wal) == []
+
+
+def test_all_ids_or_none(tmp_path: Path) -> None:
+    """With `dedupe=all` those of confirmed segments stay, too; with none nothing does."""
+    wal = str(tmp_path)
+    make(Segment(wal, 1, 0), "a", confirmed=True)
+    retire(wal, 1, 5, all_ids=True)
+    assert known_ids(wal) == {"a"}
+    retire(wal, 1, 0)
+    assert _segments.batches(wal) == []
+
+
+def test_counting_rows(tmp_path: Path) -> None:
+    """For each segment of a batch."""
+    make(Segment(str(tmp_path), 1, 0), "a", "b")
+    make(Segment(str(tmp_path), 1, 1))
+    assert _segments.rows(str(tmp_path), 1) == [2, 0]
