@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ...messaging import Error
     from ...sasl import Mechanism
     from ._client_handle import ClientHandle
+    from ._client_transactions import ClientTransaction
 
 OPEN_TAG: Final = 1
 
@@ -51,6 +52,7 @@ class ClientEngine(FastEngine):
 
     Attributes:
         channels, handles: those that are not closed by both sides, by number.
+        transactions: those that are not discharged, by their ids.
         handle_max: the highest handle that the server takes.
     """
 
@@ -58,6 +60,7 @@ class ClientEngine(FastEngine):
         super().__init__(Role.CLIENT, terms)
         self.channels: dict[int, ClientChannel] = {}
         self.handles: dict[int, ClientHandle] = {}
+        self.transactions: dict[bytes, ClientTransaction] = {}
         self.handle_max = 0xFFFF
         self._channel_max = 0xFFFF
         self._login = ClientLogin(mechanisms, terms.hostname, secure)

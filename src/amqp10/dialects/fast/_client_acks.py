@@ -70,8 +70,15 @@ class Acknowledging:
 
     # What is said
 
-    def write(self) -> None:
-        """Say all that there is to be said."""
+    def reaches(self, deliveries: list[IncomingDelivery]) -> bool:
+        """Whether these can be acknowledged, for all that came before them is settled, or one of them."""
+        numbers = {each.delivery_id for each in deliveries}
+        last = max(number for number in numbers if number is not None)
+        before = [each.delivery_id for each in self.held if each.delivery_id is not None and each.delivery_id <= last]
+        return all(number in numbers or number in self._settled for number in before)
+
+    def write(self, *, commit: bool = True) -> None:
+        """Say all that there is to be said; `commit`: and that it is to happen."""
         if self.unreliable:
             self._write_unreliable()
             return
@@ -90,7 +97,7 @@ class Acknowledging:
         for number in back:
             engine.write(HandleUnget(handle_id=link.handle.id, message_nbr=number))
         if last is not None:
-            self._acknowledge(last)
+            self._acknowledge(last, commit)
         if wanted and wanted != self._prefetch:
             self._say_prefetch(wanted)
         if wanted:
@@ -107,10 +114,10 @@ class Acknowledging:
             last = number
         return last
 
-    def _acknowledge(self, last: int) -> None:
+    def _acknowledge(self, last: int, commit: bool) -> None:
         channel = self._link.channel
         self._engine.write(ChannelAck(channel_id=channel.id, message_nbr=last))
-        if channel.transacted:
+        if channel.transacted and commit:
             self._engine.write(ChannelCommit(channel_id=channel.id))
 
     def _say_prefetch(self, prefetch: int) -> None:
@@ -176,4 +183,4 @@ class Acknowledging:
         for number in numbers:
             if number < last and number not in self._settled:
                 self._engine.write(HandleUnget(handle_id=self._link.handle.id, message_nbr=number))
-        self._acknowledge(last)
+        self._acknowledge(last, True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ...errors import Unsupported
 from ...messaging import Coordinator
 from ._client_receiver import ClientReceiver
 from ._client_sender import ClientSender
+from ._client_transactions import ClientCoordinator
 from ._services import opening
 
 if TYPE_CHECKING:
@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from ._client_session import ClientSession
 
 
-def sender(session: ClientSession, terms: LinkTerms, resuming: Iterable[OutgoingDelivery] | None) -> ClientSender:
+def sender(
+    session: ClientSession, terms: LinkTerms, resuming: Iterable[OutgoingDelivery] | None
+) -> ClientSender | ClientCoordinator:
     """A link for sending.
 
     Raises:
         LocalProtocolError, Unsupported: it cannot be said.
     """
     if isinstance(terms.target, Coordinator):
-        raise Unsupported("there are no transactions")
+        return ClientCoordinator(session, terms)
     command = opening(terms, producer=True)
     link = ClientSender(session, terms, resuming)
     link.begin(command)

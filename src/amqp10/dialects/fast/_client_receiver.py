@@ -24,7 +24,7 @@ from ...engine import (
     ReceiverLink,
 )
 from ...errors import LocalProtocolError, RemoteProtocolError, Unsupported
-from ...messaging import Accepted, Error, Modified, Released
+from ...messaging import Accepted, Error, Modified, Released, TransactionalState
 from ._client_acks import Acknowledging
 from ._client_handle import ClientHandle, HandleOwner
 from ._client_session import ClientChannel
@@ -242,6 +242,9 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
         if self.gone or self.handle.closing:
             raise LocalProtocolError(f"the link {self._name!r} is gone: the delivery is the sender's to send again")
         self.check_outcome(state)
+        if isinstance(state, TransactionalState):
+            self._settle_in(state, delivery)
+            return
         if isinstance(state, Released | Modified):
             self.acks.give_back(delivery)
         else:
@@ -249,8 +252,26 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
         self.note_settled(delivery, state)
         self.engine.owe(self)
 
+    def _settle_in(self, state: TransactionalState, delivery: IncomingDelivery) -> None:
+        """It is part of a transaction, and settled when that is committed."""
+        transaction = self.session.engine.transactions.get(state.txn_id)
+        if transaction is None:
+            raise LocalProtocolError("no such transaction is open")
+        transaction.accept(self, delivery)
+        self.note_settled(delivery, state)
+
+    def undo(self, delivery: IncomingDelivery) -> None:
+        """The transaction in which it was accepted is rolled back: it comes again, to whomever."""
+        if not self.gone and not self.handle.closing:
+            self.acks.give_back(delivery)
+            self.engine.owe(self)
+
     def check_outcome(self, state: DeliveryState | None) -> None:
         """Raise for what cannot be told."""
+        if isinstance(state, TransactionalState):
+            if not isinstance(state.outcome, Accepted):
+                raise Unsupported("in AMQP/Fast only accepted can be part of a transaction")
+            return
         plain = isinstance(state, Modified) and not (state.undeliverable_here or state.message_annotations)
         if state is not None and not isinstance(state, Accepted | Released) and not plain:
             raise Unsupported(f"AMQP/Fast has no outcome {type(state).__name__.lower()}: accept or release")

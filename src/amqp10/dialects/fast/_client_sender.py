@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...engine import DeliveriesUnresumed, LinkAttached, LinkTerms, OutgoingDelivery, SenderLink
 from ...errors import DecodeError, LocalProtocolError
-from ...messaging import ACCEPTED, RELEASED, Error, Rejected, Target, read_properties
+from ...messaging import ACCEPTED, RELEASED, Error, Rejected, Target, TransactionalState, read_properties
 from ._client_handle import ClientHandle, HandleOwner
+from ._client_transactions import unknown
 from ._codes import UNROUTABLE
 from ._commands import Command, HandleCreated, HandleOpen, HandleSend
 from ._content import Outflow, fragments
@@ -47,6 +48,7 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
         self._created: str | None = None  # the name that a dynamic target was given
         self._next_tag = 0
         self._outflow: tuple[OutgoingDelivery, Outflow, str] | None = None  # that is sent in parts, and where it goes
+        self._collected: tuple[OutgoingDelivery, list[bytes]] | None = None  # in parts, and part of a transaction
         self._abandoned: set[ClientHandle] = set()
         self._unresumed = list(resuming) if resuming is not None else []
         self._again: list[OutgoingDelivery] = []  # to be sent again, before anything newer
@@ -104,10 +106,17 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
         elif len(tag) > 32 or tag in self.unsettled:
             raise LocalProtocolError(f"the delivery-tag {tag!r} is longer than 32 bytes, or in use")
         delivery = self.delivery_type(self, tag, payload, settled, message_format)
-        if more:
-            self._begin_stream(delivery, payload, state)
+        delivery.state = state
+        if isinstance(state, TransactionalState) and more:
+            self._collected = delivery, [payload]
+            delivery.past = 4
+        elif isinstance(state, TransactionalState):
+            self._post(delivery, payload, state)
+            return delivery
+        elif more:
+            self._begin_stream(delivery, payload)
         else:
-            self._write(delivery, payload, state)
+            self._write(delivery, payload)
         if not settled:
             self.credit -= 1
             self.unsettled[tag] = delivery
@@ -116,7 +125,7 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
     def _check_sendable(self, settled: bool) -> None:
         self.check_attached()
         assert self.terms is not None
-        if self._outflow is not None:
+        if self._outflow is not None or self._collected is not None:
             raise LocalProtocolError("the delivery before is not complete: send_more or abort it first")
         if self.credit <= 0:
             raise LocalProtocolError(f"no credit on the link {self._name!r}")
@@ -130,7 +139,7 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
             if tag not in self.unsettled:
                 return tag
 
-    def _write(self, delivery: OutgoingDelivery, payload: bytes, state: DeliveryState | None) -> None:
+    def _write(self, delivery: OutgoingDelivery, payload: bytes) -> None:
         """Send a whole message."""
         room = self.engine.frame_max
         head, body = to_fast(payload, time.time(), message_format=delivery.message_format, room=room)
@@ -178,9 +187,25 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
             content,
         )
 
+    def _post(self, delivery: OutgoingDelivery, payload: bytes, state: TransactionalState) -> None:
+        """It is part of a transaction: it is sent when that is committed, and taken until then."""
+        transaction = self.session.engine.transactions.get(state.txn_id)
+        if transaction is not None:
+            assert self.terms is not None
+            command = opening(self.terms, producer=True)
+            if self._created is not None:
+                command.dest_name = self._created
+            transaction.post(command, self._to(payload), payload, delivery.message_format)
+        delivery.delivery_id = self.session.give_id()
+        delivery.on_wire = True
+        delivery.remote_state = TransactionalState(state.txn_id, ACCEPTED if transaction is not None else unknown())
+        delivery.remote_settled = delivery.local_settled = True
+        self.unsettled.pop(delivery.tag, None)
+        self.engine.tell_outcome(self, delivery)
+
     # In parts
 
-    def _begin_stream(self, delivery: OutgoingDelivery, payload: bytes, state: DeliveryState | None) -> None:
+    def _begin_stream(self, delivery: OutgoingDelivery, payload: bytes) -> None:
         outflow = Outflow(self.engine.frame_max, delivery.message_format)
         self._outflow = delivery, outflow, self._to(payload)
         delivery.past = 4
@@ -189,6 +214,9 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
             self._write_fragment(content, partial, 0, "")
 
     def send_more(self, delivery: OutgoingDelivery, payload: bytes, *, more: bool = False) -> None:
+        if self._collected is not None and self._collected[0] is delivery:
+            self._collect(delivery, payload, more)
+            return
         if self._outflow is None or self._outflow[0] is not delivery:
             raise LocalProtocolError("send_more is for the delivery begun last with more=True")
         self.check_attached()
@@ -202,7 +230,22 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
             delivery.on_wire = True
             self._send_again()
 
+    def _collect(self, delivery: OutgoingDelivery, payload: bytes, more: bool) -> None:
+        """Of a message in parts that is part of a transaction."""
+        assert self._collected is not None
+        _, parts = self._collected
+        parts.append(payload)
+        if not more:
+            self._collected = None
+            assert isinstance(delivery.state, TransactionalState)
+            self._post(delivery, b"".join(parts), delivery.state)
+            self._regain()
+
     def abort(self, delivery: OutgoingDelivery) -> None:
+        if self._collected is not None and self._collected[0] is delivery:
+            self._collected = None
+            self.settle(delivery)
+            return
         if self._outflow is None or self._outflow[0] is not delivery or not self.attached:
             raise LocalProtocolError("only a delivery that is not whole on the wire can be aborted, and only once")
         _, outflow, _ = self._outflow
@@ -283,7 +326,7 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
         while self._again and self._outflow is None:
             delivery = self._again.pop(0)
             delivery.on_wire = False
-            self._write(delivery, delivery.payload, delivery.state)
+            self._write(delivery, delivery.payload)
 
     def forget(self, delivery: OutgoingDelivery) -> None:
         delivery.local_settled = True

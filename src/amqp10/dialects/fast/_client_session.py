@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ...engine import IncomingDelivery, LinkTerms, OutgoingDelivery, SessionBegun, SessionTerms
+from ...engine import IncomingDelivery, LinkTerms, OutgoingDelivery, SenderLink, SessionBegun, SessionTerms
 from ...errors import LocalProtocolError, RemoteProtocolError
 from ...messaging import Error
 from ._codes import OK, error_of
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ._client import ClientEngine
     from ._client_handle import Answered, ClientHandle
     from ._client_receiver import ClientReceiver
-    from ._client_sender import ClientSender
 
 Closed = Callable[[Error | None, bool], None]
 """Told that a channel is closed by both sides: why, and whether this side closed it first."""
@@ -113,7 +112,7 @@ class ClientSession(FastSession):
 
     # Links
 
-    def attach_sender(self, terms: LinkTerms, *, resuming: Iterable[OutgoingDelivery] | None = None) -> ClientSender:
+    def attach_sender(self, terms: LinkTerms, *, resuming: Iterable[OutgoingDelivery] | None = None) -> SenderLink:
         from ._client_attach import sender
 
         self._check(terms, is_sender=True)

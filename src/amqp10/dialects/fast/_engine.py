@@ -45,6 +45,7 @@ CAPABILITIES: Final = frozenset(
         "multi-frame",
         "released",
         "streaming",
+        "transactions",
     }
 )
 # Octets of a command that count as a sign of life before it is whole: a large one takes its time on a slow line.

@@ -342,12 +342,12 @@ def _read(head: MessageHead, mime_type: str, encoding: str) -> Message:
     headers = dict(head.headers)
     message = Message(message_id=head.identifier or None)
     native: Table = {}
-    kind = "" if head.mime_type == SECTIONS else head.mime_type or mime_type
-    if isinstance(headers.get(_CONTENT_TYPE), str) and headers[_CONTENT_TYPE].isascii() and not kind:
-        kind = headers.pop(_CONTENT_TYPE)
-    if kind.isascii():
-        message.content_type = kind or None
-    else:
+    said = headers.get(_CONTENT_TYPE)
+    if isinstance(said, str) and said.isascii() and head.mime_type in ("", SECTIONS):
+        message.content_type = headers.pop(_CONTENT_TYPE)
+    elif head.mime_type != SECTIONS and (head.mime_type or mime_type).isascii():
+        message.content_type = head.mime_type or mime_type or None
+    elif head.mime_type != SECTIONS:
         native["mime-type"] = head.mime_type
     if (head.encoding or encoding).isascii():
         message.content_encoding = head.encoding or encoding or None

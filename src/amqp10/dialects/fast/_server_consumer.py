@@ -218,6 +218,11 @@ class ServerConsumer(FastLink, SenderLink):
         delivery.remote_settled = delivery.local_settled = True
         self.engine.tell_outcome(self, delivery)
 
+    def told_in(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
+        """The client says what is to become of it when a transaction is committed."""
+        delivery.remote_state = state
+        self.engine.tell_outcome(self, delivery)
+
     def unget(self, number: int) -> None:
         """The client gives a message back."""
         delivery = self.session.unacknowledged.get(number)
@@ -232,6 +237,9 @@ class ServerConsumer(FastLink, SenderLink):
             if state is not None:
                 delivery.state = state
             self.unsettled.pop(delivery.tag, None)
+            if self.session.unacknowledged.pop(delivery.delivery_id or 0, None) is not None:
+                self._unacknowledged -= 1
+                self.recount()
 
     def resend(self, delivery: OutgoingDelivery) -> None:
         raise LocalProtocolError("the link was not resumed, so there is nothing to be sent again")

@@ -146,7 +146,11 @@ class ServerHandle:
                 encoding=self.opening.encoding,
                 to=(name or None) if link.anonymous else None,
             )
-            link.take(payload, number, command.confirm_tag)
+            if self.session.transacted:
+                self.session.post(link, payload, number)
+                self.reply(command.confirm_tag)
+            else:
+                link.take(payload, number, command.confirm_tag)
 
     def _limit(self) -> int | None:
         terms = self.producer.terms if self.producer is not None else None
@@ -240,6 +244,8 @@ class ServerHandle:
         if self.closing or self._left or self.session.closing:
             return
         self.closing = True
+        if self.session.transacted and error is not None:
+            self.session.work.spoiled = error
         code, text = code_of(error)
         if not self.engine.close_sent:
             self.engine.write(HandleClose(handle_id=self.id, reply_code=code, reply_text=text))
@@ -252,7 +258,10 @@ class ServerHandle:
     def _on_close(self) -> None:
         if not self._left:
             self.leave(None)
-            self.engine.owe(self)
+            if self.closing:  # it is the answer to ours
+                self.forget()
+            else:
+                self.engine.owe(self)
 
     def leave(self, cause: Any) -> None:
         """It ends by the client's will, or with its channel: tell those that have its links."""
@@ -266,8 +275,7 @@ class ServerHandle:
 
     def pay(self) -> None:
         """Answer the client's close; the outcomes of what came before it are told by now."""
-        if not self.closing:
-            self.engine.write(HandleClose(handle_id=self.id, reply_code=OK))
+        self.engine.write(HandleClose(handle_id=self.id, reply_code=OK))
         self.forget()
 
     def forget(self) -> None:

@@ -7,7 +7,7 @@ the engine asks to read no more.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...engine import (
@@ -55,6 +55,7 @@ class ServerProducer(FastLink, ReceiverLink):
         self._held: deque[tuple[IncomingDelivery, int]] = deque()
         self._number = 0
         self._tags: dict[bytes, int] = {}  # confirm-tags of what is unsettled
+        self._listening: dict[bytes, Callable[[DeliveryState | None], None]] = {}
         self.engine.emit(LinkAttached(self))
 
     # Attaching
@@ -85,13 +86,24 @@ class ServerProducer(FastLink, ReceiverLink):
 
     # Messages
 
-    def take(self, payload: bytes, message_format: int, confirm_tag: int) -> None:
-        """A message is here, whole."""
+    def take(
+        self,
+        payload: bytes,
+        message_format: int,
+        confirm_tag: int,
+        *,
+        state: DeliveryState | None = None,
+        told: Callable[[DeliveryState | None], None] | None = None,
+    ) -> None:
+        """A message is here, whole; `told` hears of its outcome instead of the client."""
         self._number += 1
         tag = self._number.to_bytes(8, "big")
-        delivery = self.delivery_type(self, self._number & 0xFFFF_FFFF, tag, payload, not confirm_tag)
+        delivery = self.delivery_type(self, self._number & 0xFFFF_FFFF, tag, payload, not (confirm_tag or told))
         delivery.message_format = message_format
-        if confirm_tag:
+        delivery.remote_state = state
+        if told is not None:
+            self._listening[tag] = told
+        elif confirm_tag:
             self._tags[tag] = confirm_tag
         if self.credit > 0 and not self._held:
             self._hand_out(delivery)
@@ -157,6 +169,10 @@ class ServerProducer(FastLink, ReceiverLink):
             delivery.state = state
         delivery.local_settled = True
         self.unsettled.pop(delivery.tag, None)
+        told = self._listening.pop(delivery.tag, None)
+        if told is not None:
+            told(state)
+            return
         tag = self._tags.pop(delivery.tag, 0)
         if isinstance(state, Released | Modified):
             self._handle.reply(tag, Error("amqp:not-found", "the message could not be routed"), UNROUTABLE)

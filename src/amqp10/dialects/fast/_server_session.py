@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from ...engine import LinkTerms, OutgoingDelivery, SessionTerms, SessionUnmapped
 from ...errors import LocalProtocolError
-from ...messaging import ACCEPTED, Error
+from ...messaging import ACCEPTED, DeliveryState, Error, TransactionalState
 from ...types import Symbol
 from ._codes import OK, code_of, error_of
 from ._commands import ChannelAck, ChannelClose, ChannelCommit, ChannelOpen, ChannelReply, ChannelRollback, HandleOpen
 from ._endpoints import FastSession, session_cause
 from ._server_handle import ServerHandle
+from ._server_transactions import MOST_OCTETS, Transactor, Work, too_much
 
 if TYPE_CHECKING:
     from ._server import ServerEngine
     from ._server_consumer import ServerConsumer
+    from ._server_producer import ServerProducer
 
 
 class ServerSession(FastSession):
@@ -29,6 +31,7 @@ class ServerSession(FastSession):
         unacknowledged: by number, what was sent on it and not acknowledged.
         closing: our close is out.
         dropped: handles that were on it when it was closed.
+        work: what was done on it since the last commit, if it is transacted.
         sending: the handle on which a message is coming in, in fragments.
     """
 
@@ -47,7 +50,8 @@ class ServerSession(FastSession):
         self.sending: ServerHandle | None = None
         self._tag = command.confirm_tag
         self._last_number = 0
-        self._acknowledged = 0  # in the transaction, up to here
+        self.work = Work()  # since the last commit
+        self.transactor: Transactor | None = None
         self._asked_to_close = False
 
     def begin(self, terms: SessionTerms | None = None) -> None:
@@ -86,7 +90,7 @@ class ServerSession(FastSession):
         elif isinstance(command, ChannelCommit):
             self._on_commit(command)
         elif isinstance(command, ChannelRollback):
-            self._acknowledged = 0
+            self.work = Work()
             self.reply(command.confirm_tag)
 
     def open_handle(self, command: HandleOpen) -> None:
@@ -104,30 +108,51 @@ class ServerSession(FastSession):
     @property
     def holding(self) -> bool:
         """Messages are held for which there is no credit."""
-        return any(handle.holding for handle in self.handles)
+        busy = self.transactor is not None and self.transactor.busy
+        return busy or any(handle.holding for handle in self.handles)
 
-    # Acknowledgments
+    # Acknowledgments and transactions
 
     def _on_ack(self, command: ChannelAck) -> None:
         if self.transacted:
-            self._acknowledged = max(self._acknowledged, command.message_nbr)
+            self.work.acknowledged = max(self.work.acknowledged, command.message_nbr)
         else:
-            self._acknowledge(command.message_nbr)
+            self.acknowledge(command.message_nbr, ACCEPTED)
         self.reply(command.confirm_tag)
+
+    def post(self, link: ServerProducer, payload: bytes, message_format: int) -> None:
+        """A message was sent in the transaction."""
+        self.work.sent.append((link, payload, message_format))
+        self.work.octets += len(payload)
+        if self.work.octets > MOST_OCTETS:
+            self.end(too_much())
 
     def _on_commit(self, command: ChannelCommit) -> None:
-        number, self._acknowledged = self._acknowledged, 0
-        self._acknowledge(number)
-        self.reply(command.confirm_tag)
+        work, self.work = self.work, Work()
+        work.tag = command.confirm_tag
+        if work.spoiled is not None:
+            self.reply(work.tag, work.spoiled)
+        elif work.sent:
+            if self.transactor is None:
+                self.transactor = Transactor(self)
+            self.transactor.commit(work)
+        else:
+            self.acknowledge(work.acknowledged, ACCEPTED)
+            self.reply(work.tag)
 
-    def _acknowledge(self, number: int) -> None:
+    def acknowledge(self, number: int, state: DeliveryState) -> None:
+        """All that was sent up to a number has an outcome; one that is part of a transaction is not the last word."""
         links: dict[ServerConsumer, None] = {}
         for each in list(self.unacknowledged):
             if each > number:
                 break
-            delivery = self.unacknowledged.pop(each)
+            delivery = self.unacknowledged[each]
             link: Any = delivery.link
-            link.told(delivery, ACCEPTED)
+            if isinstance(state, TransactionalState) and not delivery.local_settled:
+                link.told_in(delivery, state)
+                continue
+            del self.unacknowledged[each]
+            link.told(delivery, state)
             links[link] = None
         for link in links:
             link.recount()
@@ -158,15 +183,22 @@ class ServerSession(FastSession):
         cause = None if asked else session_cause(error_of(command.reply_code, command.reply_text))
         for handle in list(self.handles):
             handle.leave(cause)
+        if self.transactor is not None:
+            self.transactor.leave(cause)
         self._gone = True
         self.engine.emit(SessionUnmapped(self, cause))
         # The outcomes of what came before are told first, by whoever hears of it now.
-        self.engine.owe(self)
+        if asked:
+            self._forget()
+        else:
+            self.engine.owe(self)
 
     def pay(self) -> None:
         """Answer the client's close."""
-        if not self.closing:
-            self.engine.write(ChannelClose(channel_id=self.id, reply_code=OK))
+        self.engine.write(ChannelClose(channel_id=self.id, reply_code=OK))
+        self._forget()
+
+    def _forget(self) -> None:
         self.begun = False
         for handle in list(self.handles):
             handle.forget()
