@@ -240,7 +240,7 @@ def check_credit(broker: Broker, senders: list[Sender], receivers: list[Receiver
 
 def ours_in_memory() -> int:
     """How many objects of this package there are."""
-    return sum(type(each).__module__.startswith("amqp10.") for each in gc.get_objects())
+    return sum(str(type(each).__module__).startswith("amqp10.") for each in gc.get_objects())
 
 
 @asynccontextmanager
