@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
 
-from ..client import Connection, Reconnect
+from ..client import Connection
 from ..client._connection import only
 from ..client._leaving import leave_all
 from ..errors import LocalProtocolError
 from ..messaging import Source, Target
 from ._batches import BatchMover
 from ._ends import Ending, Intake, Outlet, intake, outlet
-from ._guarantee import check_copying, check_kept, check_stores, check_unsettled, way_of
+from ._guarantee import Role, check_copying, check_kept, check_stores, check_unsettled, reconnect_for, way_of
 from ._mover import Mover
 from ._report import BridgeReport
 from ._settings import OnRefused, Settings
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 End = tuple[Connection | str, str | T]
 """A connection or its URL, and an address, or a terminus in place of that."""
-
-RESUME_TIMEOUT = 3600
-"""Seconds that the peers are asked to keep what is in flight, for a process that was killed to be started again."""
 
 OUTCOMES_SHARE = 0.6
 """Of the time that leaving may take, what is waited for outcomes that are out; the rest is for the links."""
@@ -121,13 +118,13 @@ class Bridge:
         opened = await self._opened(source, "source")
         return opened, opened if target == source else await self._opened(target, "target")
 
-    async def _opened(self, end: Connection | str, role: str) -> Connection:
+    async def _opened(self, end: Connection | str, role: Role) -> Connection:
         if isinstance(end, Connection):
             return end
         made = Connection(
             end,
             dialect="auto",
-            reconnect=Reconnect(resume_timeout=RESUME_TIMEOUT),
+            reconnect=reconnect_for(role, exactly_once=self._settings.exactly_once),
             container_id=f"{self._name} {role}" if self._name is not None else None,
             delivery_store=self._store,
             close_timeout=self._settings.close_timeout,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from ..client import Connection, Receiver
+from ..client import Connection, Receiver, Reconnect
 from ..errors import Unsupported
 from ..messaging import Source, Target
 
@@ -13,6 +13,20 @@ if TYPE_CHECKING:
     from ..client._link import Link
 
 Way = Literal["resume", "transactions"]
+Role = Literal["source", "target"]
+
+RESUME_TIMEOUT = 3600
+"""Seconds that the peers are asked to keep what is in flight, for a process that was killed to be started again."""
+
+
+def reconnect_for(role: Role, *, exactly_once: bool) -> Reconnect:
+    """How an end's connection comes back, where the user does not say it.
+
+    At least once the source keeps nothing for the link: what a process had that was killed is there for the next.
+    """
+    if exactly_once:
+        return Reconnect(resume_timeout=RESUME_TIMEOUT)
+    return Reconnect(resume_timeout=0) if role == "source" else Reconnect()
 
 
 def check_stores(source: Connection | str, target: Connection | str, given: DeliveryStore | None) -> None:

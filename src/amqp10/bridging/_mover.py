@@ -19,6 +19,7 @@ from ..client._delivery import not_accepted, unknown
 from ..client._leaving import until
 from ..errors import AmqpError, DecodeError, DeliveryUncertain, EncodeError, LocalProtocolError
 from ..messaging import Accepted, Error, Rejected
+from ._again import Again
 from ._onward import marked, onward
 from ._transit import Flight, Phase, Transit
 
@@ -49,6 +50,7 @@ class Mover:
         self._target = target
         self._aside = aside
         self._asides: deque[Transit] = deque()
+        self._again = Again()
         self._freed = 0  # places that became free since credit was granted last
         self._next_at = 0.0
         self._scope = anyio.CancelScope()
@@ -158,19 +160,25 @@ class Mover:
                 await self._next_change()
                 continue
             batch = await self._arrivals()
-            if not batch and not flight.under_way:
-                return
-            if not batch:
+            if batch is None:
+                if not flight.under_way:
+                    return
                 await self._until(lambda: not flight.under_way)
                 continue
+            if not batch:
+                continue
+            if source._generation:
+                flight.duplicates += self._again.count(batch)
+            else:
+                self._again.learn(batch)
             now = anyio.current_time()
             flight.took([Transit(delivery, now, self.look) for delivery in batch])
             if flight.size > self.settings.max_bytes:
                 source.withdraw()
             self._wake()
 
-    async def _arrivals(self) -> list[Delivery]:
-        """What came; nothing if nothing is there, for those who want to know that."""
+    async def _arrivals(self) -> list[Delivery] | None:
+        """What came, perhaps nothing; None if the source has no more, for those who want to know that."""
         source, most = self._source, self.settings.most
         if not self.settings.until_empty:
             return await source.receive_batch(most)
@@ -178,15 +186,14 @@ class Mover:
         generation = source._generation
         if "drain" in source.connection.capabilities:
             await source.drain()
-            here = source.buffered
-        else:
+        elif not source.buffered:
             batch = await source.receive_batch(1, max_wait=QUIET)
             if batch:
-                return batch + (await source.receive_batch(most) if source.buffered else [])
-            here = 0
-        if here or source._generation != generation or not source.open:
+                return batch
+        if source.buffered:
             return await source.receive_batch(most)
-        return []
+        # Of a link that was lost meanwhile nothing is known: its credit went with it.
+        return None if source.open and source._generation == generation else []
 
     # Sending
 
@@ -342,7 +349,9 @@ class Mover:
                 if isinstance(delivery.state, Accepted):  # said while the link was away
                     flight.moved -= 1
                     flight.duplicates += 1
+                self._again.expected += 1
                 continue
+            self._again.expected += 1
             transit.stale = True
             if transit.phase in (Phase.WAITING, Phase.REFUSED):
                 flight.drop(transit)

@@ -16,7 +16,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from ..bridging import Bridge, BridgeReport
 from ..bridging import bridge as make_bridge
-from ..client import Connection, DeliveryStore, Reconnect, SQLiteDeliveryStore
+from ..bridging._guarantee import Role, reconnect_for
+from ..client import Connection, DeliveryStore, SQLiteDeliveryStore
 from ..engine import dialect_names
 from ..messaging import Filter, Source
 from ..net import parse_url
@@ -24,7 +25,6 @@ from ._main import Failure, Interrupted, start
 from ._options import Peer, seconds
 from ._receive import with_selector
 
-RESUME_TIMEOUT = 3600
 EVERY = 0.2  # seconds between two looks at the counts
 EVERY_LINE = 1.0  # the same for --json
 WHAT = {"from": "come from", "to": "go to"}
@@ -119,8 +119,8 @@ class Watcher:
         """Until it is cancelled."""
         with self._progress:
             while True:
-                await anyio.sleep(self._every)
                 self.look()
+                await anyio.sleep(self._every)
 
     def close(self, error: BaseException | None) -> None:
         """The last word."""
@@ -183,10 +183,10 @@ def bridge(
     if (store or name) and not exactly_once:
         raise click.UsageError("--store and --name go with --exactly-once")
     name = name or f"amqp10-bridge {source[1]} {target[1]}"
-    reconnect = None if no_reconnect else Reconnect(resume_timeout=RESUME_TIMEOUT)
 
-    def connect(peer: Peer, role: str, kept: DeliveryStore | None) -> Connection:
+    def connect(peer: Peer, role: Role, kept: DeliveryStore | None) -> Connection:
         container_id = f"{name} {role}" if exactly_once else None
+        reconnect = None if no_reconnect else reconnect_for(role, exactly_once=exactly_once)
         return peer.connect(
             container_id=container_id, reconnect=reconnect, delivery_store=kept, close_timeout=close_timeout
         )

@@ -1,0 +1,133 @@
+"""Connections break at both ends of a bridge, at any place: nothing is lost, and what may be there twice is counted."""
+
+from __future__ import annotations
+
+import random
+
+import anyio
+import pytest
+
+import amqp10
+from amqp10 import Connection, DeliveryUncertain, Reconnect
+from amqp10.testing import FaultProxy
+
+from ._ends import bodies, fill, two_brokers, until
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+
+QUICK = Reconnect(initial_delay=0.01, max_delay=0.05, attempt_timeout=2)
+NOTHING_KEPT = Reconnect(initial_delay=0.01, max_delay=0.05, attempt_timeout=2, resume_timeout=0)
+TOTAL = 2000
+
+
+async def break_often(chance: random.Random, proxies: list[FaultProxy]) -> None:
+    """Cut, at once or in the middle of what is written next, until it is cancelled."""
+    while True:
+        await anyio.sleep(chance.random() / 10)
+        proxy = chance.choice(proxies)
+        if chance.random() < 0.3:
+            proxy.cut(reset=chance.random() < 0.5)
+        else:
+            proxy.cut_after(chance.randrange(20_000), chance.choice(("up", "down")))
+
+
+async def through_breaks(
+    seed: int, reconnect: Reconnect, *, exactly_once: bool
+) -> tuple[list[int], list[int], amqp10.BridgeReport]:
+    """What is at the target afterwards, what is at the source, and the report."""
+    chance = random.Random(seed)
+    async with two_brokers() as (old, new):
+        await fill(old, "a", range(TOTAL))
+        async with FaultProxy(old.url) as before, FaultProxy(new.url) as behind, anyio.create_task_group() as tasks:
+            async with (
+                Connection(before.url, reconnect=reconnect) as source,
+                Connection(behind.url, reconnect=reconnect) as target,
+            ):
+                bridge = amqp10.bridge(
+                    (source, "a"), (target, "b"), until_empty=True, window=100, rate=1500, exactly_once=exactly_once
+                )
+                async with bridge:
+                    tasks.start_soon(break_often, chance, [before, behind])
+                    await bridge.done()
+                    tasks.cancel_scope.cancel()
+        assert before.cuts + behind.cuts > 5
+        return await bodies(new, "b"), await bodies(old, "a"), bridge.report
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("reconnect", [QUICK, NOTHING_KEPT], ids=["resuming", "anew"])
+async def test_at_least_once(seed: int, reconnect: Reconnect) -> None:
+    """Every message arrives, and there are no more duplicates than the report says."""
+    there, left, report = await through_breaks(seed, reconnect, exactly_once=False)
+    assert left == []
+    assert set(there) == set(range(TOTAL))
+    assert len(there) - TOTAL <= report.duplicates
+    assert TOTAL <= report.moved <= TOTAL + report.duplicates
+    assert report.in_flight == 0
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_exactly_once(seed: int) -> None:
+    """Where both ends resume their links, every message arrives once, in order."""
+    there, left, report = await through_breaks(seed, QUICK, exactly_once=True)
+    assert there == list(range(TOTAL))
+    assert left == []
+    assert report.clean
+    assert report.moved == TOTAL
+
+
+async def test_the_target_is_over() -> None:
+    """Without `reconnect` the bridge ends with the loss, and what was in flight is the source's again."""
+    async with two_brokers() as (old, new), FaultProxy(new.url) as proxy:
+        await fill(old, "a", range(100))
+        async with Connection(old.url) as source, Connection(proxy.url) as target:
+            with pytest.raises(amqp10.ConnectionLost) as lost:
+                async with amqp10.bridge((source, "a"), (target, "b"), window=10, rate=500) as bridge:
+                    await until(lambda: bridge.report.moved >= 10)
+                    proxy.cut()
+                    await bridge.done()
+        assert "moved" in lost.value.__notes__[-1]
+        there, left = await bodies(new, "b"), await bodies(old, "a")
+    assert sorted({*there, *left}) == list(range(100))
+    assert len(there) + len(left) - 100 <= bridge.report.duplicates
+
+
+async def test_the_source_is_over() -> None:
+    """The same with the other end; whoever does not wait is told on leaving."""
+    async with two_brokers() as (old, new), FaultProxy(old.url) as proxy:
+        await fill(old, "a", range(100))
+        async with Connection(proxy.url) as source, Connection(new.url) as target:
+            with pytest.raises(amqp10.ConnectionLost):
+                async with amqp10.bridge((source, "a"), (target, "b"), window=10, rate=500) as bridge:
+                    await until(lambda: bridge.report.moved >= 10)
+                    proxy.cut()
+                    await bridge._over.wait()
+        there, left = await bodies(new, "b"), await bodies(old, "a")
+    assert sorted({*there, *left}) == list(range(100))
+    assert len(there) + len(left) - 100 <= bridge.report.duplicates
+
+
+@pytest.mark.parametrize("end", ["source", "target"])
+async def test_exactly_once_with_an_end_that_forgets(end: str) -> None:
+    """A broker that is started anew knows nothing of what was in flight: that is an error, and no silent duplicate."""
+    async with two_brokers() as (old, new), FaultProxy(old.url) as before, FaultProxy(new.url) as behind:
+        await fill(old, "a", range(100))
+        broker, proxy = (old, before) if end == "source" else (new, behind)
+        async with (
+            Connection(before.url, reconnect=QUICK, close_timeout=0.5) as source,
+            Connection(behind.url, reconnect=QUICK, close_timeout=0.5) as target,
+        ):
+            with pytest.raises(DeliveryUncertain, match=f"the {end} has forgotten 10 messages"):
+                ends = (source, "a"), (target, "b")
+                async with amqp10.bridge(*ends, exactly_once=True, window=10, close_timeout=0.5) as bridge:
+                    behind.stall("down")
+                    await until(lambda: bridge.report.in_flight == 10)
+                    proxy.refusing = True
+                    proxy.cut()
+                    await until(lambda: all(link.steal is None for link in broker._router.links._all.values()))
+                    for link in list(broker._router.links._all.values()):
+                        broker._router.links.end(link)
+                    proxy.refusing = False
+                    if end == "target":
+                        behind.resume()
+                    await bridge.done()
