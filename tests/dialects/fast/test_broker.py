@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 import pytest
 
-from amqp10 import Connection, Message
+from amqp10 import Connection, Message, Reconnect
 from amqp10.broker import Broker
-from amqp10.errors import LinkDetached, TransactionRolledBack, Unsupported
+from amqp10.errors import LinkDetached, StaleDelivery, TransactionRolledBack, Unsupported
 from amqp10.messaging import Selector, Source
+from amqp10.testing import FaultProxy
 
 pytestmark = pytest.mark.anyio
 
@@ -186,3 +187,100 @@ async def test_topic() -> None:
                 await sender.send(Message("all"))
             for receiver in (one, two):
                 assert (await receiver.receive()).message.body == "all"
+
+
+async def test_browse() -> None:
+    """A browser sees what waits and leaves it there; asked again, it sees what came meanwhile."""
+    async with connected() as connection, connection.sender("q") as sender:
+        for number in range(2500):
+            await sender.submit(Message(number, application_properties={"even": number % 2 == 0}))
+        await sender.send(Message("last"))
+        async with connection.browser("q", credit=50) as browser:
+            seen = [delivery.message.body async for delivery in browser]
+            assert seen == [*range(2500), "last"]
+            assert [delivery async for delivery in browser] == []
+            await sender.send(Message("new"))
+            assert [delivery.message.body async for delivery in browser] == ["new"]
+        async with connection.browser("q", filters=[Selector("even = TRUE")]) as browser:
+            assert (await browser.receive()).message.body == 0
+            assert (await browser.receive()).message.body == 2
+        async with connection.receiver("q") as receiver:
+            assert (await receiver.receive()).message.body == 0
+
+
+async def test_durable_subscription() -> None:
+    """A durable subscription takes in what comes while nobody is there, until it is ended."""
+    async with Broker() as broker:
+        with anyio.fail_after(20):
+            async with Connection(broker.url, dialect="fast", container_id="me") as connection:
+                async with connection.subscription("topic.t", "mine"):
+                    pass
+                async with connection.sender("topic.t") as sender:
+                    await sender.send(Message("meanwhile"))
+            async with Connection(broker.url, dialect="fast", container_id="me") as connection:
+                async with connection.subscription("topic.t", "mine") as receiver:
+                    delivery = await receiver.receive()
+                    assert delivery.message.body == "meanwhile"
+                    delivery.accept()
+                await connection.unsubscribe("mine")
+                with pytest.raises(LinkDetached) as caught:
+                    await connection.unsubscribe("mine")
+                assert caught.value.condition == "amqp:not-found"
+                async with connection.sender("topic.t") as sender:
+                    await sender.send(Message("too late"))
+                async with connection.subscription("topic.t", "mine") as receiver:
+                    await receiver.drain()
+                    assert receiver.buffered == 0
+
+
+async def test_shared_subscription() -> None:
+    """Receivers share a subscription, each message going to one; priority says who is first."""
+    async with connected() as connection, connection.sender("topic.t") as sender:
+        async with (
+            connection.subscription("topic.t", "s", durable=False, shared=True) as one,
+            connection.subscription("topic.t", "s", durable=False, shared=True, priority=5) as two,
+        ):
+            for number in range(4):
+                await sender.send(Message(number))
+            assert [(await two.receive()).message.body for _ in range(4)] == [0, 1, 2, 3]
+            assert one.buffered == 0
+
+
+async def test_large_message_over_a_bad_line() -> None:
+    """A large message goes on where the connection was cut off, and arrives once."""
+    size = 3_000_000
+    async with Broker() as broker, FaultProxy(broker.url) as proxy:
+        with anyio.fail_after(30):
+            again = Reconnect(initial_delay=0.01, max_delay=0.05)
+            async with Connection(proxy.url, dialect="fast", reconnect=again, container_id="me") as connection:
+                async with connection.sender("q") as sender:
+                    proxy.cut_after(2_000_000, "up")
+                    await sender.send(Message(b"x" * size, message_id="large"))
+                    assert proxy.cuts == 1
+                    assert proxy.passed["up"] < size + 500_000
+                async with connection.receiver("q") as receiver:
+                    delivery = await receiver.receive()
+                    assert delivery.message == Message(b"x" * size, message_id="large")
+                    delivery.accept()
+                    await receiver.drain()
+                    assert receiver.buffered == 0
+
+
+async def test_reconnects() -> None:
+    """Links come back when the connection is lost: what was not confirmed is sent again, what was not settled comes."""
+    async with Broker() as broker, FaultProxy(broker.url) as proxy:
+        with anyio.fail_after(30):
+            again = Reconnect(initial_delay=0.01, max_delay=0.05)
+            async with Connection(proxy.url, dialect="fast", reconnect=again) as connection:
+                async with connection.sender("q") as sender, connection.receiver("q") as receiver:
+                    seen: set[object] = set()
+                    for number in range(60):
+                        if number % 20 == 10:
+                            proxy.cut()
+                        await sender.send(Message(number))
+                    while len(seen) < 60:
+                        delivery = await receiver.receive()
+                        seen.add(delivery.message.body)
+                        with suppress(StaleDelivery):
+                            delivery.accept()
+                    assert proxy.cuts == 3

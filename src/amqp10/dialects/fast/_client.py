@@ -53,6 +53,7 @@ class ClientEngine(FastEngine):
     Attributes:
         channels, handles: those that are not closed by both sides, by number.
         transactions: those that are not discharged, by their ids.
+        restart_names: under which the server is to keep what came of messages.
         handle_max: the highest handle that the server takes.
     """
 
@@ -61,6 +62,7 @@ class ClientEngine(FastEngine):
         self.channels: dict[int, ClientChannel] = {}
         self.handles: dict[int, ClientHandle] = {}
         self.transactions: dict[bytes, ClientTransaction] = {}
+        self.restart_names: set[str] = set()
         self.handle_max = 0xFFFF
         self._channel_max = 0xFFFF
         self._login = ClientLogin(mechanisms, terms.hostname, secure)

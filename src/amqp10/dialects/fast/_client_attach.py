@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ...messaging import Coordinator
+from ._client_browser import ClientBrowser
 from ._client_receiver import ClientReceiver
 from ._client_sender import ClientSender
 from ._client_transactions import ClientCoordinator
-from ._services import opening
+from ._services import TOPIC, opening
 
 if TYPE_CHECKING:
     from ...engine import IncomingDelivery, LinkTerms, OutgoingDelivery
@@ -39,6 +40,12 @@ def receiver(session: ClientSession, terms: LinkTerms, resuming: Iterable[Incomi
         LocalProtocolError, Unsupported: it cannot be said.
     """
     command = opening(terms, producer=False)
-    link = ClientReceiver(session, terms, resuming)
+    source = terms.source
+    if source is None:
+        ending = ClientReceiver(session, terms, None)
+        ending.begin_ending(command)
+        return ending
+    copies = source.distribution_mode == "copy" and command.service_type != TOPIC
+    link = (ClientBrowser if copies else ClientReceiver)(session, terms, resuming)
     link.begin(command)
     return link

@@ -71,10 +71,9 @@ class ClientHandle:
                 self._waiting[tag] = answered
                 return tag
 
-    @property
-    def waiting(self) -> int:
-        """Commands whose reply is still to come."""
-        return len(self._waiting)
+    def drop(self, tag: int) -> None:
+        """Another command than a reply has answered."""
+        self._waiting.pop(tag, None)
 
     def close(self, error: Error | None = None) -> None:
         """Close it; what still comes for it is read until the server does the same."""

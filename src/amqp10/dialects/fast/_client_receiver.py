@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...engine import (
@@ -24,15 +25,25 @@ from ...engine import (
     ReceiverLink,
 )
 from ...errors import LocalProtocolError, RemoteProtocolError, Unsupported
-from ...messaging import Accepted, Error, Modified, Released, TransactionalState
+from ...messaging import Accepted, Error, Modified, Released, Source, TransactionalState
 from ._client_acks import Acknowledging
 from ._client_handle import ClientHandle, HandleOwner
 from ._client_session import ClientChannel
-from ._commands import Command, HandleConsume, HandleCreated, HandleFlow, HandleNotify, HandleOpen
+from ._commands import (
+    Command,
+    HandleCancel,
+    HandleConsume,
+    HandleCreated,
+    HandleFlow,
+    HandleNotify,
+    HandleOpen,
+    HandlePrepare,
+    HandleReady,
+)
 from ._content import Assembly, read_head
 from ._endpoints import FastLink, link_cause
 from ._incoming import payload_of, stream_front
-from ._services import selector_of, termini_of
+from ._services import identifier_of, selector_of, termini_of
 
 if TYPE_CHECKING:
     from ...messaging import DeliveryState
@@ -40,10 +51,15 @@ if TYPE_CHECKING:
 
 
 class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
-    """See `ReceiverLink`."""
+    """See `ReceiverLink`.
+
+    Attributes:
+        acknowledges: messages are the server's until they are settled; else they are copies.
+    """
 
     session: ClientSession
     is_sender = False
+    acknowledges = True
 
     def __init__(self, session: ClientSession, terms: LinkTerms, resuming: Iterable[IncomingDelivery] | None) -> None:
         super().__init__(session, terms.name)
@@ -57,9 +73,10 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
         self.streaming = False
         self._created: str | None = None
         self._coming: tuple[IncomingDelivery, Assembly] | None = None  # a message of which more is to come
+        self._prepared: Assembly | None = None
         self._unresumed = list(resuming) if resuming is not None else []
-        self._closed = True
-        settles = terms.settle_mode == "settled"
+        self._closed = not identifier_of(terms)  # what it receives from is over with the link
+        settles = terms.settle_mode == "settled" or not self.acknowledges
         self.channel = ClientChannel(session.engine, self._on_channel_closed, self._on_channel, transacted=not settles)
         self.handle = ClientHandle(self.channel, self)
         self.acks = Acknowledging(self, unreliable=settles)
@@ -72,6 +89,11 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
         self.engine.write(HandleFlow(handle_id=self.handle.id, flow_pause=True))
         self.handle.ask(self.consume(1), self._on_consuming)
 
+    def begin_ending(self, opening: HandleOpen) -> None:
+        """End the subscription of this name, whatever it is of."""
+        self.handle.open(opening, self._on_opened)
+        self.handle.ask(HandleCancel(identifier=self._name), self._on_consuming)
+
     def consume(self, prefetch: int) -> HandleConsume:
         """The command that says the prefetch, and says what from again."""
         assert self.terms is not None
@@ -80,6 +102,7 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
             handle_id=self.handle.id,
             prefetch=prefetch,
             unreliable=self.acks.unreliable,
+            identifier=identifier_of(self.terms),
             selector=selector_of(source.filter) if source is not None else b"",
         )
 
@@ -97,6 +120,8 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
         elif not self.gone and not self.handle.closing:
             assert self.terms is not None
             self.remote = termini_of(self.terms, self._created)
+            if self.terms.source is None:  # there was a subscription, of whatever
+                self.remote = replace(self.remote, source=Source())
             self.attached = True
             self.engine.emit(LinkAttached(self))
             unresumed, self._unresumed = self._unresumed, []
@@ -150,6 +175,8 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
             self._on_notify(command, content)
         elif isinstance(command, HandleCreated):
             self._created = command.dest_name
+        elif isinstance(command, HandlePrepare):
+            self._on_prepare(command, content)
         else:
             super().handle_received(handle, command, content)
 
@@ -160,7 +187,12 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
             raise RemoteProtocolError("a stream from a service that is none of peers", "amqp:not-implemented")
         if self.handle.closing:
             return
-        if self._coming is None:
+        if self._coming is None and command.recovery:
+            assembly, self._prepared = self._prepared, None
+            if assembly is None:
+                raise RemoteProtocolError("the rest of a message that was not prepared", "amqp:illegal-state")
+            self._coming = self._begin(command, assembly)
+        elif self._coming is None:
             head, content = read_head(content)
             self._coming = self._begin(command, Assembly(head))
         delivery, assembly = self._coming
@@ -181,6 +213,13 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
             )
             self._hand_out(delivery)
 
+    def _on_prepare(self, command: HandlePrepare, content: bytes) -> None:
+        """The server asks how much of a message is here: nothing is kept, so it is what comes with the question."""
+        head, content = read_head(content)
+        self._prepared = Assembly(head, command.content_hash)
+        self._prepared.add(content)
+        self.engine.write(HandleReady(handle_id=self.handle.id, message_size=len(content)))
+
     def _begin(self, command: HandleNotify, assembly: Assembly) -> tuple[IncomingDelivery, Assembly]:
         """A message whose first fragment is here."""
         number = command.message_nbr
@@ -194,9 +233,10 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
             )
         if self.streaming:
             delivery.stream = IncomingStream()
-            delivery.stream.parts.append(
-                stream_front(assembly.head, time.time(), redelivered=command.redelivered, to=self._address_of(command))
+            front = stream_front(
+                assembly.head, time.time(), redelivered=command.redelivered, to=self._address_of(command)
             )
+            delivery.stream.parts.extend((front, *assembly.parts))
             self._hand_out(delivery)
         return delivery, assembly
 
@@ -294,6 +334,9 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
         self.acks.finish()
         self.attached = False
         self._closed = closed
+        identifier = identifier_of(self.terms) if self.terms is not None and closed else ""
+        if identifier:
+            self.engine.write(HandleCancel(handle_id=self.handle.id, identifier=identifier))
         self.handle.close()
         self.channel.close()
 

@@ -10,15 +10,17 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ...engine import DeliveriesUnresumed, LinkAttached, LinkTerms, OutgoingDelivery, SenderLink
-from ...errors import DecodeError, LocalProtocolError
+from ...errors import AmqpError, DecodeError, LocalProtocolError, RemoteProtocolError
 from ...messaging import ACCEPTED, RELEASED, Error, Rejected, Target, TransactionalState, read_properties
 from ._client_handle import ClientHandle, HandleOwner
+from ._client_session import ClientChannel
 from ._client_transactions import unknown
 from ._codes import UNROUTABLE
-from ._commands import Command, HandleCreated, HandleOpen, HandleSend
-from ._content import Outflow, fragments
+from ._commands import Command, HandleCreated, HandleOpen, HandlePrepare, HandleReady, HandleSend
+from ._content import Outflow, body_hash, fragments
 from ._endpoints import FastLink, link_cause
 from ._mapping import to_fast
+from ._restart import restart_options
 from ._services import opening, termini_of
 from ._values import MAX_SHORTSTR
 
@@ -52,17 +54,31 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
         self._abandoned: set[ClientHandle] = set()
         self._unresumed = list(resuming) if resuming is not None else []
         self._again: list[OutgoingDelivery] = []  # to be sent again, before anything newer
-        self._handle = ClientHandle(session.channel, self)
+        self._preparing: OutgoingDelivery | None = None  # of which the server is asked how much it has
+        self._prepared = b""  # the body of that
+        self._withheld = 0  # credit, as long as nothing else may be sent
+        self._restart = ""
+        self._closed = True
+        self.channel = ClientChannel(session.engine, self._on_channel_closed, self._on_channel)
+        self._handle = ClientHandle(self.channel, self)
 
     # Attaching
 
     def begin(self, opening: HandleOpen) -> None:
         """Open the handle."""
+        if opening.dest_name and not opening.temporary:
+            self._restart, options = restart_options(opening.dest_name, self.session.engine.restart_names)
+            self.session.engine.restart_names.add(self._restart)
+            opening.options = opening.options | options
         self._handle.open(opening, self._on_opened)
+
+    def _on_channel(self, error: Error | None) -> None:
+        if error is not None:
+            self.over(True, link_cause(error))
 
     def _on_opened(self, error: Error | None) -> None:
         if error is not None:
-            self._handle.close()
+            self.channel.close()
             self.over(True, link_cause(error))
         elif not self.gone and not self._handle.closing:
             assert self.terms is not None
@@ -175,13 +191,14 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
             raise LocalProtocolError(f"an address of more than {MAX_SHORTSTR} octets")
         return to
 
-    def _write_fragment(self, content: bytes, partial: bool, tag: int, to: str) -> None:
+    def _write_fragment(self, content: bytes, partial: bool, tag: int, to: str, *, recovery: bool = False) -> None:
         self.engine.write(
             HandleSend(
                 handle_id=self._handle.id,
                 confirm_tag=0 if partial else tag,
                 fragment_size=len(content),
                 partial=partial,
+                recovery=recovery,
                 dest_name="" if partial else to,
             ),
             content,
@@ -258,7 +275,7 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
             # The server forgets what it has of a message with the handle, and nothing less.
             self._handle.close()
             self._abandoned.add(self._handle)
-            self._handle = ClientHandle(self.session.channel, self)
+            self._handle = ClientHandle(self.channel, self)
             assert self.terms is not None
             again = opening(self.terms, producer=True)
             if self._created is not None:
@@ -283,7 +300,9 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
         self._regain()
 
     def _regain(self) -> None:
-        if self.attached:
+        if self.attached and self._preparing is not None:
+            self._withheld += 1
+        elif self.attached:
             self.credit += 1
             self.engine.tell_credit(self)
 
@@ -323,10 +342,39 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
         self._send_again()
 
     def _send_again(self) -> None:
-        while self._again and self._outflow is None:
+        while self._again and self._outflow is None and self._preparing is None:
             delivery = self._again.pop(0)
             delivery.on_wire = False
-            self._write(delivery, delivery.payload)
+            if not (delivery.past & 3 and len(delivery.payload) > self.engine.frame_max and self._prepare(delivery)):
+                self._write(delivery, delivery.payload)
+
+    def _prepare(self, delivery: OutgoingDelivery) -> bool:
+        """Ask how much of it the server has, if it makes fragments; until then nothing else is sent (`_restart`)."""
+        head, body = to_fast(delivery.payload, time.time(), message_format=delivery.message_format)
+        front = head.write()
+        if len(front) > self.engine.frame_max or len(front) + len(body) <= self.engine.frame_max:
+            return False
+        self._preparing, self._prepared = delivery, body
+        self._withheld, self.credit = self.credit, 0
+        command = HandlePrepare(handle_id=self._handle.id, fragment_size=len(front), content_hash=body_hash(body))
+        self.engine.write(command, front)
+        return True
+
+    def _on_ready(self, command: HandleReady) -> None:
+        """The server says how much it has."""
+        delivery, body = self._preparing, self._prepared
+        if delivery is None or command.message_size > len(body):
+            raise RemoteProtocolError("a handle-ready to nothing, or for more than there is", "amqp:illegal-state")
+        self._preparing, self._prepared = None, b""
+        tag = self._tag_for(delivery)
+        rest = body[command.message_size :]
+        for content, partial in fragments(b"", rest, self.engine.frame_max):
+            self._write_fragment(content, partial, tag, self._to(delivery.payload), recovery=True)
+        delivery.delivery_id = self.session.give_id()
+        delivery.on_wire = True
+        self.credit, self._withheld = self._withheld, 0
+        self.engine.tell_credit(self)
+        self._send_again()
 
     def forget(self, delivery: OutgoingDelivery) -> None:
         delivery.local_settled = True
@@ -339,22 +387,36 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
         if self.gone or self._handle.closing:
             return
         self.attached = False
-        self._detached_closed = closed
+        self._closed = closed
         self._handle.close(error)
+        self.channel.close()
 
     def session_ends(self) -> None:
-        """The session is going away, and the handle with its channel."""
+        """The session is going away."""
         self.attached = False
+        if not self.gone and not self._handle.closing:
+            self._handle.close()
+            self.channel.close()
+
+    def over(self, closed: bool, cause: AmqpError | None) -> None:
+        super().over(closed, cause)
+        self.session.engine.restart_names.discard(self._restart)
 
     def handle_closed(self, handle: ClientHandle, error: Error | None, asked: bool) -> None:
         if handle in self._abandoned:
             self._abandoned.discard(handle)
             return
-        self.over(getattr(self, "_detached_closed", True), None if asked and error is None else link_cause(error))
+        self.channel.close()
+        self.over(self._closed, None if asked and error is None else link_cause(error))
+
+    def _on_channel_closed(self, error: Error | None, asked: bool) -> None:
+        self.over(self._closed, None if asked and error is None else link_cause(error))
 
     def handle_received(self, handle: ClientHandle, command: Command, content: bytes) -> None:
         if isinstance(command, HandleCreated):
             self._created = command.dest_name
+        elif isinstance(command, HandleReady):
+            self._on_ready(command)
         else:
             super().handle_received(handle, command, content)
 

@@ -1,7 +1,7 @@
 """Sessions and channels as the client has them.
 
-A session has a channel for its senders; each receiver has one of its own, for an acknowledgment is for all of a channel
-up to a number, and a transaction for all of a channel, too.
+A session has a channel for what belongs to no link, and each link one of its own: fragments of a message may have no
+others of its channel between them, an acknowledgment is for all of a channel up to a number, and so is a transaction.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ClientChannel:
 
 
 class ClientSession(FastSession):
-    """See `Session`: the channel of its senders, and those of its receivers."""
+    """See `Session`: its own channel, and those of its links."""
 
     engine: ClientEngine
 

@@ -42,7 +42,7 @@ class Assembly:
 
     Attributes:
         head: its head.
-        size: octets of its body that came.
+        size: octets of its body that came; `parts` are they.
         content_hash: the SHA-1 that its body is to have; "" for any.
     """
 
@@ -50,7 +50,7 @@ class Assembly:
         self.head = head
         self.size = 0
         self.content_hash = content_hash
-        self._parts: list[bytes] = []
+        self.parts: list[bytes] = []
 
     def add(self, part: bytes) -> None:
         """The next octets of the body.
@@ -65,7 +65,7 @@ class Assembly:
                 "amqp:invalid-field",
             )
         if part:
-            self._parts.append(part)
+            self.parts.append(part)
 
     def check(self) -> None:
         """Raise `RemoteProtocolError` if the body ended early."""
@@ -81,7 +81,7 @@ class Assembly:
             RemoteProtocolError: it is not, or not what its hash says.
         """
         self.check()
-        parts = self._parts
+        parts = self.parts
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         if self.content_hash and body_hash(body) != self.content_hash.lower():
             raise RemoteProtocolError("a body is not what its hash says", "amqp:invalid-field")

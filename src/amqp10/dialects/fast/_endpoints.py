@@ -53,7 +53,7 @@ class FastSession(Session):
         self._gone = True
         self.begun = False
         for link in list(self.links):
-            link.over(True, cause)
+            link.over(False, cause)
         self.engine.emit(SessionUnmapped(self, cause))
 
 

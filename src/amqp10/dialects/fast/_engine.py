@@ -39,7 +39,9 @@ CAPABILITIES: Final = frozenset(
     {
         "abort",
         "anonymous-terminus",
+        "browse",
         "drain",
+        "durable-subscriptions",
         "dynamic",
         "filters",
         "multi-frame",

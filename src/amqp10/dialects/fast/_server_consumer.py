@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...engine import LinkAttached, LinkEnded, LinkTerms, OutgoingDelivery, SenderLink
@@ -50,11 +51,7 @@ class ServerConsumer(FastLink, SenderLink):
         self._sending: tuple[OutgoingDelivery, Outflow] | None = None
         if command is not None:
             self._unreliable = command.unreliable
-            self.remote = LinkTerms(
-                name=remote.name,
-                source=remote.source,
-                settle_mode="settled" if command.unreliable else "unsettled",
-            )
+            self.remote = replace(remote, settle_mode="settled" if command.unreliable else "unsettled")
             self._set_prefetch(command)
         self.engine.emit(LinkAttached(self))
 
@@ -270,5 +267,24 @@ class ServerConsumer(FastLink, SenderLink):
         if not self.gone:
             self.gone = True
             source = self.remote.source if self.remote is not None else None
-            kept = isinstance(source, Source) and source.expiry_policy == "never"
+            kept = isinstance(source, Source) and source.durable != "none"
             self.engine.emit(LinkEnded(self, not kept if closed is None else closed, cause))
+
+
+class Ending(ServerConsumer):
+    """A link to a subscription of which only the name is known, attached to end it."""
+
+    def __init__(self, handle: ServerHandle, remote: LinkTerms, tag: int) -> None:
+        super().__init__(handle, remote, None)
+        self._tag = tag
+
+    def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
+        self.terms = terms
+        self.attached = True
+        self._handle.reply(self._tag)
+        self.leave(True, None)
+
+    def refuse(self, error: Error) -> None:
+        self.terms = self.remote
+        self._handle.reply(self._tag, error)
+        self.leave(True, None)

@@ -8,13 +8,14 @@ handle-consume                a sending link
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...engine import LinkTerms
 from ...errors import RemoteProtocolError
 from ...messaging import Error
-from ...types import Symbol
-from ._codes import OK, code_of
+from ...types import Symbol, UInt
+from ._codes import BAD_CONTENTS, OK, code_of
 from ._commands import (
     Command,
     HandleBrowse,
@@ -30,12 +31,15 @@ from ._commands import (
     HandleReply,
     HandleSend,
     HandleUnget,
+    MessageHead,
 )
 from ._content import Assembly, read_head
 from ._incoming import payload_of
-from ._server_consumer import ServerConsumer
+from ._restart import restart_terms
+from ._server_browser import ServerBrowser
+from ._server_consumer import Ending, ServerConsumer
 from ._server_producer import ServerProducer
-from ._services import PEER, QUEUE, TOPIC, source_of, target_of
+from ._services import PEER, QUEUE, TOPIC, link_properties, source_of, target_of, temporary_source
 
 if TYPE_CHECKING:
     from ._server_session import ServerSession
@@ -60,8 +64,9 @@ class ServerHandle:
         self.producer: ServerProducer | None = None
         self.anonymous: ServerProducer | None = None
         self.consumer: ServerConsumer | None = None
+        self.browser: ServerBrowser | None = None
         self.paused = False
-        self._coming: Assembly | None = None
+        self.coming: Assembly | None = None  # a message of which more is to come
         self._left = False
 
     def begin(self) -> None:
@@ -74,11 +79,20 @@ class ServerHandle:
         elif not (opening.producer or opening.consumer or opening.browser):
             self.refuse("amqp:invalid-field", "a handle is for a producer, a consumer or a browser")
         elif opening.temporary and opening.consumer:
-            self.consumer = ServerConsumer(self, self._terms(source=source_of(opening, None)), None)
+            self.consumer = ServerConsumer(self, self._terms(source=temporary_source(opening)), None)
         elif opening.producer:
-            self.producer = ServerProducer(self, self._terms(target=target_of(opening)))
+            self.producer = ServerProducer(self, self._restartable(self._terms(target=target_of(opening))))
         else:
             self.reply(opening.confirm_tag)
+
+    def _restartable(self, terms: LinkTerms) -> LinkTerms:
+        """The terms of a link of which the owner is to keep what came in part, if the client asks for that."""
+        asked = restart_terms(self.opening.options)
+        if asked is None or not self.session.restartable or self.opening.temporary or not self.name:
+            return terms
+        target = target_of(self.opening)
+        target.expiry_policy, target.timeout = "connection-close", UInt(asked[1])
+        return replace(terms, name=asked[0], target=target, unsettled={})
 
     def _terms(self, **termini: Any) -> LinkTerms:
         name = self.opening.options.get("name")
@@ -122,20 +136,19 @@ class ServerHandle:
             try:
                 self._take(command, content)
             except RemoteProtocolError as error:
-                self.refuse(error.condition, str(error))
+                bad = error.condition == "amqp:invalid-field"
+                self.close(Error(error.condition, str(error)), BAD_CONTENTS if bad else None)
 
     def _take(self, command: HandleSend, content: bytes) -> None:
-        assembly = self._coming
+        assembly = self.coming
+        if assembly is None and command.recovery:
+            raise RemoteProtocolError("the rest of a message that was not prepared", "amqp:illegal-state")
         if assembly is None:
             head, content = read_head(content)
             assembly = Assembly(head)
-            limit = self._limit()
-            if limit is not None and head.body_size > limit:
-                raise RemoteProtocolError(
-                    f"a message of {head.body_size} octets; {limit} are taken", "amqp:link:message-size-exceeded"
-                )
+            self._check_size(head)
         assembly.add(content)
-        self._coming = assembly if command.partial else None
+        self.coming = assembly if command.partial else None
         self.session.sending = self if command.partial else None
         if not command.partial:
             name = self.name + command.dest_name
@@ -152,9 +165,13 @@ class ServerHandle:
             else:
                 link.take(payload, number, command.confirm_tag)
 
-    def _limit(self) -> int | None:
+    def _check_size(self, head: MessageHead) -> None:
         terms = self.producer.terms if self.producer is not None else None
-        return terms.max_message_size if terms is not None else None
+        limit = terms.max_message_size if terms is not None else None
+        if limit and head.body_size > limit:
+            raise RemoteProtocolError(
+                f"a message of {head.body_size} octets; {limit} are taken", "amqp:link:message-size-exceeded"
+            )
 
     def _producer(self, suffix: str) -> ServerProducer:
         """The link for a message whose destination's name goes on so."""
@@ -178,13 +195,21 @@ class ServerHandle:
             except UnicodeDecodeError:
                 self.refuse("amqp:invalid-field", "the selector is no text")
                 return
-            terms = self._terms(source=source)
+            terms = self._terms(source=source, properties=link_properties(self.opening))
+            if command.identifier:
+                terms = replace(terms, name=command.identifier)
             self.consumer = ServerConsumer(self, terms, command)
 
     def _on_cancel(self, command: HandleCancel, content: bytes) -> None:
         if self.consumer is not None:
             self.consumer.leave(True, None)
             self.consumer = None
+        elif command.identifier:
+            words = self._terms(source=temporary_source(self.opening)).source
+            assert words is not None
+            terms = LinkTerms(name=command.identifier, desired_capabilities=words.capabilities)
+            self.consumer = Ending(self, terms, command.confirm_tag)
+            return
         self.reply(command.confirm_tag)
 
     def _on_flow(self, command: HandleFlow, content: bytes) -> None:
@@ -200,13 +225,49 @@ class ServerHandle:
         self.reply(command.confirm_tag)
 
     def _on_query(self, command: HandleQuery, content: bytes) -> None:
-        self.refuse("amqp:not-implemented", "there is no index")
+        if not (self.opening.browser or self.opening.consumer):
+            self.refuse("amqp:not-allowed", "the handle is not a browser's")
+            return
+        browser = self.browser
+        if browser is None or (not command.message_nbr and browser.terms is not None):
+            try:
+                source = source_of(self.opening, command)
+            except UnicodeDecodeError:
+                self.refuse("amqp:invalid-field", "the selector is no text")
+                return
+            last = 0
+            if browser is not None:
+                last = browser.last
+                browser.leave(True, None)
+            terms = LinkTerms(name=f"browser-{self.id}-{last}", source=source, settle_mode="settled")
+            browser = self.browser = ServerBrowser(self, terms, last=last)
+        browser.look(command.message_nbr)
 
     def _on_browse(self, command: HandleBrowse, content: bytes) -> None:
-        self.refuse("amqp:not-implemented", "there is no browsing")
+        if self.browser is None:
+            self.refuse("amqp:illegal-state", "nothing was listed")
+        else:
+            self.browser.browse(command)
 
     def _on_prepare(self, command: HandlePrepare, content: bytes) -> None:
-        self.refuse("amqp:not-implemented", "nothing is resumed")
+        """Say how much is here of a message: what is kept of an earlier attempt, or what comes with the question."""
+        if self.producer is None or self.coming is not None:
+            self.refuse("amqp:illegal-state", "a message is prepared by a producer, and none while one comes in")
+            return
+        try:
+            head, part = read_head(content)
+            self._check_size(head)
+            kept = self.producer.prepared(head.write())
+            assembly = kept if kept is not None else Assembly(head)
+            if kept is None:
+                assembly.add(part)
+        except RemoteProtocolError as error:
+            self.refuse(error.condition, str(error))
+            return
+        assembly.content_hash = command.content_hash
+        self.coming = assembly
+        self.session.sending = self
+        self.engine.write(HandleReady(handle_id=self.id, message_size=assembly.size))
 
     def _on_ready(self, command: HandleReady, content: bytes) -> None:
         raise RemoteProtocolError("a handle-ready to nothing", "amqp:illegal-state")
@@ -228,7 +289,8 @@ class ServerHandle:
     @property
     def links(self) -> list[ServerProducer | ServerConsumer]:
         """Those that there are."""
-        return [link for link in (self.producer, self.anonymous, self.consumer) if link is not None]
+        links = (self.producer, self.anonymous, self.consumer, self.browser)
+        return [link for link in links if link is not None]
 
     @property
     def holding(self) -> bool:
@@ -239,8 +301,8 @@ class ServerHandle:
         """The client may not do that: the handle ends."""
         self.close(Error(Symbol(condition), description))
 
-    def close(self, error: Error | None) -> None:
-        """Close it from this side; what still comes for it is dropped."""
+    def close(self, error: Error | None, reply_code: int | None = None) -> None:
+        """Close it from this side; what still comes for it is dropped. `reply_code`: not the one of the error."""
         if self.closing or self._left or self.session.closing:
             return
         self.closing = True
@@ -248,7 +310,7 @@ class ServerHandle:
             self.session.work.spoiled = error
         code, text = code_of(error)
         if not self.engine.close_sent:
-            self.engine.write(HandleClose(handle_id=self.id, reply_code=code, reply_text=text))
+            self.engine.write(HandleClose(handle_id=self.id, reply_code=reply_code or code, reply_text=text))
         if self.session.sending is self:
             self.session.sending = None
         for link in self.links:

@@ -22,7 +22,9 @@ from ...engine import (
 from ...errors import LocalProtocolError
 from ...messaging import Error, Modified, Rejected, Released, Target
 from ._codes import UNROUTABLE
+from ._content import Assembly
 from ._endpoints import FastLink
+from ._restart import kept_part, parts_of
 
 if TYPE_CHECKING:
     from ...messaging import DeliveryState
@@ -55,6 +57,7 @@ class ServerProducer(FastLink, ReceiverLink):
         self._held: deque[tuple[IncomingDelivery, int]] = deque()
         self._number = 0
         self._tags: dict[bytes, int] = {}  # confirm-tags of what is unsettled
+        self._parts: dict[bytes, Assembly] = {}  # of messages that were cut off, by their heads
         self._listening: dict[bytes, Callable[[DeliveryState | None], None]] = {}
         self.engine.emit(LinkAttached(self))
 
@@ -65,6 +68,7 @@ class ServerProducer(FastLink, ReceiverLink):
             raise LocalProtocolError("the link was answered already")
         self.terms = terms
         self.attached = True
+        self._parts = parts_of(resuming or ())
         if self is self._handle.producer:
             assert self.remote is not None
             target, asked = terms.target, self.remote.target
@@ -184,7 +188,14 @@ class ServerProducer(FastLink, ReceiverLink):
     # Ending
 
     def suspended(self) -> list[IncomingDelivery]:
-        return []
+        """What came of messages that were cut off."""
+        coming = self._handle.coming
+        whole = [] if coming is None or coming.size == 0 else [coming]
+        return [kept_part(self, assembly) for assembly in (*self._parts.values(), *whole)]
+
+    def prepared(self, head: bytes) -> Assembly | None:
+        """What is there of the message with that head; it is not kept any more."""
+        return self._parts.pop(head, None)
 
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
         if not self.gone:

@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import LocalProtocolError
-from ...messaging import NoLocal, Selector, Source, Target
-from ...types import Described, Symbol
-from ._commands import HandleConsume, HandleOpen
+from ...messaging import NoLocal, Selector, Source, Target, outlives_link
+from ...types import Described, Int, Symbol
+from ._commands import HandleConsume, HandleOpen, HandleQuery
 from ._values import MAX_LONGSTR, MAX_SHORTSTR
 
 if TYPE_CHECKING:
     from ...engine import LinkTerms
+    from ._values import Table
 
 QUEUE: Final = 1
 TOPIC: Final = 2
@@ -28,18 +29,39 @@ def opening(terms: LinkTerms, *, producer: bool) -> HandleOpen:
         LocalProtocolError: its address can not be said.
     """
     terminus: Any = terms.target if producer else terms.source
-    address = terminus.address if terminus is not None else None
-    if len((address or "").encode()) > MAX_SHORTSTR or "\0" in (address or ""):
+    address = (terminus.address if terminus is not None else None) or ""
+    if len(address.encode()) > MAX_SHORTSTR or "\0" in address:
         raise LocalProtocolError(f"an address of more than {MAX_SHORTSTR} octets, or with a NUL")
-    topic = terminus is not None and bool(_TOPIC_WORDS.intersection(terminus.capabilities))
+    topic = terminus is None or bool(_TOPIC_WORDS.intersection(terminus.capabilities))
     return HandleOpen(
         service_type=TOPIC if topic else QUEUE,
         producer=producer,
         consumer=not producer,
         temporary=terminus is not None and terminus.dynamic,
-        dest_name=address or "",
-        options={"name": terms.name} if len(terms.name.encode()) < 1024 else {},
+        dest_name=address,
+        options=_options(terms, terminus),
     )
+
+
+def _options(terms: LinkTerms, terminus: Any) -> Table:
+    """What a server that knows AMQP 1.0 may want to know; to any other it says nothing."""
+    options: Table = {"name": terms.name} if len(terms.name.encode()) < 1024 else {}
+    capabilities = terminus.capabilities if terminus is not None else terms.desired_capabilities
+    if capabilities:
+        options["capabilities"] = " ".join(capabilities)
+    priority = terms.properties.get("priority")
+    if isinstance(priority, int) and abs(priority) < 1 << 31:
+        options["priority"] = int(priority)
+    if terminus is not None and 0 < terminus.timeout < 1 << 31:
+        options["timeout"] = int(terminus.timeout)
+    return options
+
+
+def identifier_of(terms: LinkTerms) -> str:
+    """The name of a subscription that outlives its link; "" for any other source."""
+    source = terms.source
+    lasts = isinstance(source, Source) and outlives_link(source, None) and "topic" in source.capabilities
+    return terms.name if lasts and len(terms.name.encode()) <= MAX_SHORTSTR else ""
 
 
 def termini_of(asked: LinkTerms, created: str | None) -> LinkTerms:
@@ -58,7 +80,7 @@ def termini_of(asked: LinkTerms, created: str | None) -> LinkTerms:
             expiry_policy=source.expiry_policy,
             timeout=source.timeout,
             dynamic=source.dynamic,
-            distribution_mode=source.distribution_mode,
+            distribution_mode=source.distribution_mode or "move",
             filter=applied(source.filter) or None,
             outcomes=source.outcomes,
             capabilities=source.capabilities,
@@ -95,33 +117,49 @@ def filters_of(selector: bytes) -> dict[Any, Any] | None:
 def target_of(opening: HandleOpen, name: str | None = None) -> Target:
     """The target that a producer's handle means; `name`: instead of the handle's, "" for the anonymous terminus."""
     address = opening.dest_name if name is None else name
-    return Target(
-        address or None,
-        dynamic=opening.temporary and name is None,
-        capabilities=_capabilities(opening),
-    )
+    dynamic = opening.temporary and name is None
+    return Target(address or None, dynamic=dynamic, capabilities=_capabilities(opening))
 
 
-def source_of(opening: HandleOpen, command: HandleConsume | None) -> Source:
-    """The source that a consumer's handle means, and what is said to consume; None: it is temporary.
+def temporary_source(opening: HandleOpen) -> Source:
+    """The source of a handle to a temporary destination."""
+    return Source(dynamic=True, capabilities=_capabilities(opening))
+
+
+def source_of(opening: HandleOpen, command: HandleConsume | HandleQuery) -> Source:
+    """The source that a consumer's or browser's handle means, and what is said to consume or to look at.
 
     Raises:
         UnicodeDecodeError: the selector is no text.
     """
-    if command is None:
-        return Source(dynamic=True, capabilities=_capabilities(opening))
     filters = filters_of(command.selector) or {}
+    address = opening.dest_name + command.dest_name
+    if isinstance(command, HandleQuery):
+        return Source(address, distribution_mode="copy", filter=filters or None, capabilities=_capabilities(opening))
     if command.no_local:
         filters[Symbol(NoLocal.usual_name)] = NoLocal().described
     lasting = bool(command.identifier) and opening.service_type == TOPIC
+    timeout = opening.options.get("timeout") if lasting else None
+    limited = isinstance(timeout, int) and timeout > 0
     return Source(
-        opening.dest_name + command.dest_name,
+        address,
         durable="unsettled-state" if lasting else "none",
-        expiry_policy="never" if lasting else "session-end",
+        expiry_policy="never" if lasting and not limited else "link-detach" if lasting else "session-end",
+        timeout=timeout if isinstance(timeout, int) and limited else 0,
         filter=filters or None,
         capabilities=_capabilities(opening),
     )
 
 
+def link_properties(opening: HandleOpen) -> dict[Symbol, Any]:
+    """What the client says of the link itself."""
+    priority = opening.options.get("priority")
+    return {Symbol("priority"): Int(priority)} if isinstance(priority, int) else {}
+
+
 def _capabilities(opening: HandleOpen) -> tuple[Symbol, ...]:
-    return (Symbol("topic"),) if opening.service_type == TOPIC else ()
+    said = opening.options.get("capabilities")
+    words = said.split() if isinstance(said, str) and said.isascii() else []
+    if opening.service_type == TOPIC and not _TOPIC_WORDS.intersection(words):
+        words.append("topic")
+    return tuple(map(Symbol, words))

@@ -1,0 +1,72 @@
+"""Large messages that go on where a lost connection cut them off: prepare, ready, and the rest.
+
+    sender:   handle-prepare(SHA-1 of the body) + head     receiver: handle-ready(octets of the body that are here)
+    sender:   handle-send(recovery=1) + the rest of the body
+
+A message is the same if its whole head is. What came of one is kept by the server for a while, for the next handle of
+the same client that says the same name in its options ("restart"; "timeout" says how many seconds).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from ...engine import IncomingDelivery, IncomingStream
+from ...errors import DecodeError
+from ._commands import MessageHead
+from ._content import Assembly
+
+if TYPE_CHECKING:
+    from ...engine import ReceiverLink
+    from ._values import Table
+
+TIMEOUT: Final = 60
+"""Seconds that a server is asked to keep what came of a message."""
+
+
+def restart_options(name: str, taken: set[str]) -> tuple[str, Table]:
+    """What says in a handle's options under which name to keep; a name that no other handle has just now."""
+    number = 0
+    while f"{name}#{number}" in taken:
+        number += 1
+    said = f"{name}#{number}"
+    return said, {"restart": said, "timeout": TIMEOUT}
+
+
+def restart_terms(options: Table) -> tuple[str, int] | None:
+    """The name and the seconds that a handle's options say, if they do."""
+    name, timeout = options.get("restart"), options.get("timeout")
+    if isinstance(name, str) and name and isinstance(timeout, int) and timeout > 0:
+        return name, timeout
+    return None
+
+
+def kept_part(link: ReceiverLink, assembly: Assembly) -> IncomingDelivery:
+    """What came of a message, as a delivery that the owner keeps."""
+    head = assembly.head.write()
+    delivery = IncomingDelivery(link, 0, b"part" + hashlib.sha256(head).digest()[:28], b"", False)
+    delivery.stream = IncomingStream()
+    delivery.stream.parts.extend((head, *assembly.parts))
+    delivery.stream.size = assembly.size
+    return delivery
+
+
+def parts_of(kept: Iterable[IncomingDelivery]) -> dict[bytes, Assembly]:
+    """What is there of messages, by their heads."""
+    found: dict[bytes, Assembly] = {}
+    for delivery in kept:
+        stream = getattr(delivery, "stream", None)
+        if stream is None or not stream.parts:
+            continue
+        raw, *parts = stream.parts
+        try:
+            head, at = MessageHead.read(raw, 0, len(raw))
+        except DecodeError:
+            continue
+        if at == len(raw) and sum(map(len, parts)) <= head.body_size:
+            found[raw] = assembly = Assembly(head)
+            for part in parts:
+                assembly.add(part)
+    return found
