@@ -27,6 +27,7 @@ EXPECTED = {
     "request_reply.py": "".join(f"{n} * {n} = {n * n}\n" for n in range(10)),
     "durable_broker.py": "kept: durable\nleft: 0\n",
     "exactly_once.py": "got 0\ngot 1\ngot 2\n",
+    "dialects.py": (ROOT / "docs" / "howto" / "dialects.txt").read_text(),
     "embedded_broker.py": "a copy for each\na copy for each\n1 in the queue\n",
 }
 

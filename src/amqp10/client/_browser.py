@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..engine import LinkTerms, ReceiverLink
 from ..errors import AmqpError, Unsupported
-from ..messaging import RELEASED, DeliveryState
+from ..messaging import RELEASED, DeliveryState, Outcome
 from ._delivery import Delivery
 from ._receiver import Receiver
 
@@ -22,6 +22,9 @@ class BrowsedDelivery(Delivery):
 
     def _settle(self, state: DeliveryState) -> None:
         """Say nothing: a broker that lends what it was asked to copy would obey, and the message be gone."""
+
+    def _has(self, outcome: Outcome) -> bool:
+        return True  # as nothing is said
 
 
 class Browser(Receiver):

@@ -21,6 +21,7 @@ from ..errors import (
     MessageNotAccepted,
     MessageRejected,
     MessageReleased,
+    Unsupported,
 )
 from ..messaging import (
     ACCEPTED,
@@ -279,7 +280,9 @@ class Delivery(IncomingDelivery):
             message = self.message
             message.check()
         except DecodeError as error:
-            self._settle_quietly(Rejected(Error("amqp:decode-error", str(error))))
+            rejected = Rejected(Error("amqp:decode-error", str(error)))
+            if self._has(rejected):  # else it stays here: given back, it would only come again
+                self._settle_quietly(rejected)
             raise
         return message
 
@@ -291,12 +294,15 @@ class Delivery(IncomingDelivery):
         if exc is None:
             self._settle(ACCEPTED)
         elif isinstance(exc, Exception) or (isinstance(exc, BaseExceptionGroup) and exc.subgroup(Exception)):
-            self._settle_quietly(Modified(delivery_failed=True))
+            failed = Modified(delivery_failed=True)
+            self._settle_quietly(failed if self._has(failed) else RELEASED)
         else:
             self._settle_quietly(RELEASED)
 
     def _settle_in(self, transaction: Transaction | None, outcome: Outcome) -> None:
         """Settle as part of a transaction, if there is one."""
+        if type(outcome) is not Accepted and not self._has(outcome):
+            raise Unsupported(f"the dialect has no outcome {type(outcome).__name__.lower()}")
         if transaction is None:
             self._settle(outcome)
         else:
@@ -313,6 +319,10 @@ class Delivery(IncomingDelivery):
         self.link.context._wake()
         if self.waiter is not None:
             self.waiter.set()
+
+    def _has(self, outcome: Outcome) -> bool:
+        """Whether the dialect has that outcome."""
+        return type(outcome).__name__.lower() in self.link.session.engine.capabilities
 
     def _settle_quietly(self, state: DeliveryState) -> None:
         """Settle where another exception is on its way: a link that is gone has given the message back itself."""

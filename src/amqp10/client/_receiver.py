@@ -16,7 +16,7 @@ import anyio.lowlevel
 
 from ..engine import LinkTerms, ReceiverLink
 from ..errors import AmqpError, FilterNotApplied, LocalProtocolError, StaleDelivery, Unsupported
-from ..messaging import RELEASED, TXN_ID, TransactionalState, unapplied_filters
+from ..messaging import RELEASED, TXN_ID, TransactionalState, outlives_link, unapplied_filters
 from ..types import Symbol
 from ._delivery import AcquiredDelivery, Delivery, Stale, is_stale
 from ._link import Link
@@ -113,6 +113,10 @@ class Receiver(Link):
             self._require("dynamic", "dynamic nodes")
         if source is not None and source.filter:
             self._require("filters", "filters")
+        if source is not None and source.distribution_mode == "copy":
+            self._require("browse", "browsing")
+        if outlives_link(source):
+            self._require("durable-subscriptions", "sources that outlive their links")
         if self._terms.receiver_settle_mode == "second":
             self._require("settle-second", "receiver settle mode 'second'")
 

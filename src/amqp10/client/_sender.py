@@ -110,6 +110,8 @@ class Sender(Link):
                 self._require("dynamic", "dynamic nodes")
             elif target.address is None:
                 self._require("anonymous-terminus", "anonymous terminus")
+        if self._terms.receiver_settle_mode == "second":
+            self._require("settle-second", "receiver settle mode 'second'")
 
     def _attach_to(self, session: Session) -> SenderLink:
         resuming = self._pending if self._resuming else None

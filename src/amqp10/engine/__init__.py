@@ -8,6 +8,7 @@ from ._api import Link as Link
 from ._api import ReceiverLink as ReceiverLink
 from ._api import SenderLink as SenderLink
 from ._api import Session as Session
+from ._capabilities import CAPABILITIES as CAPABILITIES
 from ._delivery import IncomingDelivery as IncomingDelivery
 from ._delivery import IncomingStream as IncomingStream
 from ._delivery import OutgoingDelivery as OutgoingDelivery
@@ -60,6 +61,7 @@ from ._terms import SenderSettleMode as SenderSettleMode
 from ._terms import SessionTerms as SessionTerms
 
 __all__ = (
+    "CAPABILITIES",
     "Address",
     "Authenticated",
     "Bind",

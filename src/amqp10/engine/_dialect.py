@@ -39,8 +39,7 @@ class Dialect:
     Attributes:
         name: what users write in `Connection(dialect=...)`.
         headers: the protocol headers with which a peer may begin this dialect; the first is preferred.
-        capabilities: what its engine can do beyond sending and receiving: "drain", "released", "modified",
-            "settle-second", "dynamic", "anonymous-terminus", "filters", "transactions", "resume", ...
+        capabilities: those of `CAPABILITIES` that its engine has.
         client: makes a client engine from (terms, mechanisms that the credentials allow, or None for no SASL layer,
             whether a secret may cross the transport as it is: TLS, loopback or a Unix socket).
         server: makes a server engine from (terms, authenticator).

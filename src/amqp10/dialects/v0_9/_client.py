@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 CAPABILITIES = frozenset(
     (
         *("anonymous-terminus", "detach-releases", "drain", "dynamic"),
-        *("modified", "rejected", "released", "requests", "transactions"),
+        *("modified", "multi-frame", "rejected", "released", "requests", "transactions"),
     )
 )
 # What this side can take that not every client can; RabbitMQ does accordingly.

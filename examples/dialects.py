@@ -1,0 +1,33 @@
+"""The same program in every AMQP: one word changes, and a message sent in one dialect is received in another."""
+
+from __future__ import annotations
+
+import trio
+
+from amqp10 import Connection, Message
+from amqp10.broker import Broker
+
+DIALECTS = ["1.0", "0-10", "0-9-1", "fast", "auto"]
+
+
+async def send(url: str, dialect: str) -> None:
+    async with Connection(url, dialect=dialect) as connection, connection.sender("orders") as sender:
+        await sender.send(Message(f"from {connection.dialect}", subject="greeting", priority=7))
+
+
+async def receive(url: str, dialect: str) -> None:
+    async with Connection(url, dialect=dialect) as connection, connection.receiver("orders") as receiver:
+        delivery = await receiver.receive()
+        message = delivery.message
+        print(f"{connection.dialect} has {message.body!r}, {message.subject}, priority {message.priority}")
+        delivery.accept()
+
+
+async def main() -> None:
+    async with Broker() as broker:
+        for ours, theirs in zip(DIALECTS, reversed(DIALECTS), strict=True):
+            await send(broker.url, ours)
+            await receive(broker.url, theirs)
+
+
+trio.run(main)
