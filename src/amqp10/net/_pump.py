@@ -114,7 +114,8 @@ class Pump:
 
     def wake(self) -> None:
         """The engine has output, or is ready for input again: see to it soon. Cheap; call after each operation."""
-        self._go_on_reading()
+        if self._readable is not None:
+            self._go_on_reading()
         if not self._awake:
             self._awake = True
             if self._wakeup is not None:
