@@ -1,9 +1,19 @@
-"""Shared by all tests: both backends for every async test, and the record of the specification's clauses."""
+"""Shared by all tests: both backends for every async test, and one Spark session for the tests that need one."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # A loaded machine is no failure: what must be quick is measured by the benchmarks.
 settings.register_profile("amqp10", deadline=None)
@@ -15,3 +25,34 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     """Every test that is a coroutine runs on trio and on asyncio."""
     backend: str = request.param
     return backend
+
+
+SOURCES = Path(__file__).parent.parent / "src"
+
+
+def java_path() -> str:
+    return os.pathsep.join((os.path.join(os.environ.get("JAVA_HOME", ""), "bin"), os.environ.get("PATH", "")))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Two cores, and two attempts for each task."""
+    from pyspark.sql import SparkSession
+
+    if shutil.which("java", path=java_path()) is None:
+        pytest.skip("there is no Java: neither at JAVA_HOME nor on the PATH")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCES), os.environ.get("PYTHONPATH", "")]))
+    session = (
+        SparkSession.builder.master("local[2,2]")
+        .appName("amqp10 tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")  # nothing runs long enough for more
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.python.worker.reuse", "true")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()

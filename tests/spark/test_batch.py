@@ -68,6 +68,19 @@ def test_limits_and_selectors(spark: SparkSession, broker_url: str) -> None:
     assert read(spark, broker_url, "limited", selector="amqp.subject = '1'").count() == 50
 
 
+def test_filters_are_pushed_down(spark: SparkSession, broker_url: str) -> None:
+    """What the broker lets pass is what Spark keeps; a message that would fail the read is not even sent."""
+    sent(broker_url, "pushed", *(amqp10.Message(b"x", subject=f"s{n}", priority=n) for n in range(10)))
+    sent(broker_url, "pushed", amqp10.Message(b"\xff", subject="broken"))
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        frame = read(spark, broker_url, "pushed", "subject STRING, priority INT, body STRING", pushdown="true")
+        wanted = frame.where("subject IN ('s1', 's4', 's9') AND priority >= 4 AND startswith(subject, 's')")
+        assert sorted(row.subject for row in wanted.collect()) == ["s4", "s9"]
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
 def test_an_empty_queue(spark: SparkSession, broker_url: str) -> None:
     """No rows, and no waiting for any."""
     assert read(spark, broker_url, "empty").collect() == []

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from ._bridge import pulled
 from ._columns import Columns
 from ._consume import QueuePartition, consumed
 from ._options import Options
+from ._pushdown import selector
 from ._receive import browse
 from ._schema import arrow_schema
 from ._segments import Segment
@@ -32,6 +34,17 @@ class BrowseReader(DataSourceReader):
         options = self._options
         columns = Columns(arrow_schema(self._schema), options.body_format, {"address": options.address})
         return pulled(lambda emit: browse(options, columns, emit))
+
+
+class FilteredBrowseReader(BrowseReader):
+    """The same, with what Spark filters by as a selector. A class with `pushFilters` fails if Spark pushes none."""
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:
+        pushed = selector(filters)
+        if pushed is not None:
+            own = self._options.selector
+            self._options = replace(self._options, selector=pushed if own is None else f"({own}) AND {pushed}")
+        return filters
 
 
 class TakingReader(DataSourceReader):

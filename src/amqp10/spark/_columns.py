@@ -136,7 +136,7 @@ class Columns:
         return None
 
     def add(self, payload: bytes, low: int = 0, high: int = _MOST) -> int:
-        """Append a message; return its offset, of a log, else -1.
+        """Append a message; return its offset, if it comes from a log and has one, else -1.
 
         Args:
             payload: the encoded message.
@@ -151,10 +151,12 @@ class Columns:
             places = scan(payload)
             if self._wants_annotations and MESSAGE_ANNOTATIONS in places:
                 annotations = MAPS[MESSAGE_ANNOTATIONS].read(payload, places[MESSAGE_ANNOTATIONS])
-                if self._offset_key is not None:
-                    offset = int(annotations.get(self._offset_key, -1))
-                    if not low <= offset < high:
-                        return offset
+            if self._offset_key is not None:
+                if annotations is None or self._offset_key not in annotations:
+                    raise DecodeError(f"it has no annotation {self._offset_key}")
+                offset = int(annotations[self._offset_key])
+                if not low <= offset < high:
+                    return offset
             if self._wants_header and HEADER in places:
                 header = HEADER_FIELDS.read(payload, places[HEADER])
             if self._wants_properties and PROPERTIES in places:

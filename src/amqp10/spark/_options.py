@@ -224,7 +224,8 @@ class Options:
     pushdown: bool = _option(
         "read",
         _boolean,
-        "Have the broker apply filters of the DataFrame; needs `spark.sql.python.filterPushdown.enabled=true`.",
+        "Have the broker apply filters of the DataFrame, by `subject`, `group_id` and `priority`, when it is browsed; "
+        "needs `spark.sql.python.filterPushdown.enabled=true`.",
         False,
     )
     num_partitions: int = _option(
@@ -339,7 +340,7 @@ class Options:
                 if key in _SPARKS_OWN:
                     continue
                 raise ValueError(f"amqp: there is no option {name!r}{_nearest(key)}")
-            if each.name in values and not (key == "path" and values[each.name]):
+            if each.name in values:
                 raise ValueError(f"amqp: the option {option_name(each)!r} is given twice, by another name, too")
             try:
                 values[each.name] = each.metadata["parse"](text)

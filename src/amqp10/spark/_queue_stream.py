@@ -20,8 +20,9 @@ from pyspark.sql.types import StructType
 
 from ._consume import QueuePartition, consumed
 from ._options import Options
-from ._probe import WAIT, Probe
+from ._probe import WAIT, something_waits
 from ._segments import Segment, retire, rows
+from ._standing import Standing
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -33,13 +34,13 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._location = ""
         if options.ack != "accept":
             self._location = options.require_wal("a stream of a queue writes what it takes there before it accepts it")
-        self._probe: Probe | None = None
+        self._connection: Standing | None = None
         self._available_now = False
         self._ran = False  # this run has planned a batch
         self._counts: dict[int, list[int]] = {}  # of the last batch, rows by segment
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_probe": None}
+        return {**self.__dict__, "_connection": None}
 
     def _wal(self, query: str) -> str:
         return self._location and os.path.join(self._location, query)
@@ -76,9 +77,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.probe == "always" and not self._available_now:
             time.sleep(WAIT)  # a trigger without an interval would not pause
             return True
-        if self._probe is None:
-            self._probe = Probe(self._options)
-        return self._probe.something_waits(now=self._available_now)
+        if self._connection is None:
+            self._connection = Standing(self._options)
+        return self._connection.call(something_waits, self._options, self._available_now)
 
     def _was_short(self, end: dict[str, Any]) -> bool:
         """Whether the batch took all that there was: then this run has had what was available when it began."""

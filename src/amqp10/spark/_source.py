@@ -18,7 +18,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ._batch import BrowseReader, TakingReader
+from ._batch import BrowseReader, FilteredBrowseReader, TakingReader
+from ._log import log
+from ._log_stream import LogBatchReader, LogStreamReader
 from ._options import Options
 from ._queue_stream import QueueStreamReader
 from ._schema import check_read, check_written, usual_schema
@@ -47,14 +49,20 @@ class AmqpDataSource(DataSource):
         options = Options.parse(self.options)
         options.require_address()
         check_read(schema)
+        if options.log:
+            log(options)
+            return LogBatchReader(options, schema)
         if options.ack in ("wal", "accept"):
             return TakingReader(options, schema, self.run_id)
-        return BrowseReader(options, schema)
+        return (FilteredBrowseReader if options.pushdown else BrowseReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = Options.parse(self.options)
         options.require_address()
         check_read(schema)
+        if options.log:
+            log(options)
+            return LogStreamReader(options, schema)
         if options.ack == "browse":
             raise ValueError(
                 "amqp: option 'ack': a stream cannot browse a queue, it would see the same again and again"

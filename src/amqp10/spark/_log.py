@@ -1,0 +1,189 @@
+"""Logs: where messages stay, and have offsets. What is asked of one, at RabbitMQ and at Event Hubs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import ClassVar
+
+import pyarrow as pa
+
+from ..client import Connection
+from ..errors import DecodeError, LinkDetached, RemoteProtocolError, SessionEnded
+from ..messaging import EventPosition, Source, StreamOffset
+from ._columns import Columns
+from ._connect import connection, source
+from ._options import Options
+from ._ranges import Bounds, Range
+from ._receive import CHUNK, CREDIT, IDLE, drained, undecodable
+
+LAST_CHUNK = 100_000
+"""Credit for the last chunk of a stream, more than one can have."""
+
+
+class Log(ABC):
+    """One kind of log. `offset_key` is the message annotation that has a message's offset."""
+
+    offset_key: ClassVar[str]
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self.address = options.require_address()
+
+    @abstractmethod
+    async def partitions(self, opened: Connection) -> list[str]:
+        """The names of its partitions, in order.
+
+        Raises:
+            AmqpError: there is no such log, or the peer does not say.
+        """
+
+    @abstractmethod
+    async def bounds(self, opened: Connection, partition: str) -> Bounds:
+        """The offsets that the partition has now.
+
+        Raises:
+            AmqpError: the peer does not say.
+        """
+
+    @abstractmethod
+    def source(self, opened: Connection, partition: str, start: int) -> Source:
+        """Where to read from the offset `start`."""
+
+    async def all_bounds(self, opened: Connection, partitions: list[str]) -> dict[str, Bounds]:
+        """The bounds of these partitions."""
+        return {partition: await self.bounds(opened, partition) for partition in partitions}
+
+
+class RabbitStream(Log):
+    """A stream of RabbitMQ, or a super stream, whose partitions are the streams `NAME-0`, `NAME-1`, and so on."""
+
+    offset_key = "x-stream-offset"
+
+    async def partitions(self, opened: Connection) -> list[str]:
+        if await self._is_there(opened, self.address):
+            return [self.address]
+        found: list[str] = []
+        while await self._is_there(opened, name := f"{self.address}-{len(found)}"):
+            found.append(name)
+        if not found:
+            raise LinkDetached("amqp:not-found", f"there is no stream {self.address!r}, nor a partition {name!r} of it")
+        return found
+
+    async def _is_there(self, opened: Connection, name: str) -> bool:
+        try:
+            async with (
+                opened.session() as session,  # which RabbitMQ 4.0 ends for an unknown queue
+                session.receiver(self.source(opened, name, 0), credit=0, settle_mode="settled"),
+            ):
+                return True
+        except (SessionEnded, LinkDetached) as error:
+            if error.condition == "amqp:not-found":
+                return False
+            raise
+
+    async def bounds(self, opened: Connection, partition: str) -> Bounds:
+        first = await self._offsets(opened, partition, StreamOffset("first"), 1)
+        if not first:
+            return Bounds(0, 0)
+        # "last" is the last chunk, of as many messages as were written together.
+        last = await self._offsets(opened, partition, StreamOffset("last"), LAST_CHUNK)
+        return Bounds(min(first), max(last, default=min(first)) + 1)
+
+    async def _offsets(self, opened: Connection, partition: str, where: StreamOffset, credit: int) -> list[int]:
+        place = source(opened, self._options, partition)
+        place.filter = Source(filters=[where]).filter  # of all messages, not only of those that are selected
+        async with opened.receiver(place, credit=0, settle_mode="settled") as receiver:
+            receiver.add_credit(credit)
+            await drained(receiver, self._options.receive_timeout)
+            batch = await receiver.receive_batch(credit) if receiver.buffered else []
+            return [int(delivery.message.message_annotations[self.offset_key]) for delivery in batch]
+
+    def source(self, opened: Connection, partition: str, start: int) -> Source:
+        place = source(opened, self._options, partition)
+        place.filter = Source(filters=[StreamOffset(start)], filter=place.filter).filter
+        return place
+
+
+class EventHub(Log):
+    """The partitions of Azure Event Hubs, read by sequence number: its offsets are strings that nobody may compare."""
+
+    offset_key = "x-opt-sequence-number"
+
+    async def partitions(self, opened: Connection) -> list[str]:
+        async with opened.management() as management:
+            response = await management.request("READ", "com.microsoft:eventhub", self.address)
+        identifiers = response.body.get("partition_ids") if isinstance(response.body, dict) else None
+        if not identifiers:
+            raise RemoteProtocolError(f"the management node does not say which partitions {self.address!r} has")
+        return [str(each) for each in identifiers]
+
+    async def bounds(self, opened: Connection, partition: str) -> Bounds:
+        async with opened.management() as management:
+            response = await management.request("READ", "com.microsoft:partition", self.address, partition=partition)
+        facts = response.body if isinstance(response.body, dict) else {}
+        first, last = facts.get("begin_sequence_number"), facts.get("last_enqueued_sequence_number")
+        if not isinstance(first, int) or not isinstance(last, int):
+            raise RemoteProtocolError(f"the management node does not say which events partition {partition} has")
+        if facts.get("is_partition_empty") or last < 0:
+            return Bounds(last + 1, last + 1)
+        return Bounds(int(first), int(last) + 1)
+
+    def source(self, opened: Connection, partition: str, start: int) -> Source:
+        group = self._options.consumer_group
+        where = EventPosition.sequence_number(start, inclusive=True)
+        return Source(f"{self.address}/ConsumerGroups/{group}/Partitions/{partition}", filters=[where])
+
+
+def log(options: Options) -> Log:
+    """The log that the options name.
+
+    Raises:
+        ValueError: it cannot do what another one of them asks for.
+    """
+    if options.mode == "eventhubs" and options.selector is not None:
+        raise ValueError("amqp: option 'selector': Event Hubs filter by position only")
+    return EventHub(options) if options.mode == "eventhubs" else RabbitStream(options)
+
+
+async def read(
+    options: Options, place: Range, schema: pa.Schema, emit: Callable[[pa.RecordBatch], Awaitable[None]]
+) -> None:
+    """Read the offsets of a range, in order.
+
+    Raises:
+        DataLoss: retention has removed the first of them, and `failOnDataLoss` says so.
+        DecodeError: a message cannot be decoded, and no column wants to know why.
+    """
+    kind = log(options)
+    columns = Columns(
+        schema, options.body_format, {"address": kind.address, "partition": place.partition}, kind.offset_key
+    )
+    async with (
+        connection(options, comes_back=True) as opened,
+        opened.receiver(
+            kind.source(opened, place.partition, place.start), credit=CREDIT, settle_mode="settled"
+        ) as receiver,
+    ):
+        following = place.start
+        while following < place.end:
+            deliveries = await receiver.receive_batch(CHUNK, max_wait=IDLE)
+            if not deliveries:
+                # Where filters hide the last one, or retention has removed it, nothing comes.
+                await drained(receiver, options.receive_timeout)
+                if not receiver.buffered:
+                    break
+                continue
+            for delivery in deliveries:
+                try:
+                    offset = columns.add(delivery.payload, following, place.end)
+                except DecodeError as error:
+                    raise undecodable(delivery, place.partition, error) from error
+                if offset > following and following == place.start and options.selector is None:
+                    place.lost(offset, fail=options.fail_on_data_loss)
+                if offset >= following:
+                    following = offset + 1
+                    if following >= place.end:
+                        break
+            if columns.rows:
+                await emit(columns.take())

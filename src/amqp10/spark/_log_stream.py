@@ -1,0 +1,130 @@
+"""Reading logs, in batch and streaming. A log remembers: nothing has to be written ahead, offsets say it all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from ..client import Connection
+from ._bridge import pulled
+from ._connect import connection, run
+from ._log import log, read
+from ._options import Options
+from ._ranges import Bounds, Offsets, Range, following, offsets, ranges, resolve
+from ._schema import arrow_schema
+from ._standing import Standing
+
+PAUSE = 0.5
+"""Seconds between two questions for the end of the log, while nothing is new."""
+
+
+@dataclass
+class LogPartition(InputPartition):
+    """What one task reads."""
+
+    range: Range
+
+
+class LogBatchReader(DataSourceReader):
+    """Reads a range of each partition; what is new since is for the next evaluation of the DataFrame."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[LogPartition]:
+        options = self._options
+        bounds = run(options, ask_once, options)
+        starts = resolve(options.starting_offsets, bounds, "earliest")
+        ends = resolve(options.ending_offsets, bounds, "latest")
+        return [LogPartition(each) for each in ranges(offsets(starts, ends), options.min_partitions)]
+
+    def read(self, partition: LogPartition | None) -> Iterator[pa.RecordBatch]:
+        # Spark makes a partition of None out of no partitions.
+        return iter(()) if not isinstance(partition, LogPartition) else _rows(self._options, self._schema, partition)
+
+
+class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what comes, in micro-batches that are repeated from the log itself."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._connection: Standing | None = None
+        self._partitions: list[str] = []
+        self._asked = 0.0
+        self._first: Offsets | None = None
+        self._last: dict[str, int] | None = None  # with AvailableNow, where the log ended when it began
+        self._available_now = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_connection": None}
+
+    # Called twice for the first batch: it must not find another end of the log the second time.
+    def initialOffset(self) -> Offsets:
+        if self._first is None:
+            starts = resolve(self._options.starting_offsets, self._bounds(), "latest")
+            self._first = offsets(starts, starts)
+        return self._first
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._options.max_messages_per_trigger)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._available_now = True
+        self._last = self._ends()
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        ends = self._last if self._available_now and self._last is not None else self._ends()
+        if not any(end > (start[name]["to"] if name in start else 0) for name, end in ends.items()):
+            return start  # the same again, or else Spark would run an empty batch
+        return following(start, ends, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+
+    def reportLatestOffset(self) -> Offsets:
+        ends = self._ends()
+        return offsets(ends, ends)
+
+    def _ends(self) -> dict[str, int]:
+        return {name: each.end for name, each in self._bounds().items()}
+
+    def _bounds(self) -> dict[str, Bounds]:
+        time.sleep(max(0.0, min(PAUSE, self._asked + PAUSE - time.monotonic())))  # Spark polls without a pause
+        if self._connection is None:
+            self._connection = Standing(self._options)
+        found = self._connection.call(ask, self._options, self._partitions)
+        self._partitions = list(found)
+        self._asked = time.monotonic()
+        return found
+
+    # `end` says all: what Spark has as `start` of a first batch that is repeated may be another.
+    def partitions(self, start: Offsets, end: Offsets) -> list[LogPartition]:
+        return [] if start == end else [LogPartition(each) for each in ranges(end, self._options.min_partitions)]
+
+    def read(self, partition: LogPartition | None) -> Iterator[pa.RecordBatch]:
+        return iter(()) if not isinstance(partition, LogPartition) else _rows(self._options, self._schema, partition)
+
+    def commit(self, end: Offsets) -> None:
+        """Nothing: the log keeps what it keeps, whoever has read it."""
+
+
+async def ask(opened: Connection, options: Options, partitions: list[str]) -> dict[str, Bounds]:
+    """The bounds of these partitions, or of all that there are when none is known yet."""
+    kind = log(options)
+    return await kind.all_bounds(opened, partitions or await kind.partitions(opened))
+
+
+async def ask_once(options: Options) -> dict[str, Bounds]:
+    """The bounds of all partitions, over a connection for just that."""
+    async with connection(options) as opened:
+        return await ask(opened, options, [])
+
+
+def _rows(options: Options, schema: StructType, partition: LogPartition) -> Iterator[pa.RecordBatch]:
+    return pulled(lambda emit: read(options, partition.range, arrow_schema(schema), emit))

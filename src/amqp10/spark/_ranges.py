@@ -1,0 +1,105 @@
+"""Offsets of logs: from where to where a batch reads, and how it is shared out. Pure arithmetic.
+
+An offset of Spark's is `{"<partition>": {"from": 5, "to": 9}}`: what a batch reads, `to` excluded; the next one begins
+at its `to`. So the end of a batch alone says all about it, whatever Spark takes for its start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ..errors import AmqpError
+
+_log = logging.getLogger("amqp10.spark")
+Offsets = dict[str, dict[str, int]]
+Wanted = str | Mapping[str, int | str] | None
+
+
+class DataLoss(AmqpError):
+    """Messages that were to be read are not there any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a partition has.
+
+    Attributes:
+        first: the oldest offset that is kept.
+        end: the one after the newest.
+    """
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What one task reads of a partition: the offsets from `start` to `end`, that one excluded."""
+
+    partition: str
+    start: int
+    end: int
+
+    def lost(self, first: int, *, fail: bool) -> None:
+        """The first message that came is later than it should be.
+
+        Raises:
+            DataLoss: that is to be an error.
+        """
+        gap = f"offsets {self.start} to {min(first, self.end) - 1} of {self.partition!r} are not there any more"
+        if fail:
+            raise DataLoss(f"amqp: {gap}: retention has removed them. With failOnDataLoss=false they are passed over")
+        _log.warning("%s", gap)
+
+
+def resolve(wanted: Wanted, bounds: Mapping[str, Bounds], default: str) -> dict[str, int]:
+    """The option `startingOffsets` or `endingOffsets` as a number for each partition.
+
+    Raises:
+        ValueError: it names a partition that there is not.
+    """
+    named: Mapping[str, int | str] = wanted if isinstance(wanted, Mapping) else {}
+    for name in named:
+        if name not in bounds:
+            raise ValueError(f"amqp: there is no partition {name!r}; there are {', '.join(bounds)}")
+    usual = wanted if isinstance(wanted, str) else default
+    found: dict[str, int] = {}
+    for name, each in bounds.items():
+        where = named.get(name, usual)
+        found[name] = each.first if where == "earliest" else each.end if where == "latest" else int(where)
+    return found
+
+
+def offsets(starts: Mapping[str, int], ends: Mapping[str, int]) -> Offsets:
+    """Spark's offset of a batch, its keys in order: it is compared as text."""
+    return {name: {"from": starts[name], "to": max(starts[name], ends[name])} for name in sorted(ends)}
+
+
+def following(done: Offsets, ends: Mapping[str, int], most: int | None) -> Offsets:
+    """The batch that comes after `done`: up to `ends`, and to `most` messages in all, shared in proportion to the lag.
+
+    A partition that is new begins at 0, which is before its first offset, whatever that is.
+    """
+    starts = {name: done[name]["to"] if name in done else 0 for name in set(ends) | set(done)}
+    lags = {name: max(0, ends.get(name, 0) - start) for name, start in starts.items()}
+    total = sum(lags.values())
+    if most is not None and total > most:
+        # Rounded up, so that none is stuck: a batch may be larger by one for each partition.
+        lags = {name: -(-lag * most // total) for name, lag in lags.items()}
+    return offsets(starts, {name: start + lags[name] for name, start in starts.items()})
+
+
+def ranges(batch: Offsets, at_least: int) -> list[Range]:
+    """What the tasks of a batch read: a range for each partition, split until there are `at_least` of them."""
+    whole = [Range(name, each["from"], each["to"]) for name, each in batch.items() if each["from"] < each["to"]]
+    total = sum(each.end - each.start for each in whole)
+    found: list[Range] = []
+    for each in whole:
+        size = each.end - each.start
+        parts = min(size, max(1, round(at_least * size / total)))
+        cuts = [each.start + size * part // parts for part in range(parts + 1)]
+        found += [Range(each.partition, low, high) for low, high in pairwise(cuts)]
+    return found

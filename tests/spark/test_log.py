@@ -1,0 +1,106 @@
+"""Event Hubs, as far as a broker of one's own can play it: its management node and the events of its partitions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import pytest
+
+pytest.importorskip("pyspark")
+
+import pyarrow as pa
+
+from amqp10 import Connection, Message, RemoteProtocolError, Source
+from amqp10.broker import Broker
+from amqp10.spark._log import EventHub, log, read
+from amqp10.spark._log_stream import ask
+from amqp10.spark._options import Options
+from amqp10.spark._ranges import Bounds, DataLoss, Range
+
+pytestmark = pytest.mark.anyio
+
+FIRST, END = 5, 12
+SCHEMA = pa.schema([("partition", pa.string()), ("offset", pa.int64()), ("body", pa.binary())])
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """What the format runs on."""
+    return "trio"
+
+
+@pytest.fixture
+async def hub(monkeypatch: pytest.MonkeyPatch, anyio_backend: str) -> AsyncIterator[Options]:
+    """A hub of two partitions; the second is empty."""
+    facts: dict[str, dict[str, Any]] = {
+        "0": {"begin_sequence_number": FIRST, "last_enqueued_sequence_number": END - 1, "is_partition_empty": False},
+        "1": {"begin_sequence_number": -1, "last_enqueued_sequence_number": -1, "is_partition_empty": True},
+    }
+
+    async def answer(connection: Connection) -> None:
+        async with connection.responder("$management") as responder:
+            async for request in responder:
+                asked = request.message.application_properties
+                body: object = {"partition_ids": list(facts)} if asked["name"] == "hub" else {}
+                if asked["type"] == "com.microsoft:partition":
+                    body = facts[asked["partition"]]
+                await request.reply(Message(body, application_properties={"status-code": 200}))
+
+    async with Broker() as broker, Connection(broker.url) as connection, anyio.create_task_group() as tasks:
+        tasks.start_soon(answer, connection)
+        # The service understands its own kind of selector, the broker here does not.
+        address = "hub/ConsumerGroups/$Default/Partitions/0"
+        monkeypatch.setattr(EventHub, "source", lambda self, opened, partition, start: Source(address))
+        async with connection.sender(address) as sender:
+            for number in range(FIRST, END):
+                await sender.send(Message(b"%d" % number, message_annotations={"x-opt-sequence-number": number}))
+        yield Options.parse({"url": broker.url, "address": "hub", "mode": "eventhubs"})
+        tasks.cancel_scope.cancel()
+
+
+async def test_partitions_and_bounds(hub: Options) -> None:
+    """As the management node says them."""
+    async with Connection(hub.url[0]) as connection:
+        assert await ask(connection, hub, []) == {"0": Bounds(FIRST, END), "1": Bounds(0, 0)}
+
+
+async def test_a_range_is_read(hub: Options) -> None:
+    """From its first offset to its last, whatever comes around it."""
+    batches: list[pa.RecordBatch] = []
+
+    async def emit(batch: pa.RecordBatch) -> None:
+        batches.append(batch)
+
+    await read(hub, Range("0", 7, 10), SCHEMA, emit)
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert rows == [{"partition": "0", "offset": n, "body": b"%d" % n} for n in (7, 8, 9)]
+
+
+async def test_a_range_that_retention_has_cut(hub: Options) -> None:
+    """It begins before the oldest event: an error, unless that was to be passed over."""
+
+    async def emit(batch: pa.RecordBatch) -> None:
+        pass
+
+    with pytest.raises(DataLoss, match="offsets 0 to 4 of '0' are not there"):
+        await read(hub, Range("0", 0, 10), SCHEMA, emit)
+
+
+async def test_no_such_hub(hub: Options) -> None:
+    """The error says what the management node did not."""
+    other = Options.parse({"url": hub.url[0], "address": "other", "mode": "eventhubs"})
+    async with Connection(hub.url[0]) as connection:
+        with pytest.raises(RemoteProtocolError, match="which partitions 'other' has"):
+            await ask(connection, other, [])
+
+
+def test_where_to_read_from() -> None:
+    """A partition of a consumer group, after the event before the first one; a selector cannot be added."""
+    options = {"url": "amqps://ns.servicebus.windows.net", "address": "hub", "mode": "eventhubs", "consumerGroup": "g"}
+    place = EventHub(Options.parse(options)).source(None, "3", 7)  # type: ignore[arg-type]
+    assert place.address == "hub/ConsumerGroups/g/Partitions/3"
+    assert "x-opt-sequence-number >= '7'" in str(place.filter)
+    with pytest.raises(ValueError, match="'selector': Event Hubs"):
+        log(Options.parse({**options, "selector": "a = 1"}))

@@ -1,0 +1,74 @@
+"""The arithmetic of offsets: every one is read once, whatever the limits and partitions."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amqp10.spark._ranges import Bounds, DataLoss, Range, following, offsets, ranges, resolve
+
+BOUNDS = {"a": Bounds(5, 10), "b": Bounds(0, 0)}
+
+
+def test_words_and_numbers() -> None:
+    """`earliest`, `latest`, and by partition; what is not named is as usual."""
+    assert resolve(None, BOUNDS, "earliest") == {"a": 5, "b": 0}
+    assert resolve("latest", BOUNDS, "earliest") == {"a": 10, "b": 0}
+    assert resolve({"a": 7}, BOUNDS, "latest") == {"a": 7, "b": 0}
+    assert resolve({"a": "earliest", "b": 3}, BOUNDS, "latest") == {"a": 5, "b": 3}
+    with pytest.raises(ValueError, match="no partition 'c'; there are a, b"):
+        resolve({"c": 1}, BOUNDS, "latest")
+
+
+def test_an_offset_is_the_same_text_each_time() -> None:
+    """Spark compares its JSON: the partitions are in order, whatever order they come in."""
+    assert list(offsets({"b": 1, "a": 0}, {"b": 2, "a": 1})) == ["a", "b"]
+    assert offsets({"a": 5}, {"a": 3}) == {"a": {"from": 5, "to": 5}}
+
+
+def test_a_limit_is_shared_in_proportion_to_the_lag() -> None:
+    """As Kafka's source does it, rounded up so that the shortest partition gets on, too."""
+    done = offsets({"a": 0, "b": 0, "c": 7}, {"a": 0, "b": 0, "c": 7})
+    batch = following(done, {"a": 900, "b": 99, "c": 7}, 100)
+    assert batch == {"a": {"from": 0, "to": 91}, "b": {"from": 0, "to": 10}, "c": {"from": 7, "to": 7}}
+    assert following(done, {"a": 900, "b": 99, "c": 7}, None)["a"] == {"from": 0, "to": 900}
+
+
+def test_a_partition_that_is_new_is_read_from_its_beginning() -> None:
+    """And one that is gone stays where it was."""
+    batch = following({"old": {"from": 0, "to": 4}}, {"new": 2}, 100)
+    assert batch == {"new": {"from": 0, "to": 2}, "old": {"from": 4, "to": 4}}
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcd"), st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1),
+    st.integers(1, 40),
+    st.integers(1, 9),
+)
+def test_every_offset_is_read_once(partitions: dict[str, tuple[int, int]], most: int, at_least: int) -> None:
+    """Batch after batch, in ranges that are never empty, until there is nothing left; none is much above the limit."""
+    starts = {name: start for name, (start, _) in partitions.items()}
+    ends = {name: start + more for name, (start, more) in partitions.items()}
+    batch, seen = offsets(starts, starts), []
+    while any(batch[name]["to"] < ends[name] for name in ends):
+        batch = following(batch, ends, most)
+        parts = ranges(batch, at_least)
+        found = [(part.partition, offset) for part in parts for offset in range(part.start, part.end)]
+        assert all(part.start < part.end for part in parts)
+        assert 0 < len(found) < most + len(ends)
+        seen += found
+    assert len(seen) == len(set(seen))
+    assert set(seen) == {(name, offset) for name in ends for offset in range(starts[name], ends[name])}
+
+
+def test_what_retention_has_removed() -> None:
+    """It is an error that says which offsets, or a warning."""
+    with pytest.raises(DataLoss, match="offsets 3 to 7 of 'a' are not there"):
+        Range("a", 3, 20).lost(8, fail=True)
+    with pytest.raises(DataLoss, match="offsets 3 to 4 of"):
+        Range("a", 3, 5).lost(8, fail=True)
+    Range("a", 3, 20).lost(8, fail=False)
