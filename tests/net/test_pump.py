@@ -17,7 +17,7 @@ from amqp10.errors import AmqpError, ConnectionClosed, ConnectionLost
 from amqp10.messaging import Error
 from amqp10.net import Pump
 from amqp10.net import _pump as pump_module
-from amqp10.net._pump import HIGH_WATER, READ_SIZE
+from amqp10.net._pump import HIGH_WATER, LARGE_FRAME, LARGE_READ, READ_SIZE
 
 pytestmark = pytest.mark.anyio
 
@@ -214,6 +214,15 @@ async def test_order() -> None:
         assert rig.wire.sent == [b"answer to one", b"answer to two"]
         assert rig.engine.log == ["tick", "receive 3", "receive 3"]
         assert rig.wire.asked == {READ_SIZE}
+
+
+async def test_large_frames_are_read_in_large_pieces() -> None:
+    """As long as the engine knows of them."""
+    async with running() as rig:
+        rig.engine.frame_size = LARGE_FRAME
+        rig.wire.give(b"one")
+        await anyio.wait_all_tasks_blocked()
+        assert rig.wire.asked == {READ_SIZE, LARGE_READ}
 
 
 async def test_what_was_queued_before() -> None:

@@ -597,6 +597,11 @@ class Connection(Endpoint, Links):
             self._pump.wake()
 
     @property
+    def _waker(self) -> Callable[[], None]:
+        """What to call in place of `_wake`, once for each message, as long as the transport is this one."""
+        return self._pump.wake if self._pump is not None else self._wake
+
+    @property
     def _output_full(self) -> bool:
         """More is waiting to be written than should be; who sends waits in `_output_drained`."""
         return self._pump is not None and self._pump.full

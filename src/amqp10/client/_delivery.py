@@ -100,9 +100,7 @@ class Delivery(IncomingDelivery):
     outcome may be given at any time; with that the rest of the body is given up, and discarded as it comes.
     """
 
-    __slots__ = ("_message",)
-
-    _message: Message
+    __slots__ = ()
 
     @property
     def message(self) -> Message:
@@ -112,11 +110,10 @@ class Delivery(IncomingDelivery):
             DecodeError: the payload is not a message (§3.2): raised where what is malformed is looked at, by a field of
                 the message or its `check()`. The delivery can still be settled, by `reject` for one.
         """
-        try:
-            return self._message
-        except AttributeError:
-            self._message = message = Message.decode(self.payload)
-            return message
+        message: Message | None = self.decoded
+        if message is None:
+            self.decoded = message = Message.decode(self.payload)
+        return message
 
     def body(self) -> AsyncIterator[bytes]:
         """The body's data, piece by piece; of a streaming receiver while it comes in.

@@ -130,6 +130,7 @@ class Receiver(Link):
         if resuming is not None and not self._standing:
             self._pending = []  # the link's now
         link.delivery_type = Delivery
+        self._wake = self.connection._waker
         link.refills = self._automatic > 0
         # The same at every attachment: `receive` holds on to it.
         link.incoming = self._incoming

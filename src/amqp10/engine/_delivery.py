@@ -94,10 +94,12 @@ class IncomingDelivery:
         remote_state: the state the sender attached, if any.
         remote_settled: the sender has settled it.
         resumed: it is the continuation of a delivery of an earlier attachment (§2.6.13).
+        decoded: what the holder made of the payload; the engine never touches it.
         waiter: whatever wants to know; the engine never touches it.
     """
 
     __slots__ = (
+        "decoded",
         "delivery_id",
         "link",
         "local_settled",
@@ -125,6 +127,7 @@ class IncomingDelivery:
         self.state: DeliveryState | None = None
         self.remote_state: DeliveryState | None = None
         self.resumed = False
+        self.decoded: Any = None
         self.waiter: Any = None
 
 

@@ -28,8 +28,14 @@ from ._stream import STREAM_ERRORS, LayerAttribute
 HIGH_WATER: Final = 1 << 20
 """Bytes waiting to be written above which `full` asks producers to wait."""
 
-READ_SIZE: Final = 1 << 18
-"""Bytes asked of the stream at a time."""
+READ_SIZE: Final = 1 << 16
+"""Bytes asked of the stream at a time: as many as stay in a processor's cache until the last of them is parsed."""
+
+LARGE_READ: Final = 1 << 18
+"""The same where frames are large: fewer that come in two pieces, which are to be joined. benchmarks/run.py, 64 KiB."""
+
+LARGE_FRAME: Final = 1 << 14
+"""Bytes of a large frame."""
 
 MOST_ANSWERS: Final = 1 << 24
 """Bytes of answers to what a peer says that are kept for it while it takes none; a peer that asks on is cut off."""
@@ -155,7 +161,7 @@ class Pump:
                 await self._pause()
                 continue
             try:
-                data = await receive(READ_SIZE)
+                data = await receive(READ_SIZE if engine.frame_size < LARGE_FRAME else LARGE_READ)
             except STREAM_ERRORS as error:
                 self._lose(error)
                 return

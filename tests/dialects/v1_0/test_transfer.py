@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from amqp10.dialects.v1_0._frames import FRAME_AMQP, FrameReader, encode_frame
 from amqp10.dialects.v1_0._performatives import Disposition, Transfer
+from amqp10.dialects.v1_0._session import ranges
 from amqp10.dialects.v1_0._transfer import TransferTemplate, encode_disposition, read_transfer
 from amqp10.errors import DecodeError, RemoteProtocolError
 from amqp10.messaging import ACCEPTED, RELEASED, Accepted, Error, Modified, Received, Rejected
@@ -313,3 +314,13 @@ def test_layouts_are_used_and_bounded() -> None:
         reader.feed(encode_frame(0, Transfer(handle=handle % 256, delivery_id=1000, delivery_tag=bytes(handle % 30))))
         reader.next()
     assert len(reader._layouts) <= 256
+
+
+@given(st.lists(st.integers(0, 40), min_size=1), st.sampled_from([0, 1000, 0x7FFF_FFF0, 0xFFFF_FFF0]))
+def test_ranges(numbers: list[int], base: int) -> None:
+    """Ids in any order, some twice, across the end of their numbers: the fewest runs that have just them."""
+    ids = [base + number & 0xFFFF_FFFF for number in numbers]
+    runs = ranges(ids)
+    covered = [first + step & 0xFFFF_FFFF for first, last in runs for step in range((last - first & 0xFFFF_FFFF) + 1)]
+    assert sorted(covered) == sorted(set(ids))
+    assert all(last + 1 & 0xFFFF_FFFF not in ids for _, last in runs)

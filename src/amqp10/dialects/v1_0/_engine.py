@@ -173,6 +173,7 @@ class V1Engine(Engine):
             self.fail(RemoteProtocolError(str(error), error.condition))
         except AmqpError as error:
             self.fail(error)
+        self.frame_size = self._reader.in_pieces
         self._dribbled += len(data)
         # Silence is when no frames come (§2.4.5): single bytes of one may come for ever.
         if not self._reader.within_frame or self._dribbled >= DRIBBLE:

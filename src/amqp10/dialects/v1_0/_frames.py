@@ -66,6 +66,7 @@ class FrameReader:
 
     Attributes:
         max_frame_size: the largest frame taken, bytes; may be changed between frames.
+        in_pieces: the size of the last frame that was not whole when its header was here, bytes.
         alike: how the transfer read last looked, if the one before looked the same and there is more: more of the same,
             most likely, which `run` reads.
     """
@@ -75,6 +76,7 @@ class FrameReader:
         self._reuses = reuses
         self._layouts: dict[bytes, TransferLayout] = {}
         self.alike: TransferLayout | None = None
+        self.in_pieces = 0
         self._before: TransferLayout | None = None
         self._data = b""
         self._at = 0
@@ -134,6 +136,7 @@ class FrameReader:
         if size > self.max_frame_size or size < 8 or offset < 2 or offset * 4 > size:
             raise self._bad_header(size, offset)
         if left < size:
+            self.in_pieces = size
             self._wait(size - left)
             return None
         end = at + size

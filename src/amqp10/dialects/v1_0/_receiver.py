@@ -379,6 +379,16 @@ class ReceiverEndpoint(ResumingReceiver):
     def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
         if delivery.local_settled:
             return
+        if settled is None and delivery.state is None and self.attached and not self._second:
+            number = delivery.delivery_id
+            if number is not None:
+                # Nearly every delivery: told once, with its outcome. benchmarks/budget.py, "receive".
+                self.session.dispose(True, number, True, state)
+                delivery.state = state
+                delivery.local_settled = True
+                self.unsettled.pop(delivery.tag, None)
+                self.session.incoming.pop(number, None)
+                return
         if self.detach_sent or self._ended or self.terms is None:
             raise LocalProtocolError(f"the link {self._name!r} is gone: the delivery is the sender's to send again")
         number = delivery.delivery_id

@@ -558,6 +558,9 @@ class SessionEndpoint(Session):
 
 def ranges(ids: list[int]) -> list[tuple[int, int]]:
     """The runs of consecutive serial numbers in `ids`, which lie within 2**31 of each other (RFC 1982)."""
+    first, last = min(ids), max(ids)
+    if last - first == len(ids) - 1 and len(set(ids)) == len(ids):
+        return [(first, last)]  # one run, as is usual, without a step for each
     base = ids[0] - 0x8000_0000
     offsets = sorted(number - base & MASK for number in ids)
     runs = []
