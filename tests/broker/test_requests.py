@@ -100,14 +100,14 @@ def test_declare_queue(ask: Asking, router: Router) -> None:
     [
         DeclareQueue("q"),
         DeclareQueue("q", durable=True, auto_delete=True),
-        DeclareQueue("q", durable=True, exclusive=True),
         DeclareQueue("q", durable=True, arguments={"x-max-length": 11}),
     ],
 )
 def test_declared_otherwise(ask: Asking, different: DeclareQueue) -> None:
-    """Another queue of that name is refused."""
+    """Another queue of that name is refused; one for this connection only is not there to be shared."""
     ask(DeclareQueue("q", durable=True))
     refused(ask, different, "amqp:precondition-failed")
+    refused(ask, DeclareQueue("q", durable=True, exclusive=True), "amqp:resource-locked")
 
 
 def test_queues_that_nobody_declared(ask: Asking, router: Router) -> None:

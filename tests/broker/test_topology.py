@@ -157,7 +157,7 @@ def test_declared_twice(router: Router) -> None:
     ("name", "kind", "arguments", "condition"),
     [
         ("amq.mine", "direct", {}, "amqp:unauthorized-access"),
-        ("e", "x-random", {}, "amqp:not-implemented"),
+        ("e", "x-random", {}, "amqp:precondition-failed"),
         ("e", "direct", {"alternate-exchange": 1}, "amqp:precondition-failed"),
     ],
 )

@@ -217,7 +217,10 @@ class Broker:
             raise ValueError("limits and credit are 1 at least; None, where it is allowed, for no limit")
         if transaction_timeout is not None and transaction_timeout <= 0:
             raise ValueError("a transaction has some time: transaction_timeout is more than 0, or None for no limit")
-        self._declare(queues, topics, exchanges or {}, bindings)
+        try:
+            self._router.begin_with(queues, topics, exchanges or {}, bindings)
+        except AddressError as error:
+            raise ValueError(str(error)) from None
         terms = PeerTerms(
             ConnectionTerms(
                 container_id=container_id if container_id is not None else f"amqp10-broker-{secrets.token_hex(8)}",
@@ -234,26 +237,6 @@ class Broker:
         self._listening: list[anyio.CancelScope] = []
         self._tasks: TaskGroup | None = None  # while the broker runs
         self._alarm: anyio.Event | None = None
-
-    def _declare(
-        self,
-        queues: Iterable[str],
-        topics: Iterable[str],
-        exchanges: Mapping[str, str],
-        bindings: Iterable[tuple[str, str, str]],
-    ) -> None:
-        router, topology = self._router, self._router.topology
-        try:
-            for name in queues:
-                router.declare(name, "queue")
-            for name in topics:
-                router.declare(name, "topic")
-            for name, kind in exchanges.items():
-                topology.declare(name, kind, durable=True)
-            for exchange, key, name in bindings:
-                topology.bind(topology.find(exchange), router.declare(name, "queue"), key)
-        except AddressError as error:
-            raise ValueError(str(error)) from None
 
     # Opening
 

@@ -37,7 +37,7 @@ from ..messaging import Coordinator, Error, Source, Target, TransactionalState
 from ..types import Symbol
 from ._address import exchange_in
 from ._consumer import ConsumerLink, Wishes
-from ._coordinator import CAPABILITIES, CoordinatorLink, LocalTransaction
+from ._coordinator import CoordinatorLink, LocalTransaction
 from ._filters import read_filters
 from ._node import Node
 from ._producer import ProducerLink
@@ -341,7 +341,9 @@ class Peer:
     def _attach_producer(self, link: ReceiverLink, remote: LinkTerms) -> None:
         target = remote.target
         if isinstance(target, Coordinator):
-            self._attach_coordinator(link, remote)
+            coordinator = CoordinatorLink(self, link, may_reject=may_reject(remote.source))
+            coordinator.begin(remote)
+            self._producers[link] = coordinator
             return
         if target is not None and not isinstance(target, Target):
             raise AddressError("amqp:not-implemented", f"a target of type {type(target).__name__}")
@@ -387,19 +389,6 @@ class Peer:
         if lifetime is not None:
             producer.kept = self._keep(link, "in", node, lifetime, before, resumed)
         producer.begin()
-
-    def _attach_coordinator(self, link: ReceiverLink, remote: LinkTerms) -> None:
-        link.attach(
-            LinkTerms(
-                name=link.name,
-                source=remote.source,
-                target=Coordinator(CAPABILITIES),
-                settle_mode=remote.settle_mode,
-                receiver_settle_mode="first",
-            )
-        )
-        coordinator = self._producers[link] = CoordinatorLink(self, link, may_reject=may_reject(remote.source))
-        coordinator.begin()
 
     def _node_of(self, link: Link, terminus: Source | Target) -> Node | None:
         """The node that a terminus means; made for this link if it is dynamic; None if it has no address."""

@@ -13,10 +13,12 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ..engine import LinkTerms
 from ..errors import DecodeError
 from ..messaging import (
     ACCEPTED,
     RELEASED,
+    Coordinator,
     Declare,
     Declared,
     Discharge,
@@ -185,8 +187,17 @@ class CoordinatorLink:
         self._terminated = False
         self._open: dict[bytes, LocalTransaction] = {}
 
-    def begin(self) -> None:
-        """The link is attached."""
+    def begin(self, remote: LinkTerms) -> None:
+        """Attach the link, as the peer asks."""
+        self._link.attach(
+            LinkTerms(
+                name=self._link.name,
+                source=remote.source,
+                target=Coordinator(CAPABILITIES),
+                settle_mode=remote.settle_mode,
+                receiver_settle_mode="first",
+            )
+        )
         self._link.flow(CREDIT)
 
     def take(self) -> None:

@@ -225,9 +225,10 @@ def _check_same(node: Node, asked: DeclareQueue) -> None:
     if isinstance(node, Topic):
         raise AddressError("amqp:precondition-failed", f"{node.name!r} is a topic, not a queue")
     terms = (node.terms if isinstance(node, Queue) else None) or QueueTerms(asked.durable)
+    if terms.exclusive != asked.exclusive:
+        raise AddressError("amqp:resource-locked", f"queue {node.name!r} has exclusive {terms.exclusive!r}")
     for word, is_so, wanted in (
         ("durable", terms.durable, asked.durable),
-        ("exclusive", terms.exclusive, asked.exclusive),
         ("auto-delete", terms.auto_delete, asked.auto_delete),
         ("arguments", terms.arguments, asked.arguments),
     ):

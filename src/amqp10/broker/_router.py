@@ -25,7 +25,7 @@ from ._topic import Subscription, Topic
 from ._topology import Route, Topology, count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from ..messaging import Source, Target, TerminusDurability
     from ._entry import Clock
@@ -80,6 +80,27 @@ class Router:
         self.transactions = OpenTransactions(clock, self._alarm, transaction_timeout)
         self._store: Store | None = None
         self._queues: dict[Queue, None] = {}  # with the subscriptions: all that time passes for
+
+    def begin_with(
+        self,
+        queues: Iterable[str],
+        topics: Iterable[str],
+        exchanges: Mapping[str, str],
+        bindings: Iterable[tuple[str, str, str]],
+    ) -> None:
+        """Make what a broker begins with: names, exchanges by their types, and (exchange, key, queue).
+
+        Raises:
+            AddressError: one of them cannot be, or is there as something else.
+        """
+        for name in queues:
+            self.declare(name, "queue")
+        for name in topics:
+            self.declare(name, "topic")
+        for name, kind in exchanges.items():
+            self.topology.declare(name, kind, durable=True)
+        for exchange, key, name in bindings:
+            self.topology.bind(self.topology.find(exchange), self.declare(name, "queue"), key)
 
     # Addresses
 

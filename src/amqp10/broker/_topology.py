@@ -116,7 +116,7 @@ class Topology:
         """
         arguments = dict(arguments or {})
         if kind not in KINDS:
-            raise AddressError("amqp:not-implemented", f"there are no exchanges of type {kind!r:.60}")
+            raise AddressError("amqp:precondition-failed", f"there are no exchanges of type {kind!r:.60}")
         alternate = arguments.get(ALTERNATE)
         if alternate is not None and not isinstance(alternate, str):
             raise AddressError("amqp:precondition-failed", f"{ALTERNATE} names an exchange")

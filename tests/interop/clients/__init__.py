@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ._programs import AMQP091_GO as AMQP091_GO
 from ._programs import PROGRAMS as PROGRAMS
 from ._programs import Program as Program
 from ._programs import ProgramFailed as ProgramFailed

@@ -148,4 +148,7 @@ PROTONJ2 = Program(
     install_java,
     lambda source, folder: [java(), "-XX:TieredStopAtLevel=1", "-cp", f"{folder}/*", str(source / "Client.java")],
 )
+AMQP091_GO = Program(
+    "amqp091_go", "amqp091-go (Go)", install_go, lambda source, folder: [str(folder / "client")]
+)  # of AMQP 0-9-1, and so with words of its own
 PROGRAMS = {program.name: program for program in (RHEA, GO_AMQP, PROTONJ2)}
