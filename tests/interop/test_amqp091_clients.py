@@ -149,7 +149,8 @@ async def test_aio_pika_requeues(channel: AbstractChannel) -> None:
             raise ZeroDivisionError
     again = await queue.get(timeout=10)
     assert again is not None
-    assert (again.body, again.redelivered, again.headers) == (b"x", True, {"a": [1, {"b": None}]})
+    # x-delivery-count is there, too, as on RabbitMQ's quorum queues.
+    assert (again.body, again.redelivered, again.headers["a"]) == (b"x", True, [1, {"b": None}])
     await again.ack()
     assert await queue.get(fail=False) is None
 

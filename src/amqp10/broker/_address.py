@@ -22,11 +22,16 @@ Kind = Literal["queue", "topic"]
 
 
 class AddressError(Exception):
-    """An address leads nowhere, or not so; `error` is what to tell the peer."""
+    """An address leads nowhere, or not so; `error` is what to tell the peer.
 
-    def __init__(self, condition: str, description: str) -> None:
+    Args:
+        reply_code: for dialects that have codes, and a finer one than the condition's.
+    """
+
+    def __init__(self, condition: str, description: str, *, reply_code: int | None = None) -> None:
         super().__init__(description)
-        self.error = Error(Symbol(condition), description)
+        info = None if reply_code is None else {Symbol("reply-code"): reply_code}
+        self.error = Error(Symbol(condition), description, info)
 
 
 _PREFIXES: tuple[tuple[str, Kind], ...] = (("queue://", "queue"), ("topic://", "topic"))

@@ -36,7 +36,7 @@ from ..errors import EncodeError, LocalProtocolError, RemoteProtocolError
 from ..messaging import Coordinator, Error, Source, Target, TransactionalState
 from ..types import Symbol
 from ._address import exchange_in
-from ._consumer import ConsumerLink, Wishes
+from ._consumer import ConsumerLink, PassingConsumerLink, Wishes
 from ._coordinator import CoordinatorLink, LocalTransaction
 from ._filters import read_filters
 from ._node import Node
@@ -254,7 +254,8 @@ class Peer:
                 before = self._router.links.claim(self._link_key(link, "out"))
             stays = not copying and not wishes.passing
             if isinstance(in_use, Queue) and stays and in_use.locked(wishes.exclusive):
-                raise AddressError("amqp:resource-locked", f"a consumer of {node.name!r} is to be the only one")
+                reason = f"a consumer of {node.name!r} is to be the only one"
+                raise AddressError("amqp:resource-locked", reason, reply_code=403)
             standing: Node | None = node
             if isinstance(node, Topic):
                 standing = subscriptions.standing(key, node, filters) if key is not None else None
@@ -289,8 +290,9 @@ class Peer:
         elif isinstance(node, Topic):
             queue = node.subscribe(filtering)
         assert isinstance(queue, Queue)
-        consumer = ConsumerLink(self, link, queue, copies=copying, settles=settles, default_outcome=outcome)
-        consumer.priority, consumer.exclusive, consumer.passing = wishes.priority, wishes.exclusive, wishes.passing
+        kind = PassingConsumerLink if wishes.passing else ConsumerLink
+        consumer = kind(self, link, queue, copies=copying, settles=settles, default_outcome=outcome)
+        consumer.priority, consumer.exclusive = wishes.priority, wishes.exclusive
         # A subscription has nothing in it that does not pass.
         consumer.filtering = filtering if queue is node else None
         self._consumers[link] = consumer

@@ -296,3 +296,13 @@ class ConsumerLink(Consumer):
                 transaction.forget(delivery)
             self.give_back([delivery])
         self._queue.remove_consumer(self)
+
+
+class PassingConsumerLink(ConsumerLink):
+    """One that takes a message if there is one, is told how many more there are, and goes."""
+
+    passing = True
+
+    def deliver(self, entry: Entry, payload: bytes) -> bool:
+        self._link.offer(self._queue.depth - self._queue.unsettled - 1)
+        return super().deliver(entry, payload)

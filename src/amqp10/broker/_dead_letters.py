@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import DecodeError
 from ..messaging import Message
-from ..types import Symbol, ULong
+from ..types import Symbol
 from ._address import AddressError
 from ._node import Node, NodeFull
 from ._topic import Subscription
@@ -115,7 +115,7 @@ def _deaths(
         return None
     times = same[0].get("count") if same else 0
     death = {
-        "count": ULong((times if isinstance(times, int) else 0) + 1),
+        "count": (times if isinstance(times, int) else 0) + 1,
         "reason": reason,
         "queue": queue,
         "time": datetime.now(UTC).replace(microsecond=0),

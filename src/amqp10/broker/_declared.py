@@ -12,7 +12,7 @@ from heapq import heappush
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..messaging import read_header
+from ..messaging import read_priority
 from ._address import AddressError
 from ._node import NodeFull
 from ._queue import Queue
@@ -170,7 +170,8 @@ class DeclaredQueue(Queue):
 
     def _put_by_priority(self, entry: Entry) -> None:
         """Give it a place before those of lower priority. Those who browse or filter see it in order of arrival."""
-        priority = min(read_header(entry.payload).priority, self._arguments.priorities)
+        # Who says none means none, in the dialects that such queues come from; not 4, as in AMQP 1.0.
+        priority = min(read_priority(entry.payload) or 0, self._arguments.priorities)
         entry.position += (self._arguments.priorities - priority) << 48
         self._ready.pop()
         heappush(self._returned, (entry.position, entry))

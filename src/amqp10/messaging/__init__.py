@@ -31,6 +31,7 @@ from ._outcomes import Rejected as Rejected
 from ._outcomes import Released as Released
 from ._patch import patch_header as patch_header
 from ._patch import read_header as read_header
+from ._patch import read_priority as read_priority
 from ._patch import read_properties as read_properties
 from ._property_filters import ApplicationPropertiesFilter as ApplicationPropertiesFilter
 from ._property_filters import EndsWith as EndsWith
@@ -122,6 +123,7 @@ __all__ = (
     "outlives_link",
     "patch_header",
     "read_header",
+    "read_priority",
     "read_properties",
     "selector_literal",
     "unapplied_filters",

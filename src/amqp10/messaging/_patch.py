@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final, TypedDict, Unpack
 
+from ..types import decode_from
 from ._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS
 from ._layout import (
     DELIVERY_ANNOTATIONS,
@@ -44,6 +45,18 @@ def read_header(payload: bytes) -> Header:
     """
     places, _ = _front(payload, HEADER)
     return HEADER_FIELDS.read(payload, places[HEADER]) if HEADER in places else Header()
+
+
+def read_priority(payload: bytes) -> int | None:
+    """The priority that a payload says; None where it says none, which means 4 (§3.2.1).
+
+    Raises:
+        DecodeError: no message section begins the payload, or the header is malformed.
+    """
+    places, _ = _front(payload, HEADER)
+    fields = decode_from(payload, places[HEADER][1])[0] if HEADER in places else None
+    said = fields[1] if isinstance(fields, list) and len(fields) > 1 else None
+    return said if isinstance(said, int) else None
 
 
 def read_properties(payload: bytes) -> Properties:
