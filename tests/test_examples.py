@@ -28,7 +28,8 @@ EXPECTED = {
     "durable_broker.py": "kept: durable\nleft: 0\n",
     "exactly_once.py": "got 0\ngot 1\ngot 2\n",
     "dialects.py": (ROOT / "docs" / "howto" / "dialects.txt").read_text(),
-    "exchanges.py": "errors has 1\neverything has 2\ndisk full came by logs with db.error\nno queue is bound for that\n",
+    "exchanges.py": "errors has 1\neverything has 2\ndisk full came by logs with db.error\n"
+    "no queue is bound for that\n",
     "embedded_broker.py": "a copy for each\na copy for each\n1 in the queue\n",
 }
 

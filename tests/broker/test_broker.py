@@ -275,7 +275,8 @@ class TestBadPeers:
         ("garbage", "answer"),
         [
             (b"GET / HTTP/1.1\r\n\r\n", b"AMQP"),
-            (b"AMQP\x00\x00\x09\x01", b"AMQP"),
+            (b"AMQP\x00\x00\x09\x02", b"AMQP\x00\x00\x09\x01"),
+            (b"AMQP\x00\x02\x00\x00", b"AMQP\x03\x01\x00\x00"),
             (HEADER + b"\x00\x00\x00\x04\x02\x00\x00\x00", HEADER),
             (HEADER + b"\xff\xff\xff\xff\x02\x00\x00\x00", HEADER),
         ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from ..engine import RoutedDelivery
 from ..errors import DecodeError
 from ..messaging import ACCEPTED, Error, read_properties
 from ..types import Symbol
@@ -53,7 +54,7 @@ class AnonymousProducerLink(ProducerLink):
         while incoming:
             delivery = incoming.popleft()
             try:
-                route = self._route(delivery.payload)
+                route = self._route(delivery)
                 entry = Entry.read(delivery.payload, delivery.message_format, now, time.time)
             except AddressError as error:
                 self._reject(delivery, str(error.error.condition), str(error))
@@ -85,7 +86,10 @@ class AnonymousProducerLink(ProducerLink):
         else:
             self._settle(delivery, ACCEPTED, entry.durable)
 
-    def _route(self, payload: bytes) -> Route:
+    def _route(self, delivery: IncomingDelivery) -> Route:
+        payload = delivery.payload
+        if isinstance(delivery, RoutedDelivery):
+            return self._router.route(delivery.address, payload, on_demand=False)
         to = read_properties(payload).to
         if not to:
             raise AddressError("amqp:not-found", "the message has no `to`, and the link has no address")
@@ -126,5 +130,5 @@ class ExchangeProducerLink(AnonymousProducerLink):
         super().__init__(peer, link, router, may_reject=may_reject)
         self._address = address
 
-    def _route(self, payload: bytes) -> Route:
-        return self._router.route(self._address, payload)
+    def _route(self, delivery: IncomingDelivery) -> Route:
+        return self._router.route(self._address, delivery.payload)

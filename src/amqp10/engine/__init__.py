@@ -12,6 +12,7 @@ from ._capabilities import CAPABILITIES as CAPABILITIES
 from ._delivery import IncomingDelivery as IncomingDelivery
 from ._delivery import IncomingStream as IncomingStream
 from ._delivery import OutgoingDelivery as OutgoingDelivery
+from ._delivery import RoutedDelivery as RoutedDelivery
 from ._dialect import Dialect as Dialect
 from ._dialect import Tracer as Tracer
 from ._dialect import dialect as dialect
@@ -105,6 +106,7 @@ __all__ = (
     "RequestAnswered",
     "RequestReceived",
     "Role",
+    "RoutedDelivery",
     "SenderLink",
     "SenderSettleMode",
     "Session",

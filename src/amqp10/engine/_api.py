@@ -340,7 +340,8 @@ class ReceiverLink(Link):
         incoming: whole deliveries, oldest first; the owner takes them (`popleft`), in any pace.
         unsettled: tag -> delivery, for all that this side has not settled, in order of arrival.
         partial_state: the state of the delivery of which the last transfer is still to come; None without either.
-        delivery_type: what `incoming` holds; the owner may set a subclass before `flow`.
+        delivery_type: what `incoming` holds; the owner may set a subclass before `flow`. `RoutedDelivery`, from the
+            beginning, on what a server of a dialect with exchanges receives.
         streaming: deliveries come to `incoming` with their first part, and have a `stream` in place of a payload. What
             was not read of them is held against the session's incoming window, which so bounds what is in memory. To
             be set before `flow`.

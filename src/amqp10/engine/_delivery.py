@@ -131,6 +131,18 @@ class IncomingDelivery:
         self.waiter: Any = None
 
 
+class RoutedDelivery(IncomingDelivery):
+    """One of a dialect in which a message goes to an exchange, whatever it says itself.
+
+    Attributes:
+        address: of the exchange, with the routing key: see `route_address`.
+    """
+
+    __slots__ = ("address",)
+
+    address: str
+
+
 class IncomingStream:
     """What is here of a delivery on a link that streams (`ReceiverLink.streaming`).
 

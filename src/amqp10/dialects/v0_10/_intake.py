@@ -10,7 +10,15 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ...engine import DeliveriesReceived, FlowReceived, IncomingDelivery, LinkTerms, ReceiverLink
+from ...engine import (
+    DeliveriesReceived,
+    FlowReceived,
+    IncomingDelivery,
+    LinkTerms,
+    ReceiverLink,
+    RoutedDelivery,
+    route_address,
+)
 from ...errors import AmqpError, LocalProtocolError
 from ...messaging import Accepted, Error, Rejected, Released, Source, Target, TransactionalState
 from ._codes import UNROUTABLE, UNSPECIFIED
@@ -42,7 +50,7 @@ class IntakeLink(LinkEndpoint, ReceiverLink):
         self.remote = LinkTerms(name, Source(outcomes=OUTCOMES), terminus, on_demand=False)
         self.incoming: deque[IncomingDelivery] = deque()
         self.unsettled: dict[bytes, IncomingDelivery] = {}
-        self.delivery_type = IncomingDelivery
+        self.delivery_type = RoutedDelivery
         self.credit = 0
         self._held: deque[IncomingDelivery] = deque()
         self._numbers: dict[bytes, int] = {}
@@ -73,7 +81,8 @@ class IntakeLink(LinkEndpoint, ReceiverLink):
         read = read_message(transfer.destination, assembly.header, assembly.payload)
         settled = transfer.accept_mode == 1
         wire = number & 0xFFFF_FFFF
-        delivery = self.delivery_type(self, wire, wire.to_bytes(4, "big"), read.payload, settled)
+        delivery = RoutedDelivery(self, wire, wire.to_bytes(4, "big"), read.payload, settled)
+        delivery.address = route_address(transfer.destination, read.delivery.routing_key or "")
         if self.session.transaction is not None:
             delivery.remote_state = TransactionalState(self.session.transaction)
         self.take_in(delivery, number)

@@ -307,7 +307,7 @@ def _say_native(said: BasicProperties, native: dict[Any, Any], headers: dict[str
         said.expiration = native["expiration"]
     more = native.get("headers")
     if isinstance(more, dict):
-        headers.update((name, value) for name, value in more.items() if tables.holds({name: value}))
+        headers.update((name, value) for name, value in more.items() if tables.takes(name, value))
 
 
 def _say_application(message: Message, headers: dict[str, Any], lost: dict[str, Any], tables: Tables) -> None:

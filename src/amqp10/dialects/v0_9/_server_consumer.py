@@ -179,7 +179,8 @@ class Consumers:
             told.setdefault(link, []).append(delivery)
         for link, deliveries in told.items():
             self.session.engine.emit(OutcomesReceived(link, deliveries))
-            self.end_if_done(link)
+            if transactions.txn_id is None:  # else with the commit, if it comes to that
+                self.end_if_done(link)
         if self._shared:
             self.admit()
         else:
@@ -260,8 +261,8 @@ class ConsumeLink(ServerLink, SenderLink):
     def refuse(self, error: Error) -> None:
         self._consumers.forget(self)
         self.terms = self.remote
-        locked = isinstance(self._method, BasicConsume) and error.condition == "amqp:resource-locked"
-        self.session.refuse_method(error, self._method, 403 if locked else 0)
+        code = (error.info or {}).get("reply-code")
+        self.session.refuse_method(error, self._method, code if isinstance(code, int) else 0)
 
     # Sending
 
@@ -355,6 +356,8 @@ class ConsumeLink(ServerLink, SenderLink):
 class GetLink(ConsumeLink):
     """One basic.get: a credit of one, drained."""
 
+    more = 0  # how many more messages there are
+
     def begin(self) -> None:
         self.credit = 1
         self.drain = True
@@ -364,8 +367,10 @@ class GetLink(ConsumeLink):
         pass
 
     def _write(self, number: int, octets: bytes, route: Route) -> None:
-        method = BasicGetOk(number, route.redelivered, route.exchange, route.key, 0)
-        self.session.write(method)
+        self.session.write(BasicGetOk(number, route.redelivered, route.exchange, route.key, self.more))
+
+    def offer(self, available: int) -> None:
+        self.more = available
 
     def send(self, payload: bytes, **options: Any) -> OutgoingDelivery:
         delivery = super().send(payload, **options)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ...engine import DeliveriesReceived, IncomingDelivery, LinkTerms, ReceiverLink
+from ...engine import DeliveriesReceived, IncomingDelivery, LinkTerms, ReceiverLink, RoutedDelivery, route_address
 from ...errors import LocalProtocolError
 from ...messaging import Accepted, DeliveryState, Error, Rejected, Released, Source, Target, TransactionalState
 from ._acks import ACCEPT, DISCARD, Acks, confirm
@@ -20,6 +20,9 @@ from ._server_link import ServerLink
 
 if TYPE_CHECKING:
     from ._server_session import ServerSession
+
+MOST_ADDRESSES = 1000
+"""Exchanges and routing keys whose addresses a channel remembers."""
 
 
 class PublishLink(ServerLink, ReceiverLink):
@@ -39,7 +42,7 @@ class PublishLink(ServerLink, ReceiverLink):
                 on_demand=False,
             ),
         )
-        self.delivery_type = IncomingDelivery
+        self.delivery_type = RoutedDelivery
         self.credit = 0
         self.available = 0
         self.incoming: deque[IncomingDelivery] = deque()
@@ -48,6 +51,7 @@ class PublishLink(ServerLink, ReceiverLink):
         self.streaming = False
         self._number = 0
         self._route = b""
+        self._addresses: dict[bytes, str] = {}  # of the routes so far
         self._mandatory = False
         self._returnable: dict[int, tuple[bytes, bytes, bytes]] = {}  # route, properties and body of what is mandatory
         self._acks: Acks | None = None
@@ -75,7 +79,8 @@ class PublishLink(ServerLink, ReceiverLink):
         tag = number.to_bytes(8, "big")
         if self._mandatory:
             self._returnable[number] = self._route, properties, body
-        delivery = self.delivery_type(self, number, tag, payload, False)
+        delivery = RoutedDelivery(self, number, tag, payload, False)
+        delivery.address = self._addresses.get(self._route) or self._address(self._route)
         txn_id = session.transactions.txn_id
         if txn_id is not None:
             delivery.remote_state = TransactionalState(txn_id)
@@ -89,6 +94,13 @@ class PublishLink(ServerLink, ReceiverLink):
             engine.emit(DeliveriesReceived(self))
         if self.credit <= 0:
             session.hold(self)
+
+    def _address(self, route: bytes) -> str:
+        if len(self._addresses) >= MOST_ADDRESSES:
+            self._addresses.clear()
+        exchange, key, _ = read_route(route)
+        address = self._addresses[route] = route_address(exchange, key)
+        return address
 
     def begin(self) -> None:
         if self.incoming:

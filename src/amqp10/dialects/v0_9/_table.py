@@ -211,6 +211,14 @@ class Tables:
             return False
         return True
 
+    def takes(self, name: Any, value: Any) -> bool:
+        """The field can be written, be it that the value comes back as one of another type."""
+        try:
+            self.encode({name: value})
+        except EncodeError:
+            return False
+        return True
+
     def encode(self, table: Mapping[str, Any]) -> bytes:
         """The table, its length before it.
 
