@@ -88,3 +88,12 @@ def test_dialect(amqp10: Commands, broker_url: str) -> None:
     refused = amqp10("send", broker_url, "in-dialects", "x", "--dialect", "9")
     assert refused.code == 2
     assert "'1.0'" in refused.err
+
+
+def test_broker_of_one_dialect(amqp10: Commands, other_broker: Starter) -> None:
+    """`broker --dialect` speaks those only: who speaks another is refused, and `auto` finds the one."""
+    _, url = other_broker("--dialect", "0-9-1")
+    assert amqp10("send", url, "q", "x").code != 0
+    assert amqp10("send", url, "q", "in its words", "--dialect", "auto").code == 0
+    assert amqp10("receive", url, "q", "-n", "1", "--dialect", "0-9-1").out == "in its words\n"
+    assert json.loads(amqp10("probe", url, "--json").out)["dialect"] == "0-9-1"

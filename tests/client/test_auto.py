@@ -32,6 +32,27 @@ async def test_speaks_what_the_server_speaks(monkeypatch: pytest.MonkeyPatch) ->
             await sender.send(Message("here"))
 
 
+@pytest.mark.parametrize(
+    ("spoken", "taken"),
+    [(["fast"], "fast"), (["fast", "0-9-1"], "0-9-1"), (["0-9-1", "0-10"], "0-10"), (["0-9-1", "1.0", "fast"], "1.0")],
+)
+async def test_takes_the_highest_of_several(spoken: list[str], taken: str) -> None:
+    """Of the dialects that a broker speaks, whatever it answers strangers with."""
+    async with Broker(dialects=spoken) as broker, Connection(broker.url, dialect="auto") as connection:
+        assert connection.dialect == taken
+        async with connection.sender("orders") as sender:
+            await sender.send(Message("here"))
+
+
+async def test_a_broker_speaks_what_it_is_told_to() -> None:
+    """One that is named and not spoken is refused; none at all makes no broker."""
+    async with Broker(dialects=["1.0"]) as broker:
+        with pytest.raises(Unsupported):
+            await Connection(broker.url, dialect="0-9-1").__aenter__()
+    with pytest.raises(ValueError, match="one dialect"):
+        Broker(dialects=[])
+
+
 async def test_unknown_name() -> None:
     """The names of dialects are checked before anything is connected."""
     with pytest.raises(Unsupported, match="no dialect '3'"):

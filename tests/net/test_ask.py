@@ -19,7 +19,8 @@ pytestmark = pytest.mark.anyio
 
 V1_0 = dialect("1.0")
 NEWER = replace(V1_0, name="2.0", headers=(b"AMQP\x00\x02\x00\x00",))
-OLDER = replace(V1_0, name="0-9-1", headers=(b"AMQP\x00\x00\x09\x01",), echoes=False)
+OLDER = replace(V1_0, name="0-9-1", headers=(b"AMQP\x00\x00\x09\x01",), greeting=(0, b"\x01"))
+FAST = dialect("fast")
 SASL = b"AMQP\x03\x01\x00\x00"
 
 
@@ -35,6 +36,11 @@ SASL = b"AMQP\x03\x01\x00\x00"
         (V1_0, b"\x01", False),
         (OLDER, b"\x01\x00\x00", True),
         (OLDER, SASL, False),
+        (OLDER, b"\x80\x01", False),
+        (FAST, b"\x00\x0f", None),
+        (FAST, b"\x00\x0f\x0a\x01", True),
+        (FAST, SASL, False),
+        (V1_0, b"\x80\x01", False),
     ],
 )
 def test_answers(one: Dialect, answer: bytes, spoken: bool | None) -> None:

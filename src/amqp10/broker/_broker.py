@@ -23,7 +23,7 @@ import anyio
 from anyio.abc import ByteStream, Listener, TaskGroup, TaskStatus
 
 from ..client import Connection
-from ..engine import ConnectionTerms, SessionTerms
+from ..engine import ConnectionTerms, SessionTerms, dialect
 from ..errors import ConnectionLost
 from ..net import (
     TLS,
@@ -114,6 +114,7 @@ class Broker:
         queues, topics: names to begin with.
         exchanges: name -> type ("direct", "fanout", "topic", "headers") to begin with, beside `amq.direct` and so on.
         bindings: (exchange, binding key, queue) to begin with; the queues are made if need be.
+        dialects: the names of those that it speaks, the one to answer strangers with first; None for all.
         auto_create: make nodes on demand.
         dead_letter: the queue of messages that nobody could take; None for none.
         dead_letter_expired: expired messages go there too, instead of being dropped.
@@ -134,7 +135,7 @@ class Broker:
     Raises:
         ValueError: without users, and with a host that is not loopback, nobody said that everyone may come in; or a
             limit that lets nothing through.
-        Unsupported: WebSockets need a package that is not installed.
+        Unsupported: WebSockets need a package that is not installed; or there is no such dialect.
     """
 
     # Made by `async with`, for they need an event loop.
@@ -159,6 +160,7 @@ class Broker:
         topics: Iterable[str] = (),
         exchanges: Mapping[str, str] | None = None,
         bindings: Iterable[tuple[str, str, str]] = (),
+        dialects: Iterable[str] | None = None,
         auto_create: bool = True,
         dead_letter: str | None = "dead-letter",
         dead_letter_expired: bool = False,
@@ -231,7 +233,10 @@ class Broker:
             SessionTerms(),
             max_message_size,
         )
-        self._door = Doorkeeper(self._router, access.authenticator(), terms, max_connections)
+        spoken = [dialect(name) for name in dialects] if dialects is not None else None
+        if spoken == []:
+            raise ValueError("a broker speaks one dialect at least; None for all")
+        self._door = Doorkeeper(self._router, access.authenticator(), terms, max_connections, spoken)
         self._urls: tuple[str, ...] = ()
         self._entered = False
         self._listening: list[anyio.CancelScope] = []

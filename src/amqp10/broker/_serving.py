@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import anyio
@@ -43,12 +44,14 @@ class Doorkeeper:
         authenticator: Authenticator,
         terms: PeerTerms,
         max_connections: int | None,
+        dialects: Sequence[Dialect] | None,
     ) -> None:
         self.most_output = MOST_OUTPUT + (terms.max_message_size or 0)
         self._router = router
         self._authenticator = authenticator
         self._terms = terms
         self._max_connections = max_connections
+        self._dialects = dialects
         self._visits: dict[Visit, None] = {}
         self._closing = False
         self._quiet: anyio.Event | None = None
@@ -86,7 +89,7 @@ class Doorkeeper:
 
     async def _negotiate(self, stream: ByteStream, received: bytes) -> Negotiation:
         """Read until the peer's protocol is known, and refuse it if it is none of ours (§2.2)."""
-        negotiation = Negotiation()
+        negotiation = Negotiation(self._dialects)
         while not negotiation.receive_data(received or await stream.receive()):
             received = b""
         if negotiation.refusal is not None:

@@ -8,6 +8,7 @@ import anyio
 import click
 
 from ..broker import Broker
+from ..engine import dialect_names
 from ..net import TLS
 from ._main import start
 
@@ -45,6 +46,13 @@ def is_loopback(host: str) -> bool:
     type=click.Path(dir_okay=False),
     help="the file that keeps queues, durable subscriptions and durable messages; made if it is not there",
 )
+@click.option(
+    "--dialect",
+    "dialects",
+    multiple=True,
+    type=click.Choice(dialect_names()),
+    help="a dialect that it speaks; repeatable, all when not given",
+)
 @click.option("--no-auto-create", is_flag=True, help="refuse addresses that were not declared")
 @click.option("--tls-certificate", type=click.Path(exists=True, dir_okay=False), help="our certificate (PEM): TLS only")
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="its key (PEM)")
@@ -70,6 +78,7 @@ def broker(
     queues: tuple[str, ...],
     topics: tuple[str, ...],
     store: str | None,
+    dialects: tuple[str, ...],
     no_auto_create: bool,
     tls_certificate: str | None,
     tls_key: str | None,
@@ -102,6 +111,7 @@ def broker(
             queues=queues,
             topics=topics,
             store=store,
+            dialects=dialects or None,
             auto_create=not no_auto_create,
         )
     except ValueError as error:  # an empty name, or one for a queue and for a topic

@@ -9,6 +9,7 @@ otherwise is told what we would have him begin with, in the words of the family 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ._dialect import Dialect, dialects
@@ -23,9 +24,13 @@ class Negotiation:
     `dialect` is set once they are known and we speak it; `refusal` once they are known and we do not: write it,
     then close (§2.2 "the peer's own supported header, then close"). `received` has every octet so far, to be given to
     the engine; an octet that cannot go on to any header is refused at once, without waiting for more.
+
+    Args:
+        spoken: the dialects that we speak, the preferred one first; None for all.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, spoken: Sequence[Dialect] | None = None) -> None:
+        self._spoken = dialects() if spoken is None else spoken
         self.received = b""
         self.dialect: Dialect | None = None
         self.refusal: bytes | None = None
@@ -33,7 +38,7 @@ class Negotiation:
     def receive_data(self, data: bytes) -> bool:
         """Take octets; True when the choice is made."""
         self.received += data
-        spoken = dialects()
+        spoken = self._spoken
         headers = {header: one for one in spoken for header in one.headers}
         for header, one in headers.items():
             if self.received.startswith(header):
@@ -45,7 +50,7 @@ class Negotiation:
         return True
 
 
-def _refusal(received: bytes, spoken: list[Dialect]) -> bytes:
+def _refusal(received: bytes, spoken: Sequence[Dialect]) -> bytes:
     """The header to answer with."""
     if received.startswith(_OLD_FAMILY):
         for one in spoken:

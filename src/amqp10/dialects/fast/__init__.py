@@ -19,6 +19,7 @@ DIALECT = Dialect(
     client=client,
     server=server,
     tracer=CommandTracer,
+    greeting=(2, b"\x0a"),
 )
 
 __all__ = ("DIALECT",)

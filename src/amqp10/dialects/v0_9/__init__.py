@@ -24,7 +24,7 @@ def _dialect(variant: Variant) -> Dialect:
         client=partial(client, variant),
         server=partial(server, variant, CAPABILITIES),
         tracer=partial(FrameTracer, variant),
-        echoes=False,
+        greeting=(0, b"\x01"),
     )
 
 
