@@ -333,6 +333,28 @@ async def test_a_link_that_is_lost_with_messages_that_nobody_waits_for(monkeypat
                 assert sender.unsettled == 1
 
 
+async def test_a_link_that_is_stolen_by_its_own_ghost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attach on a connection that was lost may reach the peer late: that is no thief, and is robbed in turn."""
+    async with hosting(monkeypatch) as hosts, connecting() as connection, connection.sender("q", name="out") as sender:
+
+        def prepare(peer: Peer) -> None:
+            if len(hosts.peers) == 1:
+                peer.on_event = lambda event: isinstance(event, LinkAttached)  # which it does not answer
+
+        hosts.prepare = prepare
+        await hosts.cut()
+        await until(lambda: len(hosts.peers) == 2 and sender._attaching)
+        await hosts.cut()
+        await until(lambda: sender.open)
+        detach(hosts, "q", "amqp:link:stolen")
+        await until(lambda: not sender.open)
+        await sender.send("x")
+        detach(hosts, "q", "amqp:link:stolen")
+        with pytest.raises(LinkDetached, match="stolen"):
+            while True:
+                await sender.send("x")
+
+
 async def test_a_link_that_was_resumed_and_then_stolen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A link that had been resumed once is no less stolen for that: it is not stolen back."""
     async with hosting(monkeypatch) as hosts, connecting() as connection, connection.receiver("q") as receiver:

@@ -12,8 +12,9 @@ from typing import Any
 import anyio
 import pytest
 
-from amqp10 import AmqpError, Connection, Message, Reconnect, StaleDelivery
+from amqp10 import AmqpError, Connection, LinkDetached, Message, Reconnect, StaleDelivery
 from amqp10.broker import Broker
+from amqp10.messaging import NEWEST_CONNECTION
 from amqp10.testing import FaultProxy
 
 from .hosts import until
@@ -50,6 +51,28 @@ async def test_the_word_on_another_message() -> None:
                 await delivery.outcome()
                 assert broker.queue("q").depth == 2
                 tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("late", [True, False])
+@pytest.mark.parametrize("direction", ["sender", "receiver"])
+async def test_an_older_connection(late: bool, direction: str) -> None:
+    """What says that it would be on the newest connection is no thief on an older one: it has come late."""
+    properties = {NEWEST_CONNECTION: True} if late else {}
+
+    def link(connection: Connection, **options: Any) -> Any:
+        return getattr(connection, direction)("q", name="link", **options)
+
+    async with Broker() as broker, thief(broker.url) as older, thief(broker.url) as newer:
+        async with link(newer) as held:
+            other = link(older, properties=properties)
+            if late:
+                with pytest.raises(LinkDetached, match="a newer connection"):
+                    await other.__aenter__()
+                assert held.open
+            else:
+                async with other:
+                    await until(lambda: held._over)
+                    assert held._cause.condition == "amqp:link:stolen"
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ from ..engine import (
     WindowOpened,
 )
 from ..errors import EncodeError, LocalProtocolError, RemoteProtocolError
-from ..messaging import Coordinator, Error, Source, Target, TransactionalState
+from ..messaging import NEWEST_CONNECTION, Coordinator, Error, Source, Target, TransactionalState
 from ..types import Symbol
 from ._address import exchange_in
 from ._consumer import ConsumerLink, PassingConsumerLink, Wishes
@@ -251,7 +251,7 @@ class Peer:
             before = None
             resumable = keeps(source) and not copying and not settles and "shared" not in source.capabilities
             if resumable:
-                before = self._router.links.claim(self._link_key(link, "out"))
+                before = self._claim(link, "out")
             stays = not copying and not wishes.passing
             if isinstance(in_use, Queue) and stays and in_use.locked(wishes.exclusive):
                 reason = f"a consumer of {node.name!r} is to be the only one"
@@ -309,6 +309,14 @@ class Peer:
     def _link_key(self, link: Link, direction: Direction) -> LinkKey:
         return LinkKey(self._owner, link.name, direction)
 
+    def _claim(self, link: Link, direction: Direction) -> KeptLink | None:
+        """What is kept of it; whoever has it loses it, unless the attach comes late from a connection that was lost."""
+        key = self._link_key(link, direction)
+        newest = link.remote is not None and link.remote.properties.get(NEWEST_CONNECTION)
+        if newest and self._router.links.is_late(key, self.number):
+            raise AddressError("amqp:link:stolen", f"a newer connection has the link {link.name!r}")
+        return self._router.links.claim(key)
+
     def _goes_on(self, before: KeptLink | None, node: Node | None, remote: LinkTerms) -> bool:
         """Whether an attach resumes what was kept of the link before."""
         gone = before is None or (before.node is not None and before.node.deleted)
@@ -325,7 +333,7 @@ class Peer:
     ) -> KeptLink:
         """A link that can be resumed is attached."""
         kept = resumed if resumed is not None else KeptLink(self._link_key(link, direction), node, lifetime)
-        kept.lifetime = lifetime
+        kept.lifetime, kept.holder = lifetime, self.number
         kept.steal = lambda: self._stolen(link)
         self._router.links.begin(kept, before)
         self._kept[link] = kept
@@ -362,7 +370,7 @@ class Peer:
         durable = self._router.durability(target, subscription=False, resumable=keeps(target))
         if keeps(target):
             lifetime = self._router.subscriptions.lifetime(target)
-            before = self._router.links.claim(self._link_key(link, "in"))
+            before = self._claim(link, "in")
         resumed = before if self._goes_on(before, node, remote) else None
         try:
             link.attach(

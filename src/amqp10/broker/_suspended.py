@@ -57,6 +57,7 @@ class KeptLink:
         consumer: the key of the consumer that it is, for its queue; the same in all attachments.
         parts: bytes of a message cut off, among `deliveries`.
         session, connection: those of its last attachment.
+        holder: the number of the connection that attached it last.
         deadline: when it ends, on the broker's clock; None while that is not settled.
     """
 
@@ -70,6 +71,7 @@ class KeptLink:
     parts: int = 0
     session: object = None
     connection: object = None
+    holder: int = 0
     deadline: float | None = None
 
 
@@ -123,6 +125,11 @@ class KeptLinks:
         self._alarm = alarm
         self._all: dict[LinkKey, KeptLink] = {}
         self._parts = 0  # bytes of messages cut off
+
+    def is_late(self, key: LinkKey, connection: int) -> bool:
+        """Whether a newer connection than this one has the link, or had it last."""
+        found = self._all.get(key)
+        return found is not None and found.holder > connection
 
     def claim(self, key: LinkKey) -> KeptLink | None:
         """The link of that name, without an attachment: whoever has it loses it (§2.6.1)."""

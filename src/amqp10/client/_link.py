@@ -12,7 +12,7 @@ import anyio
 
 from ..engine import LinkTerms
 from ..errors import AmqpError, ConnectionClosed, LinkDetached, Unsupported
-from ..messaging import Source, Target, outlives_connection, outlives_link
+from ..messaging import NEWEST_CONNECTION, Source, Target, outlives_connection, outlives_link
 from ..types import Symbol, UInt
 from ._elsewhere import MOST_HOPS
 from ._endpoint import Endpoint
@@ -93,6 +93,7 @@ class Link(Endpoint):
         self._resuming = False  # it was attached last, or is being attached, with its deliveries (§2.6.13)
         self._remembered: KeptDeliveries | None = None  # where a later connection finds what is unsettled
         self._may_resume = False  # the peer keeps them while the link is not attached, as far as is known
+        self._ghosts = 0  # attaches on connections that were lost before the answer: the peer may see them yet
         self._unheard_of = False  # the peer took no deliveries of an earlier connection
 
     # Attaching
@@ -221,6 +222,8 @@ class Link(Endpoint):
         """Attach again; the connection and the session are there."""
         assert self._on is not None
         self._resuming = self._may_resume
+        if self._resuming:
+            self._terms = replace(self._terms, properties={**self._terms.properties, NEWEST_CONNECTION: True})
         made_up = self._terms.name.startswith(f"{self.connection.container_id}-")
         if made_up and not self._resuming and not self._lasts:
             # Broker-J does not answer who takes a name from a connection that it has not seen die yet.
@@ -231,6 +234,8 @@ class Link(Endpoint):
 
     def _interrupt(self, error: AmqpError | None) -> None:
         super()._interrupt(error)
+        if self._attaching and self.connection._recovery is not None and self.connection._recovery.losing:
+            self._ghosts += 1
         self._attaching = False
 
     def _on_incomplete(self) -> None:

@@ -165,7 +165,15 @@ class Recovery:
             return False
         if isinstance(error, SessionEnded) and link._standing and self._suspects(link._on):
             return True
-        return self.losing or unresumed or (link._standing and passing(error))
+        return self.losing or unresumed or (link._standing and (passing(error) or self._robbed_by_itself(link, error)))
+
+    def _robbed_by_itself(self, link: Link, error: AmqpError | None) -> bool:
+        """Whether an attach of its own has stolen it, that came late from a connection that was lost; once for each."""
+        stolen = isinstance(error, LinkDetached) and error.condition == "amqp:link:stolen"
+        if not stolen or not link._ghosts:
+            return False
+        link._ghosts -= 1
+        return True
 
     def refused_to_resume(self, link: Link, error: AmqpError | None) -> bool:
         """Whether a link has ended because it was to be resumed: before the peer's attach, or soon after it.

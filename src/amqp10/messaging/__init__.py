@@ -48,6 +48,7 @@ from ._stream import StreamDecoder as StreamDecoder
 from ._stream_filters import StreamFilter as StreamFilter
 from ._stream_filters import StreamMatchUnfiltered as StreamMatchUnfiltered
 from ._stream_filters import StreamOffset as StreamOffset
+from ._terminus import NEWEST_CONNECTION as NEWEST_CONNECTION
 from ._terminus import Coordinator as Coordinator
 from ._terminus import DeleteOnClose as DeleteOnClose
 from ._terminus import DeleteOnNoLinks as DeleteOnNoLinks
@@ -68,6 +69,7 @@ from ._transactions import TransactionalState as TransactionalState
 
 __all__ = (
     "ACCEPTED",
+    "NEWEST_CONNECTION",
     "RELEASED",
     "TXN_ID",
     "Accepted",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, Literal
 
-from ..types import Composite, Described, composite, field
+from ..types import Composite, Described, Symbol, composite, field
 from ._filters import Filter, filter_set
 from ._outcomes import Outcome
 
@@ -106,6 +106,13 @@ class Target(Composite):
     dynamic: bool = field("boolean", default=False)
     dynamic_node_properties: dict[Any, Any] | None = field("map", requires="lifetime-policy")
     capabilities: tuple[str, ...] = field("symbol", multiple=True)
+
+
+NEWEST_CONNECTION: Final = Symbol("amqp10:newest-connection")
+"""The property of an attach that says: the link is only ever attached again on a newer connection than before.
+
+One that reaches the broker on an older connection was late, and steals nothing. A word of this project's own.
+"""
 
 
 def outlives_link(*termini: object) -> bool:
