@@ -10,6 +10,11 @@ from __future__ import annotations
 from functools import partial
 
 from ...engine import Dialect
+from ._asks import GetMessage as GetMessage
+from ._asks import Got as Got
+from ._asks import LimitUnsettled as LimitUnsettled
+from ._asks import Recover as Recover
+from ._asks import UpdateSecret as UpdateSecret
 from ._client import CAPABILITIES, client
 from ._server import server
 from ._trace import FrameTracer
@@ -25,9 +30,10 @@ def _dialect(variant: Variant) -> Dialect:
         server=partial(server, variant, CAPABILITIES),
         tracer=partial(FrameTracer, variant),
         greeting=(0, b"\x01"),
+        native="amqp10.amqp091:Native",
     )
 
 
 DIALECT = _dialect(V0_9_1)
 
-__all__ = ("DIALECT",)
+__all__ = ("DIALECT", "GetMessage", "Got", "LimitUnsettled", "Recover", "UpdateSecret")

@@ -51,6 +51,12 @@ class Acks:
             self._owed = True
             self._channel.engine.owe(self)
 
+    def forget(self, last: int) -> None:
+        """Nothing is to be said of what came until now."""
+        self.done = self._run = last
+        self._others.clear()
+        self._said.clear()
+
     def flush(self) -> None:
         """Say it."""
         self._owed = False
@@ -74,7 +80,8 @@ class Acks:
         if others:
             count += len(others)
             self._say_each()
-        self._told(count, max(self.done, max(said, default=0)))
+        if count:
+            self._told(count, max(self.done, max(said, default=0)))
 
     def _say_each(self) -> None:
         """In no order that `multiple` could say."""

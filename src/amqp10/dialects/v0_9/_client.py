@@ -6,16 +6,26 @@ header ─> start ─> start-ok ─> (secure ─> secure-ok)* ─> tune ─> tun
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import replace
 from importlib.metadata import version
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...engine import Authenticated, ConnectionOpened, ConnectionTerms, Role, SessionTerms
-from ...errors import AmqpError, AuthenticationFailed, ConnectionClosed, LocalProtocolError
+from ...engine import (
+    Authenticated,
+    ConnectionOpened,
+    ConnectionTerms,
+    PendingRequest,
+    RequestAnswered,
+    Role,
+    SessionTerms,
+)
+from ...errors import AmqpError, AuthenticationFailed, ConnectionClosed, LocalProtocolError, Unsupported
 from ...messaging import RELEASED, DeliveryState, Rejected
 from ...sasl import Anonymous, choose
 from ...types import Symbol
+from ._asks import UpdateSecret
 from ._codes import Fault, as_error, as_exception
 from ._engine import V09Engine
 from ._frames import LEAST_FRAME
@@ -32,6 +42,8 @@ from ._methods import (
     ConnectionTune,
     ConnectionTuneOk,
     ConnectionUnblocked,
+    ConnectionUpdateSecret,
+    ConnectionUpdateSecretOk,
     Method,
 )
 from ._sender import SenderEndpoint
@@ -83,6 +95,7 @@ class ClientConnection:
         self._properties: dict[Any, Any] = {}
         self._tuned = False
         self._open_asked = False
+        self._updating: deque[PendingRequest[Any]] = deque()
         self._next_channel = 1
         self._channel_max = 0xFFFF
 
@@ -239,7 +252,26 @@ class ClientConnection:
             raise Fault(503, "connection.close-ok, and nobody closed", method.code)
         self.engine.finish(None)
 
+    def update_secret(self, pending: PendingRequest[Any]) -> None:
+        """Tell the server a new secret."""
+        request: UpdateSecret = pending.request  # type: ignore[assignment]
+        if ConnectionUpdateSecret not in self.engine.variant.methods:
+            raise Unsupported("the dialect has no connection.update-secret")
+        self._write(ConnectionUpdateSecret(request.secret.encode(), request.reason))
+        self._updating.append(pending)
+
+    def _updated(self, method: ConnectionUpdateSecretOk) -> None:
+        if not self._updating:
+            raise Fault(503, f"{method.name}, for which nobody asked", method.code)
+        pending = self._updating.popleft()
+        pending.answer(None)
+        self.engine.emit(RequestAnswered(pending))
+
     def over(self, error: AmqpError | None) -> None:
+        while self._updating:
+            pending = self._updating.popleft()
+            pending.fail(error if error is not None else LocalProtocolError("the connection was closed"))
+            self.engine.emit(RequestAnswered(pending))
         for session in self.sessions:
             session.over(error)
         self.sessions.clear()
@@ -254,6 +286,7 @@ class ClientConnection:
         ConnectionOpenOk: _opened,
         ConnectionBlocked: _blocked,
         ConnectionUnblocked: _unblocked,
+        ConnectionUpdateSecretOk: _updated,
         ConnectionClose: _closed,
         ConnectionCloseOk: _close_answered,
     }

@@ -28,8 +28,10 @@ REPLY_CODES: Final = {
     505: ("UNEXPECTED_FRAME", "amqp:unexpected-frame"),
     506: ("RESOURCE_ERROR", "amqp:resource-limit-exceeded"),
     530: ("NOT_ALLOWED", "amqp:not-allowed"),
+    531: ("INVALID_ARGUMENT", "amqp:invalid-field"),
     540: ("NOT_IMPLEMENTED", "amqp:not-implemented"),
     541: ("INTERNAL_ERROR", "amqp:internal-error"),
+    542: ("INVALID_ARGUMENT", "amqp:invalid-field"),
 }
 _BY_CONDITION: Final = {condition: code for code, (_, condition) in REPLY_CODES.items()} | {
     "amqp:resource-deleted": 404,

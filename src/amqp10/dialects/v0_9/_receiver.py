@@ -15,10 +15,20 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...engine import DeliveriesReceived, FlowReceived, IncomingDelivery, LinkTerms, ReceiverLink
-from ...errors import LinkDetached, LocalProtocolError
+from ...engine import (
+    DeliveriesReceived,
+    DeliveriesUnresumed,
+    FlowReceived,
+    IncomingDelivery,
+    LinkTerms,
+    PendingRequest,
+    ReceiverLink,
+    RequestAnswered,
+)
+from ...errors import AmqpError, LinkDetached, LocalProtocolError
 from ...messaging import Accepted, DeliveryState, Error, Modified, Rejected, TransactionalState
 from ._acks import ACCEPT, DISCARD, REQUEUE, Acks, outcome
+from ._asks import LimitUnsettled
 from ._codes import Fault
 from ._link import ClientLink
 from ._methods import (
@@ -30,6 +40,8 @@ from ._methods import (
     BasicGetEmpty,
     BasicQos,
     BasicQosOk,
+    BasicRecover,
+    BasicRecoverOk,
 )
 from ._transactions import Committing
 
@@ -62,6 +74,7 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         BasicCancelOk: "receive_cancel_ok",
         BasicCancel: "receive_cancel",
         BasicGetEmpty: "receive_empty",
+        BasicRecoverOk: "receive_recovered",
     }
 
     def __init__(self, session: ClientSession, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
@@ -79,6 +92,8 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         self._consumer = Consumer.NONE
         self._tag = ""
         self._prefetch = 0
+        self._least = 0  # the prefetch at least, as the user wants it
+        self._recovering: deque[PendingRequest[Any]] = deque()
         self._consumers = 0  # how many there have been
         self._since = 0  # the last delivery before the present one
         self._out = 0  # its deliveries without an ack
@@ -151,7 +166,7 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         return {} if priority is None else {"x-priority": priority}
 
     def _set_prefetch(self, prefetch: int) -> None:
-        self._prefetch = min(max(prefetch, self._prefetch if self.refills else 1), MOST_PREFETCH)
+        self._prefetch = min(max(prefetch, self._prefetch if self.refills else 1, self._least), MOST_PREFETCH)
         self.write(BasicQos(prefetch_count=self._prefetch))
 
     def _widen(self, wanted: int) -> None:
@@ -308,6 +323,50 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
     def closed(self, error: Error | None) -> None:
         self.undo(error)
         super().closed(error)
+
+    # What only this dialect can be asked for
+
+    def ask(self, pending: PendingRequest[Any]) -> None:
+        """A request that concerns this link."""
+        request = pending.request
+        if isinstance(request, LimitUnsettled):
+            self._least = min(max(request.count, 0), MOST_PREFETCH)
+            if self._consumer is Consumer.STANDING and self._prefetch < self._least:
+                self._widen(self._least)
+            self._tell(pending)
+        else:
+            self._acks.flush()
+            self._recovering.append(pending)
+            self.write(BasicRecover(requeue=True))
+
+    def receive_recovered(self, _: BasicRecoverOk) -> None:
+        """All that was out is the peer's again, and comes with other numbers."""
+        if not self._recovering:
+            raise Fault(503, "a recover-ok for which nobody asked", BasicRecoverOk.code)
+        gone = list(self.unsettled.values())
+        self.unsettled.clear()
+        self._held.clear()
+        self._acks.forget(self._last)
+        self._out, self._since = 0, self._last
+        for delivery in gone:
+            if delivery in self.incoming:
+                self.incoming.remove(delivery)
+                self.credit += 1
+        if gone:
+            self.engine.emit(DeliveriesUnresumed(self, gone))
+        self._tell(self._recovering.popleft())
+        self._adjust()
+
+    def _tell(self, pending: PendingRequest[Any]) -> None:
+        pending.answer(None)
+        self.engine.emit(RequestAnswered(pending))
+
+    def _end(self, closed: bool, cause: AmqpError | None) -> None:
+        while self._recovering:
+            pending = self._recovering.popleft()
+            pending.fail(cause if cause is not None else LocalProtocolError("the link was detached"))
+            self.session.engine.emit(RequestAnswered(pending))
+        super()._end(closed, cause)
 
     def leave(self) -> None:
         if self.attached:

@@ -26,9 +26,13 @@ from ...engine import (
 )
 from ...errors import AmqpError, EncodeError, LocalProtocolError, RemoteProtocolError, RequestRefused, Unsupported
 from ...messaging import Error
+from ._asks import GetMessage, Got
 from ._channel import Channel, State
 from ._link import ON_DEMAND
 from ._methods import (
+    BasicAck,
+    BasicGet,
+    BasicGetEmpty,
     ChannelOpen,
     ChannelOpenOk,
     ExchangeBind,
@@ -56,6 +60,9 @@ if TYPE_CHECKING:
     from ._session import ClientSession
 
 
+GET_OK = b"\0\x3c\0\x47"
+
+
 class Requests(Channel):
     """The channel of one session's requests."""
 
@@ -66,6 +73,8 @@ class Requests(Channel):
         ),
         "receive_answer",
     )
+    handlers |= {BasicGetEmpty: "receive_answer"}
+    hot: ClassVar = {GET_OK: "receive_got"}
 
     def __init__(self, session: ClientSession) -> None:
         self.session = session
@@ -103,12 +112,25 @@ class Requests(Channel):
         pass
 
     def receive_answer(self, method: Method) -> None:
-        pending, self._asked = self._asked, None
-        if pending is None:
+        if self._asked is None:
             raise RemoteProtocolError(f"{method.name}, for which nobody asked", "amqp:illegal-state")
-        pending.answer(result_of(pending.request, method))
-        self.engine.emit(RequestAnswered(pending))
+        self._answered(result_of(self._asked.request, method))
+
+    def _answered(self, result: Any) -> None:
+        pending, self._asked = self._asked, None
+        if pending is not None:
+            pending.answer(result)
+            self.engine.emit(RequestAnswered(pending))
         self._next()
+
+    def receive_got(self, payload: bytes) -> None:
+        number, route, left = payload[4:12], payload[12:-4], int.from_bytes(payload[-4:], "big")
+        self.expect_content(lambda body: self._got(int.from_bytes(number, "big"), route, left, body))
+
+    def _got(self, number: int, route: bytes, left: int, body: bytes) -> None:
+        payload = self.engine.incoming.map(route, self.properties_octets, body)
+        self.write(BasicAck(number))
+        self._answered(Got(payload, left))
 
     # The end
 
@@ -219,6 +241,7 @@ METHODS_OF: dict[type[Any], Callable[[Any, bool], Method]] = {
     QueryExchange: lambda asked, _: ExchangeDeclare(exchange=asked.name, type="", passive=True),
     Bind: _bind,
     Unbind: _unbind,
+    GetMessage: lambda asked, _: BasicGet(queue=asked.queue),
 }
 
 

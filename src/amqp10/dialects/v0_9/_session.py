@@ -23,6 +23,7 @@ from ...engine import (
 from ...engine._requests import R
 from ...errors import AmqpError, LocalProtocolError
 from ...messaging import Coordinator, Error
+from ._asks import LimitUnsettled, Recover, UpdateSecret
 from ._receiver import ReceiverEndpoint
 from ._requests import Requests
 from ._sender import SenderEndpoint
@@ -93,10 +94,17 @@ class ClientSession(Session):
 
     def request(self, request: Request[R]) -> PendingRequest[R]:
         self._check()
-        if self._requests is None:
-            self._requests = Requests(self)
         pending = PendingRequest(self, request)
-        self._requests.add(pending)
+        if isinstance(request, UpdateSecret):
+            self.connection.update_secret(pending)
+        elif isinstance(request, Recover | LimitUnsettled):
+            if not isinstance(request.link, ReceiverEndpoint) or not request.link.attached:
+                raise LocalProtocolError("the receiver is not attached")
+            request.link.ask(pending)
+        else:
+            if self._requests is None:
+                self._requests = Requests(self)
+            self._requests.add(pending)
         return pending
 
     # The end

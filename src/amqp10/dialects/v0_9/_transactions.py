@@ -25,8 +25,10 @@ from ...messaging import (
     Rejected,
     TransactionalState,
 )
+from ...types import as_composite
 from ._channel import Channel, State
-from ._methods import ChannelOpen, ChannelOpenOk, TxCommit, TxCommitOk, TxSelect, TxSelectOk
+from ._frames import METHOD
+from ._methods import ChannelOpen, ChannelOpenOk, Method, TxCommit, TxCommitOk, TxSelect, TxSelectOk
 
 if TYPE_CHECKING:
     from ...engine import IncomingDelivery
@@ -124,24 +126,45 @@ class Transactions:
             channel = found
         channel.select()
         for link, payload in work.publishes:
-            channel.engine.write(link.frames(payload, channel.number))
+            channel.write_frames(link.frames(payload, channel.number))
         if work.receiver is not None:
             work.receiver.settle_all(work.settled)
         channel.commit(done)
 
 
 class Committing(Channel):
-    """A channel that can be transactional."""
+    """A channel that can be transactional.
+
+    After a tx.commit nothing more is written to it until the answer comes: RabbitMQ has an error for that (504).
+    """
 
     handlers: ClassVar = {TxSelectOk: "receive_selected", TxCommitOk: "receive_committed"}
     transactional = False
+    _committing = False
 
     def select(self) -> None:
         """From now on."""
         if not self.transactional:
             self.transactional = True
             self._commits: deque[Done | None] = deque()
+            self._later: deque[tuple[bytes, bool]] = deque()  # frames, and whether they commit
             self.write(TxSelect())
+
+    def write(self, method: Method) -> None:
+        if not self.transactional:
+            super().write(method)
+            return
+        variant = self.engine.variant
+        frame = variant.framing.frame(METHOD, self.number, variant.methods.encode(method))
+        self.write_frames(frame, isinstance(method, TxCommit))
+
+    def write_frames(self, frames: bytes, commits: bool = False) -> None:
+        """Write them, or as soon as it is time."""
+        if self._committing:
+            self._later.append((frames, commits))
+        else:
+            self._committing = commits
+            self.engine.write(frames)
 
     def receive_selected(self, _: TxSelectOk) -> None:
         pass
@@ -153,9 +176,19 @@ class Committing(Channel):
     def receive_committed(self, method: TxCommitOk) -> None:
         if not self.transactional or not self._commits:
             raise RemoteProtocolError("a tx.commit-ok for which nobody asked", "amqp:illegal-state")
+        self._committing = False
+        while self._later and not self._committing:
+            self.write_frames(*self._later.popleft())
         done = self._commits.popleft()
         if done is not None:
             done(None)
+
+    def _receive_closing(self, payload: bytes) -> None:
+        method = self.engine.variant.methods.decode(payload)
+        if self._committing and isinstance(method, TxCommitOk):
+            self.receive_committed(method)
+        else:
+            super()._receive_closing(payload)
 
     def undo(self, error: Error | None) -> None:
         """The channel is gone, and what was not committed with it."""
@@ -244,7 +277,7 @@ class CoordinatorEndpoint(SenderLink):
         self.unsettled[delivery.tag] = delivery
         transactions = self.session.connection.transactions
         try:
-            what = Message.decode(payload).body
+            what = as_composite(Message.decode(payload).body)
         except DecodeError:
             what = None
         if isinstance(what, Declare):
