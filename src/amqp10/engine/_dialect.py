@@ -78,6 +78,8 @@ _MODULES = {
     "1.0": "amqp10.dialects.v1_0:DIALECT",
     "0-10": "amqp10.dialects.v0_10:DIALECT",
     "0-9-1": "amqp10.dialects.v0_9:DIALECT",
+    "0-9": "amqp10.dialects.v0_9:FINAL",
+    "0-9-draft": "amqp10.dialects.v0_9:DRAFT",
     "fast": "amqp10.dialects.fast:DIALECT",
 }
 

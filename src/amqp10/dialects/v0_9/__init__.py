@@ -18,7 +18,7 @@ from ._asks import UpdateSecret as UpdateSecret
 from ._client import CAPABILITIES, client
 from ._server import server
 from ._trace import FrameTracer
-from ._variant import V0_9_1, Variant
+from ._variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
 
 
 def _dialect(variant: Variant) -> Dialect:
@@ -35,5 +35,7 @@ def _dialect(variant: Variant) -> Dialect:
 
 
 DIALECT = _dialect(V0_9_1)
+FINAL = _dialect(V0_9)
+DRAFT = _dialect(V0_9_DRAFT)
 
-__all__ = ("DIALECT", "GetMessage", "Got", "LimitUnsettled", "Recover", "UpdateSecret")
+__all__ = ("DIALECT", "DRAFT", "FINAL", "GetMessage", "Got", "LimitUnsettled", "Recover", "UpdateSecret")

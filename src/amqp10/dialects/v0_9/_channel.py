@@ -16,6 +16,7 @@ from ...messaging import Error
 from ._codes import Fault, as_error, code_of, text_of
 from ._engine import text_of_fault, unknown_method
 from ._methods import ChannelClose, ChannelCloseOk, ChannelFlow, ChannelFlowOk, Method
+from ._structured import Assembler, Content
 
 if TYPE_CHECKING:
     from ._engine import V09Engine
@@ -62,6 +63,8 @@ class Channel(ABC):
         self._content: Callable[[bytes], None] | None = None  # what takes the body that is to come
         self._awaits_header = False
         self.properties_octets = b""
+        self._assembler: Assembler | None = None  # of structured content
+        self.children: list[Content] = []
         self._left = 0
         self._parts: list[bytes] = []
         self._hot = {code: getattr(self, name) for code, name in self.hot.items()}
@@ -112,13 +115,21 @@ class Channel(ABC):
         self._awaits_header = True
 
     def receive_header(self, payload: bytes) -> None:
+        if self._assembler is not None:
+            self._assemble(payload, True)
+            return
         if not self._awaits_header:
             self._unexpected("a content header")
             return
         if payload[:2] != b"\0\x3c":
             raise Fault(501, f"content of the class {int.from_bytes(payload[:2], 'big')} after a method of class 60")
         if payload[2:4] != b"\0\0":
-            self._structured(payload)
+            if not self.engine.variant.structured:
+                raise Fault(501, "the weight of a content header is not 0")
+            self._assembler = Assembler()
+            self._assembler.header(payload)
+            self._awaits_header = False
+            return
         self._awaits_header = False
         self.properties_octets = payload[12:]
         self._left = size = int.from_bytes(payload[4:12], "big")
@@ -128,8 +139,22 @@ class Channel(ABC):
         if not size:
             self._whole(b"")
 
-    def _structured(self, payload: bytes) -> None:
-        raise Fault(501, "the weight of a content header is not 0")
+    def _assemble(self, payload: bytes, header: bool) -> None:
+        """More of a structured content."""
+        assembler = self._assembler
+        assert assembler is not None
+        if header:
+            assembler.header(payload)
+        else:
+            assembler.body(payload)
+        whole = assembler.whole
+        if whole is not None:
+            self._assembler = None
+            self.properties_octets = whole.properties
+            self.children = whole.children
+            self.announced(len(whole.body))
+            self._whole(whole.body)
+            self.children = []
 
     def announced(self, size: int) -> None:  # noqa: B027  # few have a limit
         """A body of so many octets follows."""
@@ -137,6 +162,9 @@ class Channel(ABC):
     def receive_body(self, payload: bytes) -> None:
         if self._content is None or self._awaits_header:
             self._unexpected("a body frame")
+            return
+        if self._assembler is not None:
+            self._assemble(payload, False)
             return
         left = self._left = self._left - len(payload)
         if left:
@@ -171,7 +199,7 @@ class Channel(ABC):
 
     def _close(self, code: int, text: str, method: tuple[int, int] = (0, 0)) -> None:
         self.channel_state = State.CLOSING
-        self._content, self._awaits_header = None, False
+        self._content, self._awaits_header, self._assembler = None, False, None
         self._parts = []
         self.write(ChannelClose(code, text, *method))
 

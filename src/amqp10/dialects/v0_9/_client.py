@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from itertools import chain
@@ -136,6 +137,60 @@ class ClientConnection:
 
     def _learn(self) -> None:
         """What the server can do, as its properties say."""
+        self.capabilities = capabilities_of(self._properties)
+        self.prefetch_by_consumer = False
+        self.nack_outcome: DeliveryState = RELEASED
+        self.sessions: list[ClientSession] = []
+        self.transactions = Transactions()
+        self._mechanisms = mechanisms if mechanisms is not None else (Anonymous(),)
+        self._secure = secure
+        self._mechanism: Mechanism | None = None
+        self._exchange: ClientExchange | None = None
+        self._rounds = 0
+        self._properties: dict[Any, Any] = {}
+        self._tuned = False
+        self._open_asked = False
+        self._updating: deque[PendingRequest[Any]] = deque()
+        self._next_channel = 1
+        self._channel_max = 0xFFFF
+
+    # Opening
+
+    @property
+    def may_close(self) -> bool:
+        return self._exchange is not None
+
+    def started(self) -> None:
+        """The server speaks next."""
+
+    def open(self) -> None:
+        """What is said of this side is known."""
+
+    def receive(self, method: Method) -> None:
+        handle = self._HANDLERS.get(type(method))
+        if handle is None:
+            raise Fault(503, f"{method.name}, which is not expected here", method.code)
+        handle(self, method)
+
+    def _start(self, method: ConnectionStart) -> None:
+        if self._exchange is not None:
+            raise Fault(503, "a second connection.start", method.code)
+        self._properties = method.server_properties or {}
+        self._learn()
+        offered = method.mechanisms.decode("ascii", "replace").split()
+        self._mechanism = mechanism = choose(offered, self._mechanisms, secure=self._secure)
+        self._exchange = exchange = mechanism.exchange(self.engine.terms.hostname)
+        self._write(
+            ConnectionStartOk(
+                client_properties=self._client_properties(),
+                mechanism=mechanism.name,
+                response=exchange.initial() or b"",
+                locale="en_US",
+            )
+        )
+
+    def _learn(self) -> None:
+        """What the server can do, as its properties say."""
         said = self._properties.get("capabilities")
         self.capabilities = (
             frozenset(name for name, can in said.items() if can) if isinstance(said, dict) else frozenset()
@@ -147,8 +202,7 @@ class ClientConnection:
     def _client_properties(self) -> dict[str, Any]:
         terms, tables = self.engine.terms, self.engine.variant.tables
         said: dict[str, Any] = {"product": "amqp10", "version": version("amqp10"), "platform": "Python"}
-        if tables.holds(True):
-            said["capabilities"] = dict.fromkeys(OURS, True)
+        said["capabilities"] = dict.fromkeys(OURS, True) if tables.holds(True) else " ".join(OURS)
         if tables.names("connection_name"):
             said["connection_name"] = terms.container_id
         for name, value in terms.properties.items():
@@ -290,6 +344,14 @@ class ClientConnection:
         ConnectionClose: _closed,
         ConnectionCloseOk: _close_answered,
     }
+
+
+def capabilities_of(properties: Mapping[str, Any]) -> frozenset[str]:
+    """What the peer can do, as its properties say: a table of flags; or names, where tables have none."""
+    said = properties.get("capabilities")
+    if isinstance(said, dict):
+        return frozenset(name for name, can in said.items() if can is True)
+    return frozenset(said.split()) if isinstance(said, str) else frozenset()
 
 
 def agreed(theirs: int, ours: int) -> int:

@@ -7,10 +7,11 @@ ignored when it comes. Everything else about frames is the same.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ._codes import Fault
+from ._structured import Content
 
 METHOD: Final = 1
 HEADER: Final = 2
@@ -49,24 +50,39 @@ class Framing:
     def frame(self, kind: int, channel: int, payload: bytes) -> bytes:
         return self.head.pack(kind, channel, len(payload)) + payload + END
 
-    def message(self, channel: int, class_id: int, properties: bytes, body: bytes, room: int) -> bytes:
+    def message(
+        self,
+        channel: int,
+        class_id: int,
+        properties: bytes,
+        body: bytes,
+        room: int,
+        children: Sequence[Content] = (),
+    ) -> bytes:
         """Header and body frames of one message.
 
         Args:
             properties: flags and values.
             room: the largest payload that the peer takes in a frame, octets.
+            children: contents within it, of which only the draft has a notion.
         """
         size = len(body)
-        head = self.content.pack(HEADER, channel, 12 + len(properties), class_id, 0, size)
+        head = self.content.pack(HEADER, channel, 12 + len(properties), class_id, len(children), size)
+        if children:
+            inner = [
+                self.message(channel, class_id, each.properties, each.body, room, each.children) for each in children
+            ]
+            return b"".join((head, properties, END, *inner, *self._bodies(channel, body, room)))
         if size <= room:  # benchmarks/run.py, "0-9-1"
             if not size:
                 return b"".join((head, properties, END))
             return b"".join((head, properties, END, self.head.pack(BODY, channel, size), body, END))
-        parts = [head, properties, END]
-        for at in range(0, size, room):
+        return b"".join((head, properties, END, *self._bodies(channel, body, room)))
+
+    def _bodies(self, channel: int, body: bytes, room: int) -> Iterator[bytes]:
+        for at in range(0, len(body), room):
             part = body[at : at + room]
-            parts += (self.head.pack(BODY, channel, len(part)), part, END)
-        return b"".join(parts)
+            yield from (self.head.pack(BODY, channel, len(part)), part, END)
 
 
 class FrameReader:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from ...errors import AmqpError, DecodeError, EncodeError
 from ...messaging import Data, Message, data_head
 from ...types import Int, Symbol, Timestamp
 from ._properties import BasicProperties
+from ._structured import Content
 from ._table import Tables, milliseconds, moment, seconds
 
 LOST: Final = "x-opt-amqp10"
@@ -50,11 +52,20 @@ _MOST_ENTRIES: Final = 256  # of what is remembered: programs send the same few 
 
 
 class Route:
-    """Where a message goes, and what it says: properties with their flags; of a delivery, whether it failed before."""
+    """Where a message goes, and what it says.
 
-    __slots__ = ("exchange", "key", "properties", "redelivered")
+    Attributes:
+        properties: flags and values.
+        redelivered: it failed before.
+        children: contents within it, in the draft.
+    """
 
-    def __init__(self, exchange: str, key: str, properties: bytes, redelivered: bool) -> None:
+    __slots__ = ("children", "exchange", "key", "properties", "redelivered")
+
+    def __init__(
+        self, exchange: str, key: str, properties: bytes, redelivered: bool, children: Sequence[Content] = ()
+    ) -> None:
+        self.children = children
         self.exchange = exchange
         self.key = key
         self.properties = properties
@@ -139,7 +150,20 @@ class Outgoing:
         if key is None:
             key = message.subject or ""
         properties = outgoing_properties(message, self._tables, exchange, key, sections)
-        return Route(exchange, key, properties.encode(self._tables), message.delivery_count > 0)
+        children = [self._child(each) for each in _children(message)] if self._tables.structured else ()
+        return Route(exchange, key, properties.encode(self._tables), message.delivery_count > 0, children)
+
+    def _child(self, payload: bytes) -> Content:
+        """A content within another."""
+        route, body = Outgoing(self._tables).map(payload)
+        return Content(route.properties, 0, 0, [body], list(route.children))
+
+
+def _children(message: Message) -> list[bytes]:
+    """The payloads of the contents within a message that the draft has brought."""
+    native = message.message_annotations.get(NATIVE)
+    children = native.get("children") if isinstance(native, dict) else None
+    return [each for each in children if isinstance(each, bytes)] if isinstance(children, list) else []
 
 
 def _body_at(payload: bytes) -> int:
@@ -284,6 +308,8 @@ def _say_annotations(
             continue
         if name == NATIVE and isinstance(value, dict):
             _say_native(said, value, headers, tables)
+            if "children" in value and not tables.structured:
+                others[name] = {"children": value["children"]}
         elif _header_named(name) and tables.holds({str(name): value}):
             headers[str(name)] = value
         else:
@@ -351,16 +377,19 @@ class Incoming:
         self._tables = tables
         self._known: dict[bytes, tuple[bytes, bytes, bool]] = {}
 
-    def map(self, route: bytes, properties: bytes, body: bytes) -> bytes:
+    def map(self, route: bytes, properties: bytes, body: bytes, children: Sequence[Content] = ()) -> bytes:
         """The payload of a message.
 
         Args:
             route: the octet `redelivered`, then exchange and routing key as short strings: the end of a deliver.
             properties: of the content header: flags and values.
+            children: contents within it.
 
         Raises:
             DecodeError: one of these is malformed.
         """
+        if children:
+            return self._map_structured(route, properties, body, children)
         known = route + properties
         found = self._known.get(known)
         if found is None:
@@ -374,6 +403,13 @@ class Incoming:
         head, footer, sections = found
         if sections and is_body(body):
             return b"".join((head, body, footer))
+        return b"".join((head, data_head(len(body)), body, footer))
+
+    def _map_structured(self, route: bytes, properties: bytes, body: bytes, children: Sequence[Content]) -> bytes:
+        within = [self.map(b"\0\0\0", each.properties, each.body, each.children) for each in children]
+        exchange, key, _ = read_route(route)
+        said = BasicProperties.decode(properties, self._tables)
+        head, footer, _ = incoming_head(said, exchange, key, bool(route[0] & 1), self._tables, within)
         return b"".join((head, data_head(len(body)), body, footer))
 
 
@@ -402,7 +438,12 @@ def is_body(sections: bytes) -> bool:
 
 
 def incoming_head(
-    said: BasicProperties, exchange: str, key: str, redelivered: bool, tables: Tables
+    said: BasicProperties,
+    exchange: str,
+    key: str,
+    redelivered: bool,
+    tables: Tables,
+    children: Sequence[bytes] = (),
 ) -> tuple[bytes, bytes, bool]:
     """The sections before the body, those after it, and whether the body is sections of its own."""
     fields: dict[str, Any] = {"to": route_address(exchange, key)}
@@ -441,8 +482,10 @@ def incoming_head(
     headers = {spelled.get(name, name): value for name, value in headers.items()}
     application = _read_headers(headers, fields, annotations, native)
     footer = _restore(headers.get(LOST), fields, annotations, application, tables)
+    if children:
+        native["children"] = list(children)
     if native:
-        annotations[NATIVE] = native
+        annotations[NATIVE] = annotations.get(NATIVE, {}) | native
     fields["application_properties"] = application
     fields["message_annotations"] = annotations
     try:

@@ -52,6 +52,17 @@ class ExchangeBoundOk(Method, name="exchange.bound-ok", code=(40, 23)):
     reply_text: str = shortstr()
 
 
+# Class basic (60), as Qpid extends it
+
+
+class BasicRecoverSyncOk(Method, name="basic.recover-sync-ok", code=(60, 101)):
+    pass
+
+
+class BasicRecoverSync(Method, name="basic.recover-sync", code=(60, 102)):
+    requeue: bool = bit()
+
+
 # Class file (70)
 
 

@@ -43,6 +43,7 @@ from ._methods import (
     BasicRecover,
     BasicRecoverOk,
 )
+from ._methods_0_9 import BasicRecoverSync, BasicRecoverSyncOk
 from ._transactions import Committing
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         BasicCancel: "receive_cancel",
         BasicGetEmpty: "receive_empty",
         BasicRecoverOk: "receive_recovered",
+        BasicRecoverSyncOk: "receive_recovered",
     }
 
     def __init__(self, session: ClientSession, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
@@ -244,7 +246,7 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
 
     def _delivered(self, body: bytes) -> None:
         """A message is whole. benchmarks/run.py, "0-9-1"."""
-        payload = self.engine.incoming.map(self._route, self.properties_octets, body)
+        payload = self.engine.incoming.map(self._route, self.properties_octets, body, self.children)
         octets = self._number_octets
         self._last = number = int.from_bytes(octets, "big")
         self._out += 1
@@ -337,9 +339,12 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         else:
             self._acks.flush()
             self._recovering.append(pending)
-            self.write(BasicRecover(requeue=True))
+            # Qpid's 0-9 has another method for that.
+            connection = self.session.connection
+            sync = BasicRecoverSync in self.engine.variant.methods and not connection.capabilities
+            self.write(BasicRecoverSync(requeue=True) if sync else BasicRecover(requeue=True))
 
-    def receive_recovered(self, _: BasicRecoverOk) -> None:
+    def receive_recovered(self, _: BasicRecoverOk | BasicRecoverSyncOk) -> None:
         """All that was out is the peer's again, and comes with other numbers."""
         if not self._recovering:
             raise Fault(503, "a recover-ok for which nobody asked", BasicRecoverOk.code)

@@ -128,7 +128,7 @@ class Requests(Channel):
         self.expect_content(lambda body: self._got(int.from_bytes(number, "big"), route, left, body))
 
     def _got(self, number: int, route: bytes, left: int, body: bytes) -> None:
-        payload = self.engine.incoming.map(route, self.properties_octets, body)
+        payload = self.engine.incoming.map(route, self.properties_octets, body, self.children)
         self.write(BasicAck(number))
         self._answered(Got(payload, left))
 

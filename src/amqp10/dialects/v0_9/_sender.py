@@ -144,7 +144,9 @@ class SenderEndpoint(ClientLink, SenderLink):
             method = self._publish_frame(route, settled)
         engine = self.engine
         engine.output.append(method)
-        content = engine.variant.framing.message(self.number, BASIC, route.properties, body, engine.room)
+        content = engine.variant.framing.message(
+            self.number, BASIC, route.properties, body, engine.room, route.children
+        )
         engine.output.append(content)
         engine.output_size += len(method) + len(content)
         delivery.on_wire = True
@@ -171,7 +173,7 @@ class SenderEndpoint(ClientLink, SenderLink):
         route, body = self._map(payload)
         variant = self.engine.variant
         publish = variant.methods.encode(BasicPublish(exchange=route.exchange, routing_key=route.key))
-        content = variant.framing.message(channel, BASIC, route.properties, body, self.engine.room)
+        content = variant.framing.message(channel, BASIC, route.properties, body, self.engine.room, route.children)
         return variant.framing.frame(METHOD, channel, publish) + content
 
     def _map(self, payload: bytes) -> tuple[Route, bytes]:

@@ -10,7 +10,7 @@ from ...engine import Authenticated, ConnectionOpened, ConnectionTerms, Role, Se
 from ...errors import AmqpError, AuthenticationFailed, ConnectionClosed, LocalProtocolError
 from ...sasl import Challenge, Success
 from ...types import Symbol
-from ._client import MAX_ROUNDS, agreed
+from ._client import MAX_ROUNDS, agreed, capabilities_of
 from ._codes import Fault, as_error, as_exception
 from ._engine import V09Engine
 from ._frames import LEAST_FRAME, METHOD
@@ -101,8 +101,7 @@ class ServerConnection:
         if self._exchange is not None:
             raise Fault(503, "a second connection.start-ok", method.code)
         self._properties = method.client_properties or {}
-        can = self._properties.get("capabilities")
-        self.told_of_cancels = isinstance(can, dict) and can.get("consumer_cancel_notify") is True
+        self.told_of_cancels = "consumer_cancel_notify" in capabilities_of(self._properties)
         self._mechanism = method.mechanism
         if method.mechanism not in self._offered:
             self._refuse(f"the client chose {method.mechanism}, which was not offered")

@@ -290,7 +290,8 @@ class ConsumeLink(ServerLink, SenderLink):
         delivery.delivery_id = number
         delivery.state = state
         self._write(number, octets, route)
-        engine.write(engine.variant.framing.message(self.session.number, BASIC, route.properties, body, engine.room))
+        framing, channel = engine.variant.framing, self.session.number
+        engine.write(framing.message(channel, BASIC, route.properties, body, engine.room, route.children))
         delivery.on_wire = True
         if not self._no_ack:
             self.unsettled[octets] = delivery

@@ -74,7 +74,7 @@ class PublishLink(ServerLink, ReceiverLink):
         """A message is whole."""
         session, engine = self.session, self.engine
         properties = session.properties_octets
-        payload = engine.incoming.map(self._route, properties, body)
+        payload = engine.incoming.map(self._route, properties, body, session.children)
         self._number = number = self._number + 1
         tag = number.to_bytes(8, "big")
         if self._mandatory:

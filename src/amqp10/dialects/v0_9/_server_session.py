@@ -46,6 +46,7 @@ from ._methods import (
     TxRollback,
     TxSelect,
 )
+from ._methods_0_9 import BasicRecoverSync, BasicRecoverSyncOk
 from ._server_consumer import Consumers
 from ._server_publish import PublishLink
 from ._server_requests import answer_of, request_of
@@ -78,6 +79,7 @@ class ServerSession(Session, Channel):
         BasicGet: "receive_get",
         BasicRecover: "receive_recover",
         BasicRecoverAsync: "receive_recover",
+        BasicRecoverSync: "receive_recover",
         ConfirmSelect: "receive_confirm",
         TxSelect: "receive_tx",
         TxCommit: "receive_tx",
@@ -238,12 +240,14 @@ class ServerSession(Session, Channel):
     def receive_reject(self, payload: bytes) -> None:
         self.consumers.settle(int.from_bytes(payload[4:12], "big"), False, NACK if payload[12] & 1 else REJECT)
 
-    def receive_recover(self, method: BasicRecover | BasicRecoverAsync) -> None:
+    def receive_recover(self, method: BasicRecover | BasicRecoverAsync | BasicRecoverSync) -> None:
         if not method.requeue:
             raise Fault(540, "requeue=false", method.code)
         self.consumers.recover()
         if isinstance(method, BasicRecover):
             self.write(BasicRecoverOk())
+        elif isinstance(method, BasicRecoverSync):
+            self.write(BasicRecoverSyncOk())
 
     def paused(self, paused: bool) -> None:
         self.consumers.pause(paused)

@@ -219,6 +219,11 @@ class Tables:
             return False
         return True
 
+    @property
+    def structured(self) -> bool:
+        """The dialect is the draft, whose content may have contents in it."""
+        return self._strict
+
     def encode(self, table: Mapping[str, Any]) -> bytes:
         """The table, its length before it.
 

@@ -6,8 +6,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from ._frames import Framing
-from ._methods import METHODS, MethodTable
-from ._table import TABLES, Tables
+from ._methods import (
+    METHODS,
+    BasicConsume,
+    ChannelOpenOk,
+    ConnectionBlocked,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionUnblocked,
+    MethodTable,
+)
+from ._methods_0_8 import METHODS_0_8
+from ._methods_0_9 import METHODS_0_9, ConnectionRedirect, FileConsume, StreamConsume
+from ._table import DRAFT_TABLES, TABLES, Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,4 +50,43 @@ V0_9_1: Final = Variant(
     methods=MethodTable(METHODS, TABLES),
     tables=TABLES,
     framing=Framing(),
+)
+
+V0_9: Final = Variant(
+    name="0-9",
+    header=b"AMQP\x01\x01\x00\x09",
+    version=(0, 9),
+    methods=MethodTable((*METHODS, *METHODS_0_9), TABLES),
+    tables=TABLES,
+    framing=Framing(),
+    unexpected=501,
+)
+
+_NOT_IN_0_8 = ("message.", "channel.resume", "channel.ping", "channel.pong", "channel.ok")
+
+# Where the draft names no methods they are those of 0-8, which has the same header; what it lacks for confirms and for
+# unbinding is here as in 0-9-1, as extensions.
+V0_9_DRAFT: Final = Variant(
+    name="0-9-draft",
+    header=b"AMQP\x01\x01\x09\x01",
+    version=(9, 1),
+    methods=MethodTable(
+        (
+            *(each for each in METHODS if each not in (ConnectionBlocked, ConnectionUnblocked)),
+            *(each for each in METHODS_0_9 if not each.name.startswith(_NOT_IN_0_8)),
+            *METHODS_0_8,
+        ),
+        DRAFT_TABLES,
+        moved={ConnectionClose: (10, 60), ConnectionCloseOk: (10, 61), ConnectionRedirect: (10, 50)},
+        without={
+            BasicConsume: ("arguments",),
+            ChannelOpenOk: ("channel_id",),
+            FileConsume: ("filter",),
+            StreamConsume: ("filter",),
+        },
+    ),
+    tables=DRAFT_TABLES,
+    framing=Framing(cycle=True),
+    unexpected=501,
+    structured=True,
 )
