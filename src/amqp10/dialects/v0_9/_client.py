@@ -138,63 +138,6 @@ class ClientConnection:
     def _learn(self) -> None:
         """What the server can do, as its properties say."""
         self.capabilities = capabilities_of(self._properties)
-        self.prefetch_by_consumer = False
-        self.nack_outcome: DeliveryState = RELEASED
-        self.sessions: list[ClientSession] = []
-        self.transactions = Transactions()
-        self._mechanisms = mechanisms if mechanisms is not None else (Anonymous(),)
-        self._secure = secure
-        self._mechanism: Mechanism | None = None
-        self._exchange: ClientExchange | None = None
-        self._rounds = 0
-        self._properties: dict[Any, Any] = {}
-        self._tuned = False
-        self._open_asked = False
-        self._updating: deque[PendingRequest[Any]] = deque()
-        self._next_channel = 1
-        self._channel_max = 0xFFFF
-
-    # Opening
-
-    @property
-    def may_close(self) -> bool:
-        return self._exchange is not None
-
-    def started(self) -> None:
-        """The server speaks next."""
-
-    def open(self) -> None:
-        """What is said of this side is known."""
-
-    def receive(self, method: Method) -> None:
-        handle = self._HANDLERS.get(type(method))
-        if handle is None:
-            raise Fault(503, f"{method.name}, which is not expected here", method.code)
-        handle(self, method)
-
-    def _start(self, method: ConnectionStart) -> None:
-        if self._exchange is not None:
-            raise Fault(503, "a second connection.start", method.code)
-        self._properties = method.server_properties or {}
-        self._learn()
-        offered = method.mechanisms.decode("ascii", "replace").split()
-        self._mechanism = mechanism = choose(offered, self._mechanisms, secure=self._secure)
-        self._exchange = exchange = mechanism.exchange(self.engine.terms.hostname)
-        self._write(
-            ConnectionStartOk(
-                client_properties=self._client_properties(),
-                mechanism=mechanism.name,
-                response=exchange.initial() or b"",
-                locale="en_US",
-            )
-        )
-
-    def _learn(self) -> None:
-        """What the server can do, as its properties say."""
-        said = self._properties.get("capabilities")
-        self.capabilities = (
-            frozenset(name for name, can in said.items() if can) if isinstance(said, dict) else frozenset()
-        )
         self.prefetch_by_consumer = "per_consumer_qos" in self.capabilities
         if "publisher_confirms" in self.capabilities:
             self.nack_outcome = Rejected(as_error(541, "the server could not take care of the message"))
