@@ -112,9 +112,8 @@ class ClientLink(Link, Channel):
             return ExchangeDeclare(exchange=address.exchange, type="", passive=True)
         if terminus.address is None or address.key is None:
             return None
-        arguments = {}
-        if self.terms.on_demand and ON_DEMAND in self.session.connection.capabilities:
-            arguments["x-opt-on-demand"] = True
+        asks = self.terms.on_demand and ON_DEMAND in self.session.connection.capabilities
+        arguments = self.session.engine.variant.tables.on_demand() if asks else {}
         return QueueDeclare(queue=address.key, passive=True, arguments=arguments)
 
     def prepare(self) -> None:

@@ -89,7 +89,8 @@ class Requests(Channel):
             Unsupported: there is no such method.
             LocalProtocolError: it cannot be said.
         """
-        method = method_of(pending.request, ON_DEMAND in self.session.connection.capabilities)
+        on_demand = ON_DEMAND in self.session.connection.capabilities
+        method = method_of(pending.request, self.session.engine.variant.tables.on_demand() if on_demand else {})
         try:
             self.session.engine.variant.methods.encode(method)
         except EncodeError as error:
@@ -170,10 +171,10 @@ class Requests(Channel):
 # Requests to methods
 
 
-def _declare_queue(request: DeclareQueue, on_demand: bool) -> Method:
+def _declare_queue(request: DeclareQueue, on_demand: dict[str, Any]) -> Method:
     arguments = dict(request.arguments)
-    if request.passive and request.on_demand and on_demand:
-        arguments["x-opt-on-demand"] = True
+    if request.passive and request.on_demand:
+        arguments |= on_demand
     return QueueDeclare(
         queue=request.name,
         passive=request.passive,
@@ -184,7 +185,7 @@ def _declare_queue(request: DeclareQueue, on_demand: bool) -> Method:
     )
 
 
-def _declare_exchange(request: DeclareExchange, _: bool) -> Method:
+def _declare_exchange(request: DeclareExchange, _: object) -> Method:
     arguments = dict(request.arguments)
     if request.alternate is not None:
         arguments["alternate-exchange"] = request.alternate
@@ -199,7 +200,7 @@ def _declare_exchange(request: DeclareExchange, _: bool) -> Method:
     )
 
 
-def _bind(request: Bind, _: bool) -> Method:
+def _bind(request: Bind, _: object) -> Method:
     if request.kind == "queue":
         return QueueBind(
             queue=request.destination,
@@ -215,7 +216,7 @@ def _bind(request: Bind, _: bool) -> Method:
     )
 
 
-def _unbind(request: Unbind, _: bool) -> Method:
+def _unbind(request: Unbind, _: object) -> Method:
     if request.kind == "queue":
         return QueueUnbind(
             queue=request.destination,
@@ -231,7 +232,7 @@ def _unbind(request: Unbind, _: bool) -> Method:
     )
 
 
-METHODS_OF: dict[type[Any], Callable[[Any, bool], Method]] = {
+METHODS_OF: dict[type[Any], Callable[[Any, dict[str, Any]], Method]] = {
     DeclareQueue: _declare_queue,
     DeleteQueue: lambda asked, _: QueueDelete(queue=asked.name, if_unused=asked.if_unused, if_empty=asked.if_empty),
     PurgeQueue: lambda asked, _: QueuePurge(queue=asked.name),
@@ -245,8 +246,11 @@ METHODS_OF: dict[type[Any], Callable[[Any, bool], Method]] = {
 }
 
 
-def method_of(request: Any, on_demand: bool) -> Method:
+def method_of(request: Any, on_demand: dict[str, Any]) -> Method:
     """The method that asks.
+
+    Args:
+        on_demand: the argument that says so to a server that knows it.
 
     Raises:
         Unsupported: there is none.

@@ -35,8 +35,7 @@ from ._methods import (
     QueueUnbind,
     QueueUnbindOk,
 )
-
-ON_DEMAND = "x-opt-on-demand"
+from ._table import DRAFT_TABLES, ON_DEMAND
 
 
 def request_of(method: Any) -> Any:
@@ -50,7 +49,7 @@ def request_of(method: Any) -> Any:
                 exclusive=method.exclusive,
                 auto_delete=method.auto_delete,
                 passive=method.passive,
-                on_demand=arguments.pop(ON_DEMAND, None) is True and method.passive,
+                on_demand=_on_demand(arguments) and method.passive,
                 arguments=arguments,
             )
         case QueueDelete():
@@ -80,6 +79,11 @@ def request_of(method: Any) -> Any:
         case _:
             assert isinstance(method, ExchangeUnbind)
             return Unbind(method.destination, method.source, method.routing_key, arguments, "exchange")
+
+
+def _on_demand(arguments: dict[str, Any]) -> bool:
+    """A client of this package asks for a node to be made; the draft spells it otherwise, and has no flags."""
+    return any(arguments.pop(name, None) in (True, 1) for name in (ON_DEMAND, DRAFT_TABLES.spelled(ON_DEMAND)))
 
 
 def answer_of(method: Method, result: Any) -> Method:

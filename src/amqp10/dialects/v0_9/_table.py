@@ -39,6 +39,7 @@ from ...types import (
 Writer = Callable[[bytearray, Any], None]
 
 MAX_DEPTH: Final = 32
+ON_DEMAND: Final = "x-opt-on-demand"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST: Final = 253_402_300_799  # the last second that a datetime can say
 _MOST_MS: Final = 0x7FFF_FFFF_FFFF_FFFF
@@ -210,6 +211,10 @@ class Tables:
         except EncodeError:
             return False
         return True
+
+    def on_demand(self) -> dict[str, Any]:
+        """The argument of a passive declare that lets a server of this package make the node."""
+        return {self.spelled(ON_DEMAND): True if self.holds(True) else Int(1)}
 
     def takes(self, name: Any, value: Any) -> bool:
         """The field can be written, be it that the value comes back as one of another type."""
