@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 import amqp10
+import amqp10.amqp091
 import amqp10.rabbitmq
 
 PACKAGES = [
     "amqp10",
+    "amqp10.amqp091",
     "amqp10.bridging",
     "amqp10.broker",
     "amqp10.client",
@@ -70,6 +72,7 @@ def coroutines() -> list[Any]:
         amqp10.Responder,
         amqp10.Request,
         amqp10.client.Management,
+        amqp10.amqp091.Native,
         amqp10.rabbitmq.Management,
     )
     for holder in holders:

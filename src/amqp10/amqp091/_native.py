@@ -36,7 +36,7 @@ class Native:
     - `SessionEnded`, `ConnectionClosed`, `ConnectionLost`: no answer came, and it may have been done;
     - `LocalProtocolError`: it cannot be said: a name longer than 255 octets, an argument that no table can have.
 
-    Any number of tasks may use it at a time. Cancelling: what was asked for may have been done.
+    Any number of tasks may use it at a time.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -70,6 +70,8 @@ class Native:
 
         Raises:
             RequestRefused: it is there and another (406), or its name is reserved (403).
+
+        Cancelling: it may have been done.
         """
         await self._ask(
             DeclareExchange(
@@ -84,7 +86,13 @@ class Native:
         )
 
     async def exchange_exists(self, name: str) -> bool:
-        """Whether an exchange is there."""
+        """Whether an exchange is there.
+
+        Raises:
+            RequestRefused: the server refused; `description` says why.
+
+        Cancelling: nothing was changed.
+        """
         return await self._ask(QueryExchange(name)) is not None
 
     async def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
@@ -95,6 +103,8 @@ class Native:
 
         Raises:
             RequestRefused: it is in use (406), or the server's own (403).
+
+        Cancelling: it may have been done.
         """
         await self._ask(DeleteExchange(name, if_unused=if_unused))
 
@@ -120,6 +130,8 @@ class Native:
 
         Raises:
             RequestRefused: it is there and another (406), or another connection's (405).
+
+        Cancelling: it may have been done.
         """
         return await self._ask(
             DeclareQueue(
@@ -128,7 +140,13 @@ class Native:
         )
 
     async def queue(self, name: str) -> QueueFacts | None:
-        """Look at a queue: how many messages and consumers it has. None if it is not there."""
+        """Look at a queue: how many messages and consumers it has. None if it is not there.
+
+        Raises:
+            RequestRefused: the server refused; `description` says why.
+
+        Cancelling: nothing was changed.
+        """
         return await self._ask(QueryQueue(name))
 
     async def purge_queue(self, name: str) -> int:
@@ -136,6 +154,8 @@ class Native:
 
         Raises:
             RequestRefused: there is no such queue (404).
+
+        Cancelling: it may have been done.
         """
         return await self._ask(PurgeQueue(name))
 
@@ -148,6 +168,8 @@ class Native:
 
         Raises:
             RequestRefused: it is in use, or not empty (406).
+
+        Cancelling: it may have been done.
         """
         return await self._ask(DeleteQueue(name, if_unused=if_unused, if_empty=if_empty))
 
@@ -162,13 +184,21 @@ class Native:
 
         Raises:
             RequestRefused: one of them is not there (404).
+
+        Cancelling: it may have been done.
         """
         await self._ask(Bind(queue, exchange, key, dict(arguments or {})))
 
     async def unbind(
         self, queue: str, exchange: str, key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> None:
-        """Undo `bind`, with the same arguments."""
+        """Undo `bind`, with the same arguments.
+
+        Raises:
+            RequestRefused: the server refused; `description` says why.
+
+        Cancelling: it may have been done.
+        """
         await self._ask(Unbind(queue, exchange, key, dict(arguments or {})))
 
     async def bind_exchange(
@@ -179,13 +209,21 @@ class Native:
         Raises:
             RequestRefused: one of them is not there (404).
             ConnectionClosed: the server has no such bindings (540), as Qpid.
+
+        Cancelling: it may have been done.
         """
         await self._ask(Bind(destination, source, key, dict(arguments or {}), "exchange"))
 
     async def unbind_exchange(
         self, destination: str, source: str, key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> None:
-        """Undo `bind_exchange`, with the same arguments."""
+        """Undo `bind_exchange`, with the same arguments.
+
+        Raises:
+            RequestRefused: the server refused; `description` says why.
+
+        Cancelling: it may have been done.
+        """
         await self._ask(Unbind(destination, source, key, dict(arguments or {}), "exchange"))
 
     # Messages
@@ -198,6 +236,8 @@ class Native:
 
         Raises:
             RequestRefused: there is no such queue (404).
+
+        Cancelling: the message may have been taken, and is gone then.
         """
         got = await self._ask(GetMessage(queue))
         return None if got is None else Message.decode(got.payload)
@@ -209,6 +249,8 @@ class Native:
 
         Raises:
             ValueError: `prefetch` is not within 1 and 65535.
+
+        Cancelling: it may have been done.
         """
         if not 1 <= prefetch <= 0xFFFF:
             raise ValueError("a prefetch is 1 to 65535 deliveries")
@@ -218,6 +260,11 @@ class Native:
         """Have the server send again all that a receiver has without an outcome (basic.recover).
 
         Those deliveries are stale from then on: settling one raises `StaleDelivery`, as after a loss.
+
+        Raises:
+            RequestRefused: the server refused; `description` says why.
+
+        Cancelling: it may have been done.
         """
         await self._ask(Recover(self._link(receiver)))
 
@@ -235,5 +282,7 @@ class Native:
 
         Raises:
             ConnectionClosed: the server does not accept it, or has no such method.
+
+        Cancelling: it may have been done.
         """
         await self._ask(UpdateSecret(secret, reason))
