@@ -27,7 +27,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return backend
 
 
-SOURCES = Path(__file__).parent.parent / "src"
+ROOT = Path(__file__).parent.parent
 
 
 def java_path() -> str:
@@ -42,7 +42,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     if shutil.which("java", path=java_path()) is None:
         pytest.skip("there is no Java: neither at JAVA_HOME nor on the PATH")
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCES), os.environ.get("PYTHONPATH", "")]))
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
+    )
     session = (
         SparkSession.builder.master("local[2,2]")
         .appName("amqp10 tests")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,51 +15,12 @@ from pyspark.sql import functions as f
 
 import amqp10
 
+from ._pipes import Pipe, depth, sent
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("spark")]
-
-
-def sent(url: str, address: str, start: int, stop: int) -> None:
-    messages = (amqp10.Message(b"%d" % n, message_id=f"m{n}") for n in range(start, stop))
-    anyio.run(amqp10.send, url, address, *messages, backend="trio")
-
-
-def depth(url: str, address: str) -> int:
-    async def count() -> int:
-        async with amqp10.Connection(url) as connection, connection.browser(address) as browser:
-            return len([delivery async for delivery in browser])
-
-    return anyio.run(count, backend="trio")
-
-
-class Pipe:
-    """A queue that flows into files, and what is on the disk for it."""
-
-    def __init__(self, spark: SparkSession, url: str, address: str, folder: Path) -> None:
-        self.spark, self.url, self.address = spark, url, address
-        self.wal, self.out, self.checkpoint = folder / "wal", folder / "out", folder / "checkpoint"
-
-    def frame(self, **options: Any) -> DataFrame:
-        options = {"url": self.url, "address": self.address, "walLocation": str(self.wal), **options}
-        return self.spark.readStream.format("amqp").options(**options).load()
-
-    def run(
-        self, frame: DataFrame | None = None, *, each: Callable[..., None] | None = None, **options: Any
-    ) -> StreamingQuery:
-        frame = self.frame(**options) if frame is None else frame
-        writer = frame.writeStream.trigger(availableNow=True).option("checkpointLocation", str(self.checkpoint))
-        query = writer.foreachBatch(each).start() if each else writer.format("parquet").start(str(self.out))
-        assert query.awaitTermination(120)
-        return query
-
-    def bodies(self) -> list[int]:
-        return sorted(int(row.body) for row in self.spark.read.parquet(str(self.out)).select("body").collect())
-
-    def segments(self) -> list[str]:
-        return sorted(str(path.relative_to(self.wal)) for path in self.wal.rglob("*") if path.is_file())
 
 
 @pytest.fixture
