@@ -16,6 +16,7 @@ PACKAGES = [
     "amqp10",
     "amqp10.amqp091",
     "amqp10.bridging",
+    "amqp10.amqpfast",
     "amqp10.broker",
     "amqp10.client",
     "amqp10.engine",

@@ -9,6 +9,9 @@ from ...engine import Dialect
 from ._client import client
 from ._engine import CAPABILITIES
 from ._frames import INITIATION
+from ._requests import Index as Index
+from ._requests import List as List
+from ._requests import Show as Show
 from ._server import server
 from ._trace import CommandTracer
 
@@ -20,6 +23,7 @@ DIALECT = Dialect(
     server=server,
     tracer=CommandTracer,
     greeting=(2, b"\x0a"),
+    native="amqp10.amqpfast:Native",
 )
 
-__all__ = ("DIALECT",)
+__all__ = ("DIALECT", "Index", "List", "Show")

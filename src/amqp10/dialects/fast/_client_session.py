@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ...engine import IncomingDelivery, LinkTerms, OutgoingDelivery, SenderLink, SessionBegun, SessionTerms
+from ...engine import (
+    IncomingDelivery,
+    LinkTerms,
+    OutgoingDelivery,
+    PendingRequest,
+    SenderLink,
+    SessionBegun,
+    SessionTerms,
+)
 from ...errors import LocalProtocolError, RemoteProtocolError
 from ...messaging import Error
 from ._codes import OK, error_of
@@ -17,9 +25,13 @@ from ._commands import ChannelClose, ChannelOpen, ChannelReply
 from ._endpoints import FastSession, session_cause
 
 if TYPE_CHECKING:
+    from ...engine import Request
+    from ...engine._requests import R
+    from ...errors import AmqpError
     from ._client import ClientEngine
     from ._client_handle import Answered, ClientHandle
     from ._client_receiver import ClientReceiver
+    from ._client_requests import Looks
 
 Closed = Callable[[Error | None, bool], None]
 """Told that a channel is closed by both sides: why, and whether this side closed it first."""
@@ -88,6 +100,7 @@ class ClientSession(FastSession):
         super().__init__(engine)
         self.channel: ClientChannel
         self.next_delivery_id = 0
+        self._looks: Looks | None = None
 
     def begin(self, terms: SessionTerms | None = None) -> None:
         if self.terms is not None:
@@ -131,6 +144,25 @@ class ClientSession(FastSession):
             raise LocalProtocolError("no link can attach: the session is not there")
         if any(link.name == terms.name and link.is_sender is is_sender for link in self.links):
             raise LocalProtocolError(f"the session has a link {terms.name!r} of this direction already")
+
+    # Requests
+
+    def request(self, request: Request[R]) -> PendingRequest[R]:
+        if self.gone or self.terms is None or self.channel.closing or self.engine.close_sent:
+            raise LocalProtocolError("nothing can be asked: the session is not there")
+        if self._looks is None:
+            from ._client_requests import Looks
+
+            self._looks = Looks(self)
+        pending = PendingRequest(self, request)
+        self._looks.ask(pending)
+        return pending
+
+    def over(self, cause: AmqpError | None) -> None:
+        looks, self._looks = self._looks, None
+        for look in list(looks.values()) if looks is not None else ():
+            look.lose(cause)
+        super().over(cause)
 
     # Ending
 
