@@ -471,3 +471,32 @@ def test_pings() -> None:
         pair.client.tick(now)
         pair.client.data_to_send()
     assert isinstance(pair.client.events()[-1], ConnectionEnded)
+
+
+def test_nobody_reads() -> None:
+    """Of a body that nobody reads no more than 4 MiB are held: then the client is not to be fed any more."""
+    pair = opened()
+    sending, receiving = pair.attach(credit=2, sender="server")
+    receiving.streaming = True
+    for _ in range(2):
+        sending.send(Message(b"x" * 3_000_000).encode())
+    pair.run()
+    assert not client_is_reading(pair)
+    first, second = receiving.incoming
+    assert receiving.read(first)
+    while receiving.read(first):
+        pass
+    assert client_is_reading(pair)
+    receiving.discard(second)
+    receiving.flow(1)
+    pair.run()
+    sending.send(Message(b"x" * 5_000_000).encode())
+    pair.run()
+    assert not client_is_reading(pair)
+    receiving.detach()
+    pair.run()
+    assert client_is_reading(pair)
+
+
+def client_is_reading(pair: EnginePair) -> bool:
+    return pair.client.reading

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from ._client_transactions import ClientTransaction
 
 OPEN_TAG: Final = 1
+MOST_UNREAD: Final = 1 << 22
+"""Octets of bodies that are held for who reads them while they come in; beyond that no more is read."""
 
 
 class ClientEngine(FastEngine):
@@ -67,6 +69,7 @@ class ClientEngine(FastEngine):
         self._channel_max = 0xFFFF
         self._login = ClientLogin(mechanisms, terms.hostname, secure)
         self._sessions: dict[ClientSession, None] = {}
+        self._unread = 0
         self._open_asked = False
         self._server: ConnectionTune | None = None
 
@@ -196,6 +199,11 @@ class ClientEngine(FastEngine):
     def close(self, error: Error | None = None) -> None:
         self.flush()
         super().close(error)
+
+    def unread(self, octets: int) -> None:
+        """So many octets more of bodies wait for who reads them while they come in, or less (negative)."""
+        self._unread += octets
+        self.reading = self._unread < MOST_UNREAD
 
     # What comes
 

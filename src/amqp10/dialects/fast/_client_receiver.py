@@ -24,7 +24,7 @@ from ...engine import (
     PartsReceived,
     ReceiverLink,
 )
-from ...errors import LocalProtocolError, RemoteProtocolError, Unsupported
+from ...errors import AmqpError, LocalProtocolError, RemoteProtocolError, Unsupported
 from ...messaging import Accepted, Error, Modified, Released, Source, TransactionalState
 from ._client_acks import Acknowledging
 from ._client_handle import ClientHandle, HandleOwner
@@ -74,6 +74,7 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
         self._created: str | None = None
         self._coming: tuple[IncomingDelivery, Assembly] | None = None  # a message of which more is to come
         self._prepared: Assembly | None = None
+        self._unread = 0  # octets of bodies that are read while they come in
         self._unresumed = list(resuming) if resuming is not None else []
         self._closed = not identifier_of(terms)  # what it receives from is over with the link
         settles = terms.settle_mode == "settled" or not self.acknowledges
@@ -200,7 +201,7 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
             raise RemoteProtocolError(
                 "a message began before the last fragment of the one before it", "amqp:illegal-state"
             )
-        assembly.add(content)
+        assembly.add(content, keep=not self.streaming)
         if not command.partial:
             self._coming = None
         if self.streaming:
@@ -236,7 +237,10 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
             front = stream_front(
                 assembly.head, time.time(), redelivered=command.redelivered, to=self._address_of(command)
             )
-            delivery.stream.parts.extend((front, *assembly.parts))
+            delivery.stream.parts.append(front)
+            for part in assembly.parts:
+                self._on_part(delivery, part, whole=False)
+            assembly.parts.clear()
             self._hand_out(delivery)
         return delivery, assembly
 
@@ -262,17 +266,37 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
         if content and not stream.discarded:
             tell = tell or not stream.parts
             stream.parts.append(content)
+            self._count(len(content))
         stream.whole = whole
         if tell:
             self.engine.emit(PartsReceived(delivery))
 
     def read(self, delivery: IncomingDelivery) -> bytes | None:
         parts = delivery.stream.parts
-        return parts.popleft() if parts else None
+        if not parts:
+            return None
+        part = parts.popleft()
+        if delivery.stream.lent:  # all but the first, which is the front
+            self._count(-len(part))
+        delivery.stream.lent = True
+        return part
 
     def discard(self, delivery: IncomingDelivery) -> None:
-        delivery.stream.discarded = True
-        delivery.stream.parts.clear()
+        stream = delivery.stream
+        waiting = list(stream.parts)[0 if stream.lent else 1 :]
+        self._count(-sum(map(len, waiting)))
+        stream.discarded = stream.lent = True
+        stream.parts.clear()
+
+    def _count(self, octets: int) -> None:
+        """So many octets more wait to be read; of a link that is over none count."""
+        if not self.gone:
+            self._unread += octets
+            self.session.engine.unread(octets)
+
+    def over(self, closed: bool, cause: AmqpError | None) -> None:
+        self._count(-self._unread)
+        super().over(closed, cause)
 
     # Settling
 

@@ -52,8 +52,8 @@ class Assembly:
         self.content_hash = content_hash
         self.parts: list[bytes] = []
 
-    def add(self, part: bytes) -> None:
-        """The next octets of the body.
+    def add(self, part: bytes, *, keep: bool = True) -> None:
+        """The next octets of the body; with `keep` False someone else has them.
 
         Raises:
             RemoteProtocolError: there are more than its head says.
@@ -64,7 +64,7 @@ class Assembly:
                 f"a body of {self.head.body_size} octets has {self.size - self.head.body_size} more",
                 "amqp:invalid-field",
             )
-        if part:
+        if part and keep:
             self.parts.append(part)
 
     def check(self) -> None:

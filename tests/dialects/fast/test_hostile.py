@@ -1,0 +1,337 @@
+"""Peers of AMQP/Fast that do what they may not: each is told so with a code, and neither end ever raises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from amqp10.broker._connection import Carrier, Peer, PeerTerms
+from amqp10.broker._node import Limits
+from amqp10.broker._router import Router
+from amqp10.dialects.fast import DIALECT
+from amqp10.dialects.fast._commands import (
+    ChannelAck,
+    ChannelClose,
+    ChannelCommit,
+    ChannelOpen,
+    ChannelReply,
+    Command,
+    ConnectionChallenge,
+    ConnectionClose,
+    ConnectionOpen,
+    ConnectionPing,
+    ConnectionReply,
+    ConnectionResponse,
+    ConnectionTune,
+    HandleBrowse,
+    HandleClose,
+    HandleConsume,
+    HandleNotify,
+    HandleOpen,
+    HandleQuery,
+    HandleReady,
+    HandleReply,
+    HandleSend,
+    HandleUnget,
+    MessageHead,
+)
+from amqp10.dialects.fast._frames import INITIATION, CommandReader, encode_command
+from amqp10.engine import ConnectionEnded, ConnectionTerms, Engine, LinkTerms, SessionTerms
+from amqp10.messaging import Error, Message, Source, Target
+from amqp10.sasl import Authenticator
+
+from ._second import GRAMMAR, write
+from .test_codec_properties import BY_TYPE
+
+HEAD = MessageHead(body_size=1).write()
+
+
+class Served(Carrier):
+    """A client that is hostile, before the embedded broker."""
+
+    def __init__(self) -> None:
+        self.engine = DIALECT.server(ConnectionTerms("broker"), Authenticator(None, anonymous=True))
+        self.router = Router(clock=lambda: 0.0, limits=Limits())
+        terms = PeerTerms(ConnectionTerms("broker"), SessionTerms(), max_message_size=10_000)
+        self.peer = Peer(self.engine, self.router, terms, self)
+        self.reader = CommandReader(1 << 20)
+        self.over: ConnectionEnded | None = None
+        self.engine.start()
+
+    def says(self, data: bytes) -> list[Command]:
+        """What the broker answers."""
+        self.engine.receive_data(data)
+        answers = []
+        for _ in range(10):
+            while events := self.engine.events():
+                self.peer.handle(events)
+                if isinstance(events[-1], ConnectionEnded):
+                    self.over = events[-1]
+            output = self.engine.data_to_send()
+            self.reader.feed(output)
+            while (read := self.reader.next()) is not None:
+                answers.append(read[0])
+        return answers
+
+    def begun(self) -> Served:
+        """With channel 1, a producer's handle 1 and a consumer's handle 2, and a transacted channel 2 with handle 3."""
+        self.says(INITIATION)
+        self.says(encode_command(ConnectionResponse(mechanism="ANONYMOUS")))
+        self.says(encode_command(ConnectionTune(frame_max=4096, channel_max=1023, heartbeat=30)))
+        self.says(encode_command(ConnectionOpen(confirm_tag=1, virtual_path="/", client_name="c")))
+        for command in (
+            ChannelOpen(channel_id=1, confirm_tag=1, restartable=True),
+            ChannelOpen(channel_id=2, transacted=True),
+            HandleOpen(channel_id=1, handle_id=1, service_type=1, producer=True, dest_name="q"),
+            HandleOpen(channel_id=1, handle_id=2, service_type=1, consumer=True, browser=True, dest_name="q"),
+            HandleOpen(channel_id=2, handle_id=3, service_type=1, producer=True, dest_name="q"),
+        ):
+            self.says(encode_command(command))
+        assert self.engine.opened
+        return self
+
+    def wake(self) -> None:
+        pass
+
+    def blocked(self) -> bool:
+        return False
+
+    def opened(self) -> Error | None:
+        return None
+
+    def ended(self) -> None:
+        pass
+
+
+def codes(answers: list[Command]) -> dict[str, int]:
+    """The closes among the answers, and their codes."""
+    return {
+        each.title(): each.reply_code
+        for each in answers
+        if isinstance(each, ConnectionClose | ChannelClose | HandleClose)
+    }
+
+
+def sent(content: bytes, **said: Any) -> bytes:
+    return encode_command(HandleSend(handle_id=1, fragment_size=len(content), **said), content)
+
+
+ACTS = {
+    "no end octet": (b"\0\3\x0e\1\0", {"connection-close": 501}),
+    "too large": (b"\xff\xff\xff\xff\xff\xff", {"connection-close": 501}),
+    "large fragment": (encode_command(HandleSend(handle_id=1, fragment_size=4097)), {"connection-close": 501}),
+    "no command": (b"\0\2\x63\xce", {"connection-close": 540}),
+    "malformed": (b"\0\5\x13\2\x1c\x09\xce", {"connection-close": 502}),
+    "a server's command": (encode_command(HandleReply()), {"connection-close": 530}),
+    "login again": (encode_command(ConnectionResponse(mechanism="PLAIN")), {"connection-close": 409}),
+    "no such channel": (encode_command(ChannelAck(channel_id=7)), {"connection-close": 530}),
+    "no such handle": (encode_command(HandleConsume(handle_id=7)), {"connection-close": 530}),
+    "channel in use": (encode_command(ChannelOpen(channel_id=1)), {"connection-close": 530}),
+    "channel 0": (encode_command(ChannelOpen()), {"connection-close": 530}),
+    "handle in use": (encode_command(HandleOpen(channel_id=1, handle_id=1)), {"connection-close": 530}),
+    "ready": (encode_command(HandleReady(handle_id=1)), {"connection-close": 409}),
+    "band": (encode_command(ChannelOpen(channel_id=5, out_of_band="udp")), {"channel-close": 540}),
+    "no transaction": (encode_command(ChannelCommit(channel_id=1)), {"channel-close": 409}),
+    "between fragments": (
+        sent(HEAD, partial=True)
+        + encode_command(HandleOpen(channel_id=1, handle_id=9, service_type=1, producer=True))
+        + encode_command(HandleSend(handle_id=9, fragment_size=len(HEAD)), HEAD),
+        {"channel-close": 409},
+    ),
+    "peers": (encode_command(HandleOpen(channel_id=1, handle_id=9, service_type=3)), {"handle-close": 540}),
+    "no service": (encode_command(HandleOpen(channel_id=1, handle_id=9, service_type=8)), {"handle-close": 531}),
+    "for nothing": (encode_command(HandleOpen(channel_id=1, handle_id=9, service_type=1)), {"handle-close": 531}),
+    "out of band": (encode_command(HandleSend(handle_id=1, fragment_size=9, out_of_band=True)), {"handle-close": 540}),
+    "stream": (sent(HEAD, streaming=True, partial=True), {"handle-close": 540}),
+    "no head": (sent(b"x"), {"handle-close": 502}),
+    "short body": (sent(HEAD), {"handle-close": 542}),
+    "long body": (sent(HEAD + b"xy"), {"handle-close": 542}),
+    "large message": (sent(MessageHead(body_size=10_001).write(), partial=True), {"handle-close": 311}),
+    "sent by a consumer": (encode_command(HandleSend(handle_id=2)), {"handle-close": 530}),
+    "consumed by a producer": (encode_command(HandleConsume(handle_id=1, prefetch=1)), {"handle-close": 530}),
+    "no prefetch": (encode_command(HandleConsume(handle_id=2)), {"handle-close": 531}),
+    "no selector": (encode_command(HandleConsume(handle_id=2, prefetch=1, selector=b"\xff")), {"handle-close": 531}),
+    "bad selector": (encode_command(HandleConsume(handle_id=2, prefetch=1, selector=b"AND")), {"handle-close": 531}),
+    "listed by a producer": (encode_command(HandleQuery(handle_id=1)), {"handle-close": 530}),
+    "shown unlisted": (encode_command(HandleBrowse(handle_id=2, message_nbr=1)), {"handle-close": 409}),
+}
+
+
+@pytest.mark.parametrize("name", ACTS)
+@pytest.mark.parametrize("chunk", [1, None])
+def test_acts(name: str, chunk: int | None) -> None:
+    """What a client may not do ends the smallest thing concerned, with a code that says why."""
+    data, expected = ACTS[name]
+    served = Served().begun()
+    answers = []
+    for start in range(0, len(data), chunk or len(data)):
+        answers += served.says(data[start : start + (chunk or len(data))])
+    assert codes(answers) == expected
+    assert (served.over is not None) == ("connection-close" in expected)
+    if served.over is None:
+        (pong,) = served.says(encode_command(ConnectionPing(respond=True)))
+        assert pong == ConnectionPing()
+
+
+def test_after_a_close() -> None:
+    """What still comes for what was closed is dropped until the client has closed it, too; then its number is free."""
+    served = Served().begun()
+    served.says(sent(b"x"))
+    assert served.says(sent(HEAD + b"x", confirm_tag=5)) == []
+    assert served.says(encode_command(HandleClose(handle_id=1))) == []
+    opening = HandleOpen(channel_id=1, handle_id=1, service_type=1, producer=True, confirm_tag=3)
+    assert served.says(encode_command(opening)) == [HandleReply(handle_id=1, confirm_tag=3, reply_code=200)]
+    served.says(encode_command(ChannelCommit(channel_id=1)))
+    assert served.says(sent(HEAD + b"x", confirm_tag=5) + encode_command(ChannelAck(channel_id=1))) == []
+    assert served.says(encode_command(ChannelClose(channel_id=1))) == []
+    reply = ChannelReply(channel_id=1, confirm_tag=1, reply_code=200)
+    assert served.says(encode_command(ChannelOpen(channel_id=1, confirm_tag=1))) == [reply]
+
+
+def test_never_taken_for_another() -> None:
+    """A message given back twice, or never sent, changes nothing; nor does an acknowledgment of what is to come."""
+    served = Served().begun()
+    served.says(sent(HEAD + b"x", confirm_tag=1))
+    assert len(served.says(encode_command(HandleConsume(handle_id=2, prefetch=1)))) == 1
+    for _ in range(2):
+        answers = served.says(encode_command(HandleUnget(handle_id=2, message_nbr=1)))
+    assert served.says(encode_command(HandleUnget(handle_id=2, message_nbr=77))) == []
+    assert served.says(encode_command(ChannelAck(channel_id=1, message_nbr=0xFFFF_FFFF))) == []
+    assert answers == []
+    assert served.over is None
+
+
+@pytest.mark.parametrize("data", [b"AH", b"\x80\0", b"\x81\1", b"GET / HTTP/1.1\r\n"])
+def test_another_protocol(data: bytes) -> None:
+    """Who begins with something else is closed without a word."""
+    served = Served()
+    assert served.says(data) == []
+    assert served.over is not None
+
+
+def test_later_version() -> None:
+    """A client that can do more is told what this side can."""
+    (challenge,) = Served().says(b"\x80\7")
+    assert isinstance(challenge, ConnectionChallenge)
+    assert (challenge.version, challenge.mechanisms) == (1, "ANONYMOUS")
+
+
+def commands() -> st.SearchStrategy[bytes]:
+    small = BY_TYPE | {"short": st.integers(0, 4) | BY_TYPE["short"], "long": st.integers(0, 30) | BY_TYPE["long"]}
+    small["longstr"] = st.binary(max_size=20)
+    kinds = [
+        st.tuples(
+            st.just(each["name"]),
+            st.fixed_dictionaries({field["name"]: small[field["type"]] for field in each["fields"]}),
+        )
+        for each in GRAMMAR["commands"]
+        if each["name"] not in ("connection-close", "connection-tune")
+    ]
+    one: st.SearchStrategy[tuple[str, dict[str, Any]]] = st.sampled_from(kinds).flatmap(lambda kind: kind)
+    return st.tuples(one, st.binary(max_size=30) | st.just(HEAD + b"x")).map(framed)
+
+
+def framed(drawn: tuple[tuple[str, dict[str, Any]], bytes]) -> bytes:
+    (name, values), content = drawn
+    if "fragment-size" in values:
+        values = values | {"fragment-size": len(content)}
+        return write(name, values) + (b"" if values.get("out-of-band") else content)
+    return write(name, values)
+
+
+@settings(max_examples=200)
+@given(st.lists(commands(), max_size=12), st.binary(max_size=8))
+def test_any_client(data: list[bytes], noise: bytes) -> None:
+    """Whatever a client says, in whatever order: the broker's end does not raise, and tells all it has to tell."""
+    served = Served().begun()
+    for each in (*data, noise):
+        served.says(each)
+    if served.over is None:
+        served.engine.tick(0.0)
+        served.engine.receive_eof()
+        served.says(b"")
+    assert served.engine.events() == []
+
+
+def connected() -> Engine:
+    """A client with a sender on handle 1, a receiver on handle 2 and a browser on handle 3, all attached."""
+    client = DIALECT.client(ConnectionTerms("c"), None, True)
+    client.start()
+    client.open()
+    for command in (
+        ConnectionChallenge(mechanisms="ANONYMOUS"),
+        ConnectionTune(frame_max=4096, heartbeat=30),
+        ConnectionReply(confirm_tag=1, reply_code=200),
+    ):
+        client.receive_data(encode_command(command))
+    session = client.begin()
+    sender = session.attach_sender(LinkTerms("s", Source(), Target("q")))
+    receiver = session.attach_receiver(LinkTerms("r", Source("q"), Target()))
+    session.attach_receiver(LinkTerms("b", Source("q", distribution_mode="copy"), Target()))
+    for number in range(1, 5):
+        client.receive_data(encode_command(ChannelReply(channel_id=number, confirm_tag=1, reply_code=200)))
+    for handle in (1, 2, 3):
+        client.receive_data(encode_command(HandleReply(handle_id=handle, confirm_tag=1, reply_code=200)))
+    client.receive_data(encode_command(HandleReply(handle_id=2, confirm_tag=2, reply_code=200)))
+    assert sender.attached
+    assert receiver.attached
+    sender.send(Message(b"x").encode())
+    receiver.flow(5)
+    client.data_to_send()
+    client.events()
+    return client
+
+
+@settings(max_examples=200)
+@given(st.lists(commands(), max_size=12), st.binary(max_size=8))
+def test_any_server(data: list[bytes], noise: bytes) -> None:
+    """The same for a client before a server that says whatever it likes."""
+    client = connected()
+    ended = 0
+    for each in (*data, noise):
+        client.receive_data(each)
+        client.data_to_send()
+        ended += sum(isinstance(event, ConnectionEnded) for event in client.events())
+    if not ended:
+        client.tick(0.0)
+        client.receive_eof()
+        ended = sum(isinstance(event, ConnectionEnded) for event in client.events())
+    assert ended == 1
+
+
+SERVER_ACTS = {
+    "a client's command": (encode_command(HandleOpen()), 530),
+    "no such handle": (encode_command(HandleNotify(handle_id=9)), 530),
+    "no such channel": (encode_command(ChannelClose(channel_id=9)), 530),
+    "not asked": (encode_command(HandleReply(handle_id=1, confirm_tag=99)), 501),
+    "not asked on a channel": (encode_command(ChannelReply(channel_id=1, confirm_tag=99)), 501),
+    "notified sender": (encode_command(HandleNotify(handle_id=1)), 501),
+    "out of band": (encode_command(HandleNotify(handle_id=2, out_of_band=True)), 540),
+    "stream": (encode_command(HandleNotify(handle_id=2, streaming=True)), 540),
+    "another message": (
+        encode_command(HandleNotify(handle_id=2, message_nbr=1, fragment_size=len(HEAD), partial=True), HEAD)
+        + encode_command(HandleNotify(handle_id=2, message_nbr=2, fragment_size=1), b"x"),
+        409,
+    ),
+    "short body": (encode_command(HandleNotify(handle_id=2, message_nbr=1, fragment_size=len(HEAD)), HEAD), 531),
+    "ready": (encode_command(HandleReady(handle_id=1, message_size=5)), 409),
+    "opened twice": (encode_command(ConnectionReply(confirm_tag=1, reply_code=200)), 409),
+}
+
+
+@pytest.mark.parametrize("name", SERVER_ACTS)
+def test_server_acts(name: str) -> None:
+    """What a server may not do ends the connection, with a code that says why."""
+    data, code = SERVER_ACTS[name]
+    client = connected()
+    client.receive_data(data)
+    reader = CommandReader(1 << 20)
+    reader.feed(client.data_to_send())
+    read = reader.next()
+    assert read is not None
+    assert isinstance(read[0], ConnectionClose)
+    assert read[0].reply_code == code
+    assert isinstance(client.events()[-1], ConnectionEnded)
