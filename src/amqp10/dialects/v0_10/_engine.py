@@ -67,6 +67,7 @@ from ._server_session import ServerSession
 if TYPE_CHECKING:
     from ...engine import Session
     from ...sasl import Authenticator, Mechanism
+    from ._controller import Key, ServedBranch
     from ._session import SessionEndpoint
 
 CAPABILITIES: Final = frozenset(
@@ -127,9 +128,11 @@ class V010Engine(Engine):
         self._phase = Phase.IDLE
         self._reader = FrameReader()
         self._events: list[Event] = []
+        self._untold = 0
         self._dirty: dict[SessionEndpoint, None] = {}
         self._open_asked = False
         self._next_channel = 1
+        self.branches: dict[Key, ServedBranch] = {}
         self._held_messages = self._held_octets = 0
         self._answering = False  # server: the client's open is here, and is to be answered
         # Time: flags that `tick` turns into times, so that no clock is read on the message path.
@@ -268,7 +271,7 @@ class V010Engine(Engine):
             login.secure(control)
         elif isinstance(control, ConnectionTune):
             login.tune(control)
-            self._events.append(Authenticated(login.mechanism or "", None))
+            self.emit(Authenticated(login.mechanism or "", None))
             self._open_if_asked()
         elif isinstance(control, ConnectionOpenOk) and login.proved and self._open_asked:
             properties = login.server_properties
@@ -280,7 +283,7 @@ class V010Engine(Engine):
                 properties=properties,
             )
             self._opened()
-            self._events.append(ConnectionOpened())
+            self.emit(ConnectionOpened())
         elif isinstance(control, ConnectionRedirect) and login.proved:
             host, _, port = control.host.rpartition(":")
             info = {"network-host": host or control.host, **({"port": int(port)} if port.isdigit() and host else {})}
@@ -300,7 +303,7 @@ class V010Engine(Engine):
             self.remote = login.opened(control)
             self.room = login.max_frame_size - HEAD_SIZE
             self._answering = True
-            self._events.append(ConnectionOpened())
+            self.emit(ConnectionOpened())
             self._open_if_asked()
             return
         else:
@@ -309,7 +312,7 @@ class V010Engine(Engine):
             raise AuthenticationFailed(f"the client's credentials were refused ({login.mechanism})", 1)
         if login.proved and self.identity is None and not login.tuned:
             self.identity = login.identity
-            self._events.append(Authenticated(login.mechanism or "", self.identity))
+            self.emit(Authenticated(login.mechanism or "", self.identity))
 
     def _receive_stray(self, assembly: Assembly) -> None:
         """Something on a channel that has no session: the begin of one, or what comes late for one that is over."""
@@ -319,7 +322,7 @@ class V010Engine(Engine):
             session = ServerSession(self, assembly.channel)
             self.sessions[assembly.channel] = session
             session.receive(assembly)
-            self._events.append(SessionBegun(session))
+            self.emit(SessionBegun(session))
         elif self.role is Role.SERVER:
             ServerSession(self, assembly.channel).not_attached(assembly)
 
@@ -342,12 +345,17 @@ class V010Engine(Engine):
         self.reading = self._held_messages < MOST_HELD and self._held_octets < MOST_HELD_OCTETS
 
     def emit(self, event: Event) -> None:
+        """Tell the owner. What its own calls lead to counts as output until it is told, so that somebody looks."""
         self._events.append(event)
+        self._untold += 1
+        self.output_size += 1
 
     def events(self) -> list[Event]:
         for session in self.sessions.values():
             session.settle_events()
         events, self._events = self._events, []
+        self.output_size -= self._untold
+        self._untold = 0
         return events
 
     def write(self, data: bytes | bytearray) -> None:
@@ -374,7 +382,7 @@ class V010Engine(Engine):
         while self._dirty:
             self.flush()
         output = self.output
-        self.output_size = 0
+        self.output_size = self._untold = 0
         if not output:
             return b""
         self.output = []
@@ -393,7 +401,7 @@ class V010Engine(Engine):
         if limit and self.opened:
             limit = max(limit, 2.0 * heartbeat) if heartbeat else None
         if limit:
-            if self._received or self._last_received is None:
+            if self._received or self._last_received is None or not self.reading:
                 self._received = False
                 self._last_received = now
             if now - self._last_received >= limit:
@@ -456,7 +464,7 @@ class V010Engine(Engine):
         for session in list(self.sessions.values()):
             session.over(error)
         self.sessions.clear()
-        self._events.append(ConnectionEnded(error))
+        self.emit(ConnectionEnded(error))
 
 
 def client(terms: ConnectionTerms, mechanisms: tuple[Mechanism, ...] | None, secure: bool) -> V010Engine:

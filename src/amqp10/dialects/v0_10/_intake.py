@@ -7,7 +7,7 @@ here, so what comes beyond the owner's waits in the engine, and when that is muc
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ...engine import (
@@ -53,6 +53,7 @@ class IntakeLink(LinkEndpoint, ReceiverLink):
         self.delivery_type = RoutedDelivery
         self.credit = 0
         self._held: deque[IncomingDelivery] = deque()
+        self._waiting: list[Callable[[], None]] = []
         self._numbers: dict[bytes, int] = {}
         self._quiet: set[bytes] = set()  # whose sender does not want to hear that nobody takes them
 
@@ -116,9 +117,20 @@ class IntakeLink(LinkEndpoint, ReceiverLink):
             delivery = self._held.popleft()
             self.session.engine.hold(-1, -len(delivery.payload))
             self._hand_over(delivery)
+        if not self._held:
+            waiting, self._waiting = self._waiting, []
+            for call in waiting:
+                call()
         if drain:
             self.credit = 0
             self.session.engine.emit(FlowReceived(self, True))
+
+    def when_empty(self, call: Callable[[], None]) -> None:
+        """Call it when nothing is held."""
+        if self._held:
+            self._waiting.append(call)
+        else:
+            call()
 
     # Outcomes
 

@@ -80,4 +80,5 @@ class LinkEndpoint(Link):
         self.attached = False
         if not self._ended:
             self._ended = True
+            self.session.settle_events()  # outcomes come before the end of their link
             self.session.engine.emit(LinkEnded(self, closed, error))

@@ -171,7 +171,11 @@ class ServerLogin:
 
     def offer(self) -> None:
         """The first word."""
-        properties = {"product": "amqp10", "capabilities": [ON_DEMAND], "qpid.features": ["qpid.jms-selector"]}
+        properties = {
+            "product": "amqp10",
+            "capabilities": list(self._terms.offered_capabilities),
+            "qpid.features": ["qpid.jms-selector"],
+        }
         self._say(
             ConnectionStart(
                 server_properties=properties | properties_out(self._terms.properties),

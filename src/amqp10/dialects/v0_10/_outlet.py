@@ -139,7 +139,10 @@ class OutletLink(LinkEndpoint, SenderLink):
         """message.flush"""
         self._flushes.append(number)
         self.drain = True
-        self._changed()
+        if self.terms is not None and self.credit <= 0:
+            self.drained()  # nobody else would say so
+        else:
+            self._changed()
 
     def _changed(self) -> None:
         self._send_held()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...engine import (
@@ -17,6 +17,7 @@ from ...engine import (
 from ...engine._requests import R
 from ...errors import AmqpError, LocalProtocolError, RemoteProtocolError, SessionEnded
 from ...messaging import ACCEPTED, RELEASED, Error, Modified, NoLocal, Rejected, Selector, Source
+from ...types import Symbol
 from ._codes import condition, execution_code
 from ._commands import (
     Acquired,
@@ -35,6 +36,7 @@ from ._commands import (
     MessageSubscribe,
     MessageTransfer,
 )
+from ._controller import TRANSACTIONAL, Controller
 from ._controls import SessionAttach, SessionAttached, SessionDetach, SessionDetached, SessionRequestTimeout
 from ._declare import Command, Struct
 from ._frames import COMMAND, Assembly
@@ -67,6 +69,8 @@ class ServerSession(SessionEndpoint):
         self._outlets: dict[str, OutletLink] = {}
         self._links: dict[OutletLink | IntakeLink, None] = {}
         self._intake: IntakeLink | None = None
+        self._controller: Controller | None = None
+        self.current = 0  # the command that a transaction waits for
         self._rejects: dict[tuple[int, str], list[int]] = {}
         self._next_tag = 0
         self._paused = False  # a command has to be done before all that comes
@@ -113,11 +117,20 @@ class ServerSession(SessionEndpoint):
         if action is not None:
             action(self, number, command)
             return
+        if type(command) in TRANSACTIONAL:
+            if self._controller is None:
+                self._controller = Controller(self)
+                self.add_link(self._controller)
+            self.current = number
+            self._controller.do(number, command)
+            return
         found = request_of(command)
         if found is None:
             raise SessionFault(540, f"{command.spec_name} is not done here")
         pending = PendingRequest(self, found[0])
         pending.context = number, found[1], command
+        # What follows may rely on it: a bind on a declare, a transfer on both.
+        self.pause()
         self.engine.emit(RequestReceived(pending))
 
     def pause(self) -> None:
@@ -147,6 +160,13 @@ class ServerSession(SessionEndpoint):
         self._links[link] = None
         self.engine.emit(LinkAttached(link))
 
+    def when_taken(self, call: Callable[[], None]) -> None:
+        """Call it when the owner has had all that the client sent."""
+        if self._intake is None:
+            call()
+        else:
+            self._intake.when_empty(call)
+
     # Subscriptions
 
     def _subscribe(self, number: int, command: MessageSubscribe) -> None:
@@ -158,9 +178,9 @@ class ServerSession(SessionEndpoint):
         filters: dict[Any, Any] = {}
         selector = arguments.get("x-filter-jms-selector")
         if isinstance(selector, str) and selector:
-            filters["jms-selector"] = Selector(selector)
+            filters[Symbol("jms-selector")] = Selector(selector)
         if arguments.get("no-local"):
-            filters["no-local"] = NoLocal()
+            filters[Symbol("no-local")] = NoLocal()
         source = Source(
             route_address("", command.queue),
             distribution_mode="copy" if command.acquire_mode == 1 else None,
@@ -231,7 +251,7 @@ class ServerSession(SessionEndpoint):
             for each in self.deliveries
             if first <= each <= last
         ]
-        self._result(number, Acquired(to_ranges(held)))
+        self.result_of(number, Acquired(to_ranges(held)))
 
     def forget_delivery(self, delivery: OutgoingDelivery) -> None:
         """The owner settled it."""
@@ -259,7 +279,8 @@ class ServerSession(SessionEndpoint):
             return
         pending.answer(result)
         number, answer, _ = pending.context
-        self._result(number, answer(result))
+        self.result_of(number, answer(result))
+        self.go_on()
 
     def refuse(self, pending: PendingRequest[Any], error: Error) -> None:
         if self.muted or pending.answered:
@@ -268,7 +289,8 @@ class ServerSession(SessionEndpoint):
         number, _, command = pending.context
         self.fail(SessionFault(execution_code(error), error.description or str(error.condition)), number, command)
 
-    def _result(self, number: int, value: Struct | None) -> None:
+    def result_of(self, number: int, value: Struct | None) -> None:
+        """A command is done, and this is what it gave."""
         if value is not None:
             self.invoke(ExecutionResult(number & MASK, value))
         self.complete(number)
