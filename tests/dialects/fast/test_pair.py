@@ -272,7 +272,7 @@ def test_drain() -> None:
     sending.send(Message(b"x").encode())
     sending.drained()
     pair.run()
-    assert pair.client_events[-1] == FlowReceived(receiving, True)
+    assert pair.client_events[-1] == FlowReceived(receiving, True, wasted=4)
     assert sending.credit == receiving.credit == 0
     receiving.flow(2)
     pair.run()

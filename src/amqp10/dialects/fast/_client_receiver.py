@@ -166,8 +166,8 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
 
     def drained(self) -> None:
         """The server has sent what it has, and waits."""
-        self.credit = 0
-        self.engine.emit(FlowReceived(self, True))
+        given_back, self.credit = self.credit, 0
+        self.engine.emit(FlowReceived(self, True, given_back))
 
     # Messages
 

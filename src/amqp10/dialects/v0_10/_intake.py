@@ -122,8 +122,8 @@ class IntakeLink(LinkEndpoint, ReceiverLink):
             for call in waiting:
                 call()
         if drain:
-            self.credit = 0
-            self.session.engine.emit(FlowReceived(self, True))
+            given_back, self.credit = self.credit, 0
+            self.session.engine.emit(FlowReceived(self, True, given_back))
 
     def when_empty(self, call: Callable[[], None]) -> None:
         """Call it when nothing is held."""

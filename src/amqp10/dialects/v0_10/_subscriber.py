@@ -201,9 +201,9 @@ class SubscriberLink(LinkEndpoint, ReceiverLink):
         self._granted = 0
         self._octets = False
         if sent.about and not self._stopping:
-            self.credit = 0
+            given_back, self.credit = self.credit, 0
             if not self._ended:
-                self.session.engine.emit(FlowReceived(self, True))
+                self.session.engine.emit(FlowReceived(self, True, given_back))
         self._grant()
 
     # Deliveries

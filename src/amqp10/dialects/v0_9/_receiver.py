@@ -228,7 +228,8 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
     def receive_empty(self, _: BasicGetEmpty) -> None:
         self._getting = False
         if self._draining:
-            self.credit = 0
+            given_back, self.credit = self.credit, 0
+            self.engine.emit(FlowReceived(self, False, given_back))
         self._adjust()
 
     # Deliveries
