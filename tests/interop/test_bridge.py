@@ -1,0 +1,199 @@
+"""The bridge between real brokers, and between the dialects that each of them speaks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import anyio
+import pytest
+
+import amqp10
+from amqp10 import Connection, Message, Reconnect, Unsupported
+from amqp10.testing import FaultProxy
+
+from ._matrix import Peer
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+
+QUICK = Reconnect(initial_delay=0.02, max_delay=0.2, resume_timeout=0)
+COUNT = 1000
+PAIRS = [
+    ("artemis", "broker_j"),
+    ("broker_j", "rabbitmq"),
+    ("rabbitmq", "artemis"),
+    ("rabbitmq", "embedded"),
+    ("embedded", "artemis"),
+    ("rabbitmq 0-9-1", "artemis"),
+    ("rabbitmq 0-9-1", "rabbitmq"),
+    ("rabbitmq 0-9-1", "broker_j 0-10"),
+    ("artemis", "rabbitmq 0-9-1"),
+    ("broker_j 0-9-1", "rabbitmq"),
+    ("broker_j 0-10", "artemis"),
+    ("broker_j 0-10", "rabbitmq 0-9-1"),
+]
+
+
+@dataclass(frozen=True)
+class End:
+    """A broker, the dialect to speak with it, and a queue that is its own."""
+
+    peer: Peer
+    dialect: str
+    address: str
+
+    def connection(self, url: str | None = None, **settings: Any) -> Connection:
+        """In the dialect of this end."""
+        return Connection(url or self.peer.url(), dialect=self.dialect, **settings)
+
+    async def fill(self, messages: list[Message]) -> None:
+        """Send them to it, in AMQP 1.0."""
+        async with Connection(self.peer.url()) as connection, connection.sender(self.address) as sender:
+            await sender.send_many(messages)
+
+    async def empty(self, count: int) -> list[Message]:
+        """So many messages, in AMQP 1.0; all that there are for a while if there are fewer."""
+        found: list[Message] = []
+        async with Connection(self.peer.url()) as connection, connection.receiver(self.address) as receiver:
+            while len(found) < count:
+                batch = await receiver.receive_batch(100, max_wait=1)
+                for delivery in batch:
+                    found.append(delivery.message)
+                    delivery.accept()
+                if not batch:
+                    break
+        return found
+
+
+@asynccontextmanager
+async def end(request: pytest.FixtureRequest, name: str) -> AsyncIterator[End]:
+    """An end with a new queue on that broker."""
+    broker, _, dialect = name.partition(" ")
+    peer = Peer(broker, request.getfixturevalue(broker))
+    async with Connection(peer.url()) as connection:
+        address = await peer.queue(connection)
+        async with connection.sender(address):  # which makes it, where queues are made on first use
+            yield End(peer, dialect or "1.0", address)
+
+
+def orders(count: int) -> list[Message]:
+    """Messages with what every dialect has a place for."""
+    return [
+        Message(
+            f"[{number}]".encode(),
+            durable=True,
+            priority=6,
+            message_id=f"id-{number}",
+            correlation_id=f"about-{number}",
+            reply_to="answers",
+            content_type="application/octet-stream",
+            ttl=timedelta(hours=1),
+            application_properties={"number": number, "region": "eu", "urgent": number % 2 == 0},
+        )
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS, ids=[f"{source} to {target}" for source, target in PAIRS])
+async def test_from_one_to_another(request: pytest.FixtureRequest, source: str, target: str) -> None:
+    """Every message arrives, in order, with its body and properties; the source is empty, and the report says so."""
+    async with end(request, source) as old, end(request, target) as new:
+        await old.fill(orders(COUNT))
+        async with old.connection() as there, new.connection() as here:
+            ends = (there, old.address), (here, new.address)
+            with anyio.fail_after(60):
+                report = await amqp10.bridge(*ends, until_empty=True, window=100)
+        assert report.moved == COUNT
+        assert report.clean
+        came = await new.empty(COUNT)
+        assert [message.body for message in came] == [message.body for message in orders(COUNT)]
+        for number, message in enumerate(came):
+            assert message.durable
+            if "broker_j 0-10" not in (source, target):  # Broker-J itself makes UUIDs of ids there, and back
+                assert message.message_id == f"id-{number}"
+                assert message.correlation_id == f"about-{number}"
+            assert message.reply_to is not None
+            assert "answers" in message.reply_to
+            assert message.content_type == "application/octet-stream"
+            assert message.application_properties is not None
+            for name, value in (("number", number), ("region", "eu"), ("urgent", number % 2 == 0)):
+                assert message.application_properties[name] == value
+        assert await old.empty(1) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [("artemis", "rabbitmq"), ("rabbitmq 0-9-1", "artemis"), ("broker_j 0-10", "rabbitmq")],
+)
+async def test_through_broken_connections(request: pytest.FixtureRequest, source: str, target: str) -> None:
+    """Both connections break, again and again: nothing is lost, and duplicates are no more than were counted."""
+    chance = random.Random(f"{source} {target}")
+    async with end(request, source) as old, end(request, target) as new:
+        await old.fill(orders(COUNT))
+        async with (
+            FaultProxy(old.peer.url()) as before,
+            FaultProxy(new.peer.url()) as behind,
+            old.connection(before.url, reconnect=QUICK) as there,
+            new.connection(behind.url, reconnect=QUICK) as here,
+            anyio.create_task_group() as tasks,
+        ):
+
+            async def break_often() -> None:
+                while True:
+                    await anyio.sleep(chance.random())
+                    proxy = chance.choice((before, behind))
+                    proxy.cut_after(chance.randrange(20_000), chance.choice(("up", "down")))
+
+            ends = (there, old.address), (here, new.address)
+            with anyio.fail_after(120):
+                async with amqp10.bridge(*ends, rate=300, window=50) as bridge:
+                    tasks.start_soon(break_often)
+                    while bridge.report.moved < COUNT:  # noqa: ASYNC110 - a report has no event
+                        await anyio.sleep(0.05)
+                    tasks.cancel_scope.cancel()
+            assert before.cuts + behind.cuts > 2
+        came = [message.body for message in await new.empty(2 * COUNT)]
+        left = [message.body for message in await old.empty(COUNT)]
+    assert {*came, *left} == {message.body for message in orders(COUNT)}
+    assert len(came) + len(left) - COUNT <= bridge.report.duplicates + 50
+
+
+@pytest.mark.matrix("bridge: exactly once from queue to queue, in transactions")
+async def test_within_one_broker(peer: Peer) -> None:
+    """Each batch is moved as a whole; a broker without transactions is said to be one before a message moves."""
+    async with Connection(peer.url()) as connection:
+        here, there = await peer.queue(connection), await peer.queue(connection)
+        async with connection.sender(here) as sender, connection.sender(there):
+            await sender.send_many(orders(COUNT))
+        ends = (connection, here), (connection, there)
+        if peer.name == "rabbitmq":
+            with pytest.raises(Unsupported, match="RabbitMQ does not resume links"):
+                await amqp10.bridge(*ends, exactly_once=True)
+            peer.lacks("no transactions over AMQP 1.0: `Unsupported`, nothing has moved")
+            return
+        report = await amqp10.bridge(*ends, exactly_once=True, until_empty=True)
+        assert (report.moved, report.clean) == (COUNT, True)
+        came = await End(peer, "1.0", there).empty(COUNT)
+        assert [message.message_id for message in came] == [f"id-{number}" for number in range(COUNT)]
+
+
+@pytest.mark.matrix("bridge: copy, and leave the messages")
+async def test_copying(peer: Peer, request: pytest.FixtureRequest) -> None:
+    """Both ends have all of them afterwards; a broker that only claims to copy is not trusted."""
+    async with end(request, "embedded") as new, Connection(peer.url()) as there, new.connection() as here:
+        address = await peer.queue(there)
+        old = End(peer, "1.0", address)
+        await old.fill(orders(100))
+        copying = amqp10.bridge((there, address), (here, new.address), copy=True, until_empty=True)
+        if peer.name == "rabbitmq":
+            with pytest.raises(Unsupported, match="does not browse"):
+                await copying
+            peer.lacks("it would take them: `Unsupported`")
+        else:
+            assert (await copying).moved == 100
+            assert len(await new.empty(100)) == 100
+        assert len(await old.empty(100)) == 100
