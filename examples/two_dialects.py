@@ -13,10 +13,9 @@ async def send(url: str, dialect: str) -> None:
 
 
 async def receive(url: str, dialect: str) -> None:
-    async with Connection(url, dialect=dialect) as connection:
-        async with connection.receiver("/queues/two-dialects", credit=10) as receiver:
-            with await receiver.receive() as message:
-                print(message.body.decode(), "received in", dialect)
+    async with Connection(url, dialect=dialect) as connection, connection.receiver("/queues/two-dialects") as receiver:
+        with await receiver.receive() as message:
+            print(message.body.decode(), "received in", dialect)
 
 
 async def main(url: str) -> None:

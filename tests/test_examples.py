@@ -32,6 +32,8 @@ EXPECTED = {
     "dialects.py": (ROOT / "docs" / "howto" / "dialects.txt").read_text(),
     "exchanges.py": "errors has 1\neverything has 2\ndisk full came by logs with db.error\n"
     "no queue is bound for that\n",
+    "bridge.py": "100 moved\nb'order 0'\n",
+    "two_dialects.py": "sent in 0-9-1 received in 1.0\nsent in 1.0 received in 0-9-1\n",
     "embedded_broker.py": "a copy for each\na copy for each\n1 in the queue\n",
 }
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -17,6 +19,9 @@ from amqp10 import Connection, Message, Reconnect, Unsupported
 from amqp10.testing import FaultProxy
 
 from ._matrix import Peer
+from .brokers import Server
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
 
@@ -197,3 +202,14 @@ async def test_copying(peer: Peer, request: pytest.FixtureRequest) -> None:
             assert (await copying).moved == 100
             assert len(await new.empty(100)) == 100
         assert len(await old.empty(100)) == 100
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_the_page_about_moving(rabbitmq: Server) -> None:
+    """Its programs before and after, and the latter in both dialects, do the same on RabbitMQ."""
+    for program in (["before.py"], ["after.py", "0-9-1"], ["after.py", "1.0"], ["before.py"]):
+        name, *rest = program
+        command = [sys.executable, "-W", "error", str(EXAMPLES / "rabbitmq" / name), rabbitmq.url(), *rest]
+        done = await anyio.run_process(command, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        assert done.stdout.decode() == "no queue took order 3\norder 1 eu\norder 2 eu\n"

@@ -17,7 +17,16 @@ from ..errors import LocalProtocolError
 from ..messaging import Source, Target
 from ._batches import BatchMover
 from ._ends import Ending, Intake, Outlet, intake, outlet
-from ._guarantee import Role, check_copying, check_kept, check_stores, check_unsettled, reconnect_for, way_of
+from ._guarantee import (
+    Role,
+    check_copying,
+    check_kept,
+    check_rejecting,
+    check_stores,
+    check_unsettled,
+    reconnect_for,
+    way_of,
+)
 from ._mover import Mover
 from ._report import BridgeReport
 from ._settings import OnRefused, Settings
@@ -136,6 +145,8 @@ class Bridge:
         way = way_of(source, target) if settings.exactly_once else "at-least-once"
         if settings.copy:
             check_copying(source)
+        if settings.on_refused == "reject":
+            check_rejecting(source)
         mode: ReceiverSettleMode = "second" if way == "resume" else "first"
         name = self._name if way == "resume" else None
         taking = intake(source, self._source, name=name, mode=mode, copy=settings.copy)

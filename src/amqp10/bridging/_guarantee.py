@@ -84,9 +84,17 @@ def check_unsettled(source: Receiver) -> None:
 
 def check_copying(source: Connection) -> None:
     """Raise Unsupported if the source only claims to leave messages where they are."""
+    if "browse" not in source.capabilities:
+        raise Unsupported(f"dialect {source.dialect!r} does not browse: it would take the messages")
     if not source.profile.copies:
         title = source.profile.title
         raise Unsupported(f"{title} does not browse: it would lend all messages, and have them back at the end only")
+
+
+def check_rejecting(source: Connection) -> None:
+    """Raise Unsupported if nothing can be rejected at the source."""
+    if "rejected" not in source.capabilities:
+        raise Unsupported(f"dialect {source.dialect!r} has no outcome rejected: what is refused cannot be told so")
 
 
 def _end(link: Link) -> str:
