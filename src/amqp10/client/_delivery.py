@@ -319,7 +319,7 @@ class Delivery(IncomingDelivery):
 
     def _has(self, outcome: Outcome) -> bool:
         """Whether the dialect has that outcome."""
-        return type(outcome).__name__.lower() in self.link.session.engine.capabilities
+        return is_stale(self) or type(outcome).__name__.lower() in self.link.session.engine.capabilities
 
     def _settle_quietly(self, state: DeliveryState) -> None:
         """Settle where another exception is on its way: a link that is gone has given the message back itself."""
