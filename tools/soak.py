@@ -28,6 +28,7 @@ import anyio
 
 from amqp10 import Connection, Delivery, Message, Reconnect, StaleDelivery
 from amqp10.broker import Broker
+from amqp10.engine import dialect_names
 from amqp10.testing import FaultProxy
 
 Mode = Literal["at-least-once", "exactly-once"]
@@ -76,10 +77,14 @@ class Soak:
         total: messages.
         cuts: how often to break the connections.
         seed: of what is random.
+        dialect: in which both ends speak.
     """
 
-    def __init__(self, proxy: FaultProxy, address: str, mode: Mode, total: int, cuts: int, seed: int) -> None:
+    def __init__(
+        self, proxy: FaultProxy, address: str, mode: Mode, total: int, cuts: int, seed: int, dialect: str
+    ) -> None:
         self.proxy = proxy
+        self.dialect = dialect
         self.address = address
         self.settle: Literal["first", "second"] = "second" if mode == "exactly-once" else "first"
         self.random = random.Random(seed)
@@ -103,7 +108,8 @@ class Soak:
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Connection]:
         reconnect = Reconnect(initial_delay=0.02, max_delay=1.0, first_attempts=math.inf)
-        async with Connection(self.proxy.url, reconnect=reconnect, idle_timeout=IDLE) as connection:
+        url, dialect = self.proxy.url, self.dialect
+        async with Connection(url, reconnect=reconnect, idle_timeout=IDLE, dialect=dialect) as connection:
             yield connection
 
     # The two ends
@@ -210,14 +216,16 @@ def report(mode: Mode, tally: Tally) -> str:
     ))  # fmt: skip
 
 
-async def soak(mode: Mode, total: int, cuts: int, seed: int, url: str | None, address: str, store: bool) -> Tally:
+async def soak(
+    mode: Mode, total: int, cuts: int, seed: int, url: str | None, address: str, store: bool, dialect: str
+) -> Tally:
     """Run it against the broker at a URL, or the embedded one."""
     if url is not None:
         async with FaultProxy(url) as proxy:
-            return await Soak(proxy, address, mode, total, cuts, seed).run()
+            return await Soak(proxy, address, mode, total, cuts, seed, dialect).run()
     with tempfile.TemporaryDirectory(prefix="amqp10-soak-") as folder:
         async with Broker(store=Path(folder, "store") if store else None) as broker, FaultProxy(broker.url) as proxy:
-            return await Soak(proxy, address, mode, total, cuts, seed).run()
+            return await Soak(proxy, address, mode, total, cuts, seed, dialect).run()
 
 
 def main() -> int:
@@ -232,11 +240,15 @@ def main() -> int:
     parser.add_argument("--no-store", action="store_true", help="the embedded broker keeps all in memory")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--backend", choices=("trio", "asyncio"), default="trio")
+    parser.add_argument("--dialect", choices=dialect_names(), default="1.0")
     options = parser.parse_args()
     failed = False
+    if options.dialect != "1.0":
+        options.mode = "at-least-once"  # links are resumed in 1.0 only
     for mode in MODES if options.mode == "both" else (options.mode,):
         address = options.address or f"soak-{uuid.uuid4().hex[:8]}"
         arguments = (mode, options.messages, options.cuts, options.seed, options.url, address, not options.no_store)
+        arguments = (*arguments, options.dialect)
         tally = anyio.run(soak, *arguments, backend=options.backend)
         print(report(mode, tally), flush=True)
         failed |= tally.lost != 0 or tally.accepted != tally.total
