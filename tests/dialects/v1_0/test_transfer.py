@@ -269,7 +269,11 @@ def everything(data: bytes, *, reuses: bool) -> list[Any]:
 
 
 ALIKE = st.tuples(
-    st.integers(0, 3), st.sampled_from([0, 7, 256, 0xFFFF_FFFF]), st.binary(max_size=5), st.booleans(), st.booleans()
+    st.sampled_from([0, 1, 2, 300, 301]),
+    st.sampled_from([0, 7, 256, 0xFFFF_FFFF]),
+    st.binary(max_size=5),
+    st.booleans(),
+    st.booleans(),
 )
 
 
@@ -310,10 +314,24 @@ def test_layouts_are_used_and_bounded() -> None:
     read = [frame for frame in iter(reader.next, None) if isinstance(frame[2], Transfer)]
     assert read[1][2] is read[2][2]
     assert read[4][2] is read[5][2] is not read[1][2]
-    for handle in range(3000):
-        reader.feed(encode_frame(0, Transfer(handle=handle % 256, delivery_id=1000, delivery_tag=bytes(handle % 30))))
+    for handle in range(5000):
+        reader.feed(encode_frame(0, Transfer(handle=handle, delivery_id=1000, delivery_tag=bytes(handle % 30))))
         reader.next()
-    assert len(reader._layouts) <= 256
+    assert len(reader._layouts) <= 2049
+
+
+def test_wide_handles_have_layouts_of_their_own() -> None:
+    """Links whose handles take four octets are told apart, and each one's transfers are one object."""
+    reader = FrameReader(reuses=True)
+    frames = [
+        encode_frame(0, Transfer(handle=handle, delivery_id=1000 + number, delivery_tag=b"abcd"), b"x")
+        for number in range(3)
+        for handle in (300, 301)
+    ]
+    reader.feed(b"".join(frames))
+    read: list[Any] = list(iter(reader.next, None))
+    assert [transfer.handle for _, _, transfer, _ in read] == [300, 301] * 3
+    assert read[2][2] is read[4][2] is not read[3][2] is read[5][2]
 
 
 @given(st.lists(st.integers(0, 40), min_size=1), st.sampled_from([0, 1000, 0x7FFF_FFF0, 0xFFFF_FFF0]))

@@ -55,7 +55,8 @@ _HEADER = Struct(">IBBH")
 _read_header = _HEADER.unpack_from
 _TRANSFER: Final = b"\x00\x53\x14"
 _KEY: Final = 8  # bytes that tell layouts apart: sizes, and the handle if it is a small one
-_MOST_LAYOUTS: Final = 256
+_WIDE_KEY: Final = 11  # the same with a handle of four octets
+_MOST_LAYOUTS: Final = 2048
 
 
 class FrameReader:
@@ -74,7 +75,8 @@ class FrameReader:
     def __init__(self, max_frame_size: int = 512, *, reuses: bool = False) -> None:
         self.max_frame_size = max_frame_size
         self._reuses = reuses
-        self._layouts: dict[bytes, TransferLayout] = {}
+        # By `_KEY` bytes, and where these say that the handle is wide, under which stands None then, by `_WIDE_KEY`.
+        self._layouts: dict[bytes, TransferLayout | None] = {}
         self.alike: TransferLayout | None = None
         self.in_pieces = 0
         self._before: TransferLayout | None = None
@@ -143,7 +145,10 @@ class FrameReader:
         self._at = end
         body = at + offset * 4
         if kind == FRAME_AMQP:
-            known = self._layouts.get(data[body : body + _KEY])
+            layouts = self._layouts
+            known = layouts.get(key := data[body : body + _KEY])
+            if known is None and key in layouts:
+                known = layouts.get(data[body : body + _WIDE_KEY])
             if known is not None:
                 length, unpack, before, between, after, transfer, _ = known
                 payload = body + length
@@ -193,9 +198,14 @@ class FrameReader:
         """Know transfers that look like this one at sight."""
         layout = layout_of(data, body, transfer, payload)
         if layout is not None:
-            if len(self._layouts) == _MOST_LAYOUTS:
-                self._layouts.clear()
-            self._layouts[data[body : body + _KEY]] = layout
+            layouts = self._layouts
+            if len(layouts) >= _MOST_LAYOUTS:
+                layouts.clear()
+            if data[body + 6] == 0x70:  # a handle of four octets, of which the key has the first
+                layouts[data[body : body + _KEY]] = None
+                layouts[data[body : body + _WIDE_KEY]] = layout
+            else:
+                layouts[data[body : body + _KEY]] = layout
 
     def _wait(self, missing: int) -> None:
         """Look again when that many bytes came; what came since this was first said counts already."""
