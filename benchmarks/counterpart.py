@@ -308,7 +308,7 @@ class Counterpart(asyncio.Protocol):
         elif code == BEGIN:
             self.sessions[channel] = Session(number(encoded, 1), number(encoded, 2))
             remote = b"\x60" + channel.to_bytes(2, "big")
-            self.out.append(frame(channel, BEGIN, remote, uint(0), uint(WINDOW), uint(WINDOW), uint(255)))
+            self.out.append(frame(channel, BEGIN, remote, uint(0), uint(WINDOW), uint(WINDOW), uint(0xFFFF)))
         elif code == ATTACH:
             self.attach(channel, encoded)
         elif code == DETACH:

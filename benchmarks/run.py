@@ -4,6 +4,7 @@
     python benchmarks/run.py --quick                  a first impression, about one
     python benchmarks/run.py --sizes 100 --workloads send,recv --reps 9 --peers amqp10,proton
     python benchmarks/run.py --variants submit,batch,asyncio       other ways to use this client, beside the others
+    python benchmarks/run.py --native           with clients of Go, Rust and JavaScript, against a counterpart in Rust
 
 Read README.md on the method before quoting a figure.
 """
@@ -23,6 +24,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+import native
 
 HERE = Path(__file__).resolve().parent
 OURS = "amqp10"
@@ -60,9 +63,9 @@ class Measured:
 class Counterpart:
     """The process at the other end, and what it says of each connection."""
 
-    def __init__(self, options: list[str]) -> None:
-        command = [sys.executable, str(HERE / "counterpart.py"), *options]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    def __init__(self, options: list[str], program: list[str] | None = None) -> None:
+        command = program or [sys.executable, str(HERE / "counterpart.py")]
+        self.process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.port: int = json.loads(self.process.stdout.readline())["port"]
         self.told: queue.Queue[dict[str, Any]] = queue.Queue()
@@ -100,8 +103,16 @@ class Counterpart:
 class Bench:
     """Runs every peer in every case, in turn, as often as is asked for."""
 
-    def __init__(self, peers: list[str], cases: list[Case], seconds: float, counterpart: Counterpart) -> None:
+    def __init__(
+        self,
+        peers: list[str],
+        cases: list[Case],
+        seconds: float,
+        counterpart: Counterpart,
+        commands: dict[str, list[str]] | None = None,
+    ) -> None:
         self.peers = peers
+        self.commands = commands or {}
         self.cases = cases
         self.seconds = seconds
         self.counterpart = counterpart
@@ -159,9 +170,10 @@ class Bench:
             "count": count,
             "size": case.size,
             "warmup": warmup,
-            "variant": variant,
         }
-        command = [sys.executable, str(HERE / "peers" / f"{name}_peer.py")]
+        if variant:
+            asked["variant"] = variant
+        command = list(self.commands.get(name) or [sys.executable, str(HERE / "peers" / f"{name}_peer.py")])
         for option, value in asked.items():
             command += [f"--{option}", str(value)]
         try:
@@ -229,6 +241,15 @@ def setting() -> str:
     return f"Python {platform.python_version()}, {machine}; " + ", ".join(map(which, names))
 
 
+def machine() -> str:
+    """The processor, by its own word."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
 def main() -> int:
     """Run what is asked for, print the table; 1 if a run failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -242,14 +263,20 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1.0, help="about so long is a run")
     parser.add_argument("--quick", action="store_true", help="3 runs of 0.3 seconds")
     parser.add_argument("--single", action="store_true", help="the counterpart answers each delivery by itself")
+    parser.add_argument("--native", action="store_true", help="build and run the clients of other languages, too")
     parser.add_argument("--json", type=Path, help="write all figures there, too")
     given = parser.parse_args()
     if given.quick:
         given.reps, given.seconds = 3, 0.3
     peers = given.peers.split(",") + [f"{OURS}+{variant}" for variant in filter(None, given.variants.split(","))]
     cases = [Case(workload, int(size)) for size in given.sizes.split(",") for workload in given.workloads.split(",")]
-    counterpart = Counterpart(["--single"] if given.single else [])
-    bench = Bench(peers, cases, given.seconds, counterpart)
+    programs = {name: program.ready() for name, program in native.CLIENTS.items()} if given.native else {}
+    commands = {name: command for name, command in programs.items() if command is not None}
+    peers += commands
+    counterpart = Counterpart(
+        ["--single"] if given.single else [], native.COUNTERPART.ready() if given.native else None
+    )
+    bench = Bench(peers, cases, given.seconds, counterpart, commands)
     try:
         for number in range(1, given.reps + 1):
             bench.round(number)
@@ -257,8 +284,9 @@ def main() -> int:
         counterpart.stop()
     print(f"{setting()}\n\n{table(bench)}\n\n{bar(bench)}")
     if given.json:
-        figures = {f"{case} {peer}": vars(got) for (peer, case), got in bench.results.items()}
-        given.json.write_text(json.dumps(figures, indent=1))
+        figures = {f"{case} {peer}": vars(got) for (peer, case), got in bench.results.items() if got.cpu}
+        facts = {"setting": setting(), "machine": machine(), "counterpart": "Rust" if given.native else "Python"}
+        given.json.write_text(json.dumps({**facts, "runs": given.reps, "figures": figures}, indent=1) + "\n")
     return 1 if bench.failures else 0
 
 

@@ -1,0 +1,93 @@
+"""The clients of other languages, and a faster counterpart: built from `peers/native` with what the machine has.
+
+Each needs one tool: go for go-amqp, cargo for fe2o3-amqp, npm for rhea, rustc for the counterpart. Versions are
+pinned beside the sources. What is built lies in `$AMQP10_BENCH_HOME` (default `~/.cache/amqp10-bench`), nothing here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parent / "peers" / "native"
+HOME = Path(os.environ.get("AMQP10_BENCH_HOME", "~/.cache/amqp10-bench")).expanduser()
+
+
+@dataclass(frozen=True)
+class Program:
+    """Something to build and run.
+
+    Attributes:
+        language: what it is written in.
+        tool: the command that must be there.
+        source: its folder or file in `peers/native`.
+        build: the commands, run in a copy of the sources.
+        command: what runs it then.
+    """
+
+    language: str
+    tool: str
+    source: str
+    build: tuple[tuple[str, ...], ...]
+    command: tuple[str, ...]
+
+    @property
+    def place(self) -> Path:
+        return HOME / self.source.partition(".")[0]
+
+    def ready(self) -> list[str] | None:
+        """The command that runs it, built if it has to be; None where that cannot be done, which is said."""
+        if shutil.which(self.tool) is None:
+            print(f"{self.source}: left out, there is no {self.tool}", file=sys.stderr)
+            return None
+        stamp = self.place / "built-from"
+        digest = self._digest()
+        if not stamp.exists() or stamp.read_text() != digest:
+            print(f"{self.source}: building", file=sys.stderr)
+            self._copy()
+            for each in self.build:
+                if subprocess.run(each, cwd=self.place, check=False, stdout=sys.stderr).returncode:
+                    print(f"{self.source}: left out, it could not be built", file=sys.stderr)
+                    return None
+            stamp.write_text(digest)
+        return [part.replace("PLACE", str(self.place)) for part in self.command]
+
+    def _files(self) -> list[Path]:
+        source = SOURCES / self.source
+        return [source] if source.is_file() else sorted(path for path in source.rglob("*") if path.is_file())
+
+    def _digest(self) -> str:
+        digest = hashlib.sha256(repr(self.build).encode())
+        for path in self._files():
+            digest.update(path.read_bytes())
+        return digest.hexdigest()
+
+    def _copy(self) -> None:
+        root = SOURCES / self.source if (SOURCES / self.source).is_dir() else SOURCES
+        for path in self._files():
+            target = self.place / path.relative_to(root)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+
+
+CLIENTS = {
+    "go-amqp": Program("Go", "go", "go", (("go", "build", "-o", "peer", "."),), ("PLACE/peer",)),
+    "fe2o3-amqp": Program(
+        "Rust", "cargo", "rust", (("cargo", "build", "-q", "--release"),), ("PLACE/target/release/fe2o3-peer",)
+    ),
+    "rhea": Program(
+        "JavaScript", "npm", "rhea", (("npm", "install", "--silent"),), ("node", "PLACE/rhea_peer.js")
+    ),
+}  # fmt: skip
+COUNTERPART = Program(
+    "Rust",
+    "rustc",
+    "counterpart.rs",
+    (("rustc", "--edition", "2021", "-O", "-C", "target-cpu=native", "-o", "counterpart", "counterpart.rs"),),
+    ("PLACE/counterpart",),
+)
