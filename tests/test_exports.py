@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 import amqp10
+import amqp10.amqp010
 import amqp10.amqp091
 import amqp10.rabbitmq
 
 PACKAGES = [
     "amqp10",
+    "amqp10.amqp010",
     "amqp10.amqp091",
     "amqp10.bridging",
     "amqp10.amqpfast",
@@ -73,6 +75,8 @@ def coroutines() -> list[Any]:
         amqp10.Responder,
         amqp10.Request,
         amqp10.client.Management,
+        amqp10.amqp010.Native,
+        amqp10.amqp010.XA,
         amqp10.amqp091.Native,
         amqp10.rabbitmq.Management,
     )

@@ -8,8 +8,22 @@
 """
 
 from ...engine import Dialect
+from ._declare import Command as Command
 from ._engine import CAPABILITIES, client, server
 from ._frames import PROTOCOL_HEADER
+from ._requests import Acquire as Acquire
+from ._requests import Invoke as Invoke
+from ._topology import DtxCommit as DtxCommit
+from ._topology import DtxEnd as DtxEnd
+from ._topology import DtxForget as DtxForget
+from ._topology import DtxGetTimeout as DtxGetTimeout
+from ._topology import DtxPrepare as DtxPrepare
+from ._topology import DtxRecover as DtxRecover
+from ._topology import DtxRollback as DtxRollback
+from ._topology import DtxSelect as DtxSelect
+from ._topology import DtxSetTimeout as DtxSetTimeout
+from ._topology import DtxStart as DtxStart
+from ._topology import Xid as Xid
 from ._trace import FrameTracer
 
 DIALECT = Dialect(
@@ -19,6 +33,23 @@ DIALECT = Dialect(
     client=client,
     server=server,
     tracer=FrameTracer,
+    native="amqp10.amqp010:Native",
 )
 
-__all__ = ("DIALECT",)
+__all__ = (
+    "DIALECT",
+    "Acquire",
+    "Command",
+    "DtxCommit",
+    "DtxEnd",
+    "DtxForget",
+    "DtxGetTimeout",
+    "DtxPrepare",
+    "DtxRecover",
+    "DtxRollback",
+    "DtxSelect",
+    "DtxSetTimeout",
+    "DtxStart",
+    "Invoke",
+    "Xid",
+)

@@ -74,6 +74,7 @@ CAPABILITIES: Final = frozenset(
     {
         "anonymous-terminus",
         "browse",
+        "detach-releases",
         "drain",
         "dynamic",
         "filters",
@@ -81,6 +82,7 @@ CAPABILITIES: Final = frozenset(
         "multi-frame",
         "rejected",
         "released",
+        "requests",
         "settle-second",
         "transactions",
     }

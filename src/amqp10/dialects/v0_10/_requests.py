@@ -24,9 +24,11 @@ from ...engine import (
     Unbind,
 )
 from ...errors import LocalProtocolError, Unsupported
+from ._commands import MessageAcquire
 from ._conversation import Refusal, Talk
 from ._declare import Command
 from ._headers import NoEqual, from_header, to_header
+from ._ledger import from_ranges, near, to_ranges
 from ._topology import (
     ExchangeBind,
     ExchangeBound,
@@ -50,6 +52,13 @@ class Invoke(Request[Any]):
     """Any command of 0-10, as it is; the answer is its result, a struct or None."""
 
     command: Command
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire(Request[tuple[Any, ...]]):
+    """Take deliveries that a browser was shown; the answer are those that could be had."""
+
+    deliveries: tuple[Any, ...]
 
 
 def arguments_out(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,10 +130,9 @@ def _look(name: str) -> Talk:
 
 
 def _declare_queue(request: DeclareQueue, makes_nodes: bool, arguments: dict[str, Any]) -> Talk:
-    name = request.name
-    if not name:
-        name = f"amqp10-{uuid4()}"
-    found = yield QueueQuery(name)
+    name = request.name or f"amqp10-{uuid4()}"
+    # Who looks for a queue may have it made, at Broker-J: one whose name is made up here is not looked for.
+    found = (yield QueueQuery(name)) if request.name else None
     there = found is not None and bool(found.queue)
     if request.passive:
         if not there and not (request.on_demand and makes_nodes):
@@ -230,6 +238,16 @@ def _bound(request: QueryBinding, arguments: dict[str, Any] | None) -> Talk:
     )
 
 
+def _acquire(request: Acquire) -> Talk:
+    shown = {near(each.delivery_id, 0): each for each in request.deliveries if each.delivery_id is not None}
+    result = yield MessageAcquire(to_ranges(shown))
+    got = from_ranges(result.transfers if result is not None else (), 0)
+    acquired = tuple(each for number, each in shown.items() if any(first <= number <= last for first, last in got))
+    for each in acquired:
+        each.link.acquired(each)
+    return acquired
+
+
 def _invoke(request: Invoke) -> Talk:
     result = yield request.command
     return result
@@ -242,4 +260,5 @@ _TALKS: Final[dict[type[Request[Any]], Callable[[Any], Talk]]] = {
     DeleteExchange: _delete_exchange,
     QueryExchange: _query_exchange,
     Invoke: _invoke,
+    Acquire: _acquire,
 }

@@ -89,6 +89,7 @@ class SubscriberLink(LinkEndpoint, ReceiverLink):
         self._draining = False
         self._presettled = False
         self._browsing = False
+        self._acquired: set[bytes] = set()
         self._queue = ""
 
     @property
@@ -239,7 +240,8 @@ class SubscriberLink(LinkEndpoint, ReceiverLink):
                 self.session.dispose_exactly(self, delivery, state)
             delivery.state = state
             return
-        elif not self._browsing:
+        elif not self._browsing or delivery.tag in self._acquired:
+            self._acquired.discard(delivery.tag)
             self._dispose(delivery, state)
         delivery.state = state
         delivery.local_settled = True
@@ -248,6 +250,10 @@ class SubscriberLink(LinkEndpoint, ReceiverLink):
     def _dispose(self, delivery: IncomingDelivery, state: Any) -> None:
         assert delivery.delivery_id is not None
         self.session.dispose(delivery.delivery_id, state)
+
+    def acquired(self, delivery: IncomingDelivery) -> None:
+        """What was only shown is ours now."""
+        self._acquired.add(delivery.tag)
 
     def settled_exactly(self, delivery: IncomingDelivery) -> None:
         """The server knows the outcome, and that we know that it does."""
@@ -275,7 +281,7 @@ class SubscriberLink(LinkEndpoint, ReceiverLink):
             self.session.soon(self._gone, closed)
             return
         for delivery in list(self.unsettled.values()):
-            if delivery.state is None and not self._browsing:
+            if delivery.state is None and (not self._browsing or delivery.tag in self._acquired):
                 self.session.release(delivery.delivery_id)
         self.unsettled.clear()
         self.session.flush_dispositions()
