@@ -132,7 +132,9 @@ def _look(name: str) -> Talk:
 def _declare_queue(request: DeclareQueue, makes_nodes: bool, arguments: dict[str, Any]) -> Talk:
     name = request.name or f"amqp10-{uuid4()}"
     # Who looks for a queue may have it made, at Broker-J: one whose name is made up here is not looked for.
-    found = (yield QueueQuery(name)) if request.name else None
+    found: Any = None
+    if request.name:
+        found = yield QueueQuery(name)
     there = found is not None and bool(found.queue)
     if request.passive:
         if not there and not (request.on_demand and makes_nodes):
