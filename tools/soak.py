@@ -248,8 +248,7 @@ def main() -> int:
     for mode in MODES if options.mode == "both" else (options.mode,):
         address = options.address or f"soak-{uuid.uuid4().hex[:8]}"
         arguments = (mode, options.messages, options.cuts, options.seed, options.url, address, not options.no_store)
-        arguments = (*arguments, options.dialect)
-        tally = anyio.run(soak, *arguments, backend=options.backend)
+        tally = anyio.run(soak, *arguments, options.dialect, backend=options.backend)
         print(report(mode, tally), flush=True)
         failed |= tally.lost != 0 or tally.accepted != tally.total
         failed |= mode == "exactly-once" and options.url is None and tally.duplicates != 0
