@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ("amqp_broker", "amqp_peer")
 
+# The tests in it are methods of others' classes: their asserts are to say what they compare, too.
+pytest.register_assert_rewrite("amqp10.testing.suite")
+
 
 @pytest.fixture
 async def amqp_broker(anyio_backend: object) -> AsyncIterator[Broker]:

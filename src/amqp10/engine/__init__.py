@@ -18,6 +18,7 @@ from ._dialect import Tracer as Tracer
 from ._dialect import dialect as dialect
 from ._dialect import dialect_names as dialect_names
 from ._dialect import dialects as dialects
+from ._dialect import register_dialect as register_dialect
 from ._events import Authenticated as Authenticated
 from ._events import ConnectionEnded as ConnectionEnded
 from ._events import ConnectionOpened as ConnectionOpened
@@ -121,5 +122,6 @@ __all__ = (
     "dialect_names",
     "dialects",
     "parse_address",
+    "register_dialect",
     "route_address",
 )

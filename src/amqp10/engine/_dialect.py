@@ -84,6 +84,21 @@ _MODULES = {
 }
 
 
+def register_dialect(name: str, where: str) -> None:
+    """Make another dialect known by a name, in this process: as the last one, where they are tried in turn.
+
+    Args:
+        name: what users write in `Connection(dialect=...)`.
+        where: "module:NAME" of its `Dialect`.
+
+    Raises:
+        ValueError: the name is taken, or `where` is none of that kind.
+    """
+    if name in _MODULES or ":" not in where:
+        raise ValueError(f"the dialect {name!r} is there already, or {where!r} is not module:NAME")
+    _MODULES[name] = where
+
+
 def dialect(name: str) -> Dialect:
     """The dialect of that name.
 

@@ -15,6 +15,7 @@ from ...engine import CreditChanged, LinkAttached, LinkEnded, LinkTerms, Outcome
 from ...errors import AmqpError, DecodeError, LocalProtocolError, RemoteProtocolError
 from ...messaging import (
     ACCEPTED,
+    RELEASED,
     Coordinator,
     Declare,
     Declared,
@@ -51,6 +52,12 @@ class Work:
         self.publishes: list[tuple[SenderEndpoint, bytes]] = []
         self.settled: list[tuple[IncomingDelivery, DeliveryState | None]] = []
         self.receiver: ReceiverEndpoint | None = None
+
+    def give_back(self) -> None:
+        """It is rolled back: what was settled in it comes again."""
+        if self.receiver is not None and self.receiver.attached:
+            for delivery, _ in self.settled:
+                self.receiver.settle(delivery, RELEASED)
 
 
 class Transactions:
@@ -109,6 +116,7 @@ class Transactions:
         if work is None:
             done(Error("amqp:transaction:unknown-id", "the transaction is not open"))
         elif what.fail or not (work.publishes or work.settled):
+            work.give_back()
             done(None)
         elif any(not link.attached for link, _ in work.publishes) or (work.receiver and not work.receiver.attached):
             done(Error("amqp:transaction:rollback", "a link of the transaction is gone"))

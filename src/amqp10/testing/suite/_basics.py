@@ -1,0 +1,207 @@
+"""What every dialect does: messages as they are, in order, each with its outcome, as many as there is credit for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from uuid import UUID
+
+import anyio
+import pytest
+
+from ...errors import AuthenticationFailed, LinkDetached
+from ...messaging import AmqpSequence, AmqpValue, Message
+from ...types import Int, Symbol, UInt
+from ._contract import Contract
+
+EVERYTHING = Message(
+    b"body",
+    durable=True,
+    priority=7,
+    ttl=timedelta(minutes=5),
+    message_id="id",
+    user_id=b"guest",
+    subject="subject",
+    reply_to="replies",
+    correlation_id=UUID(int=5),
+    content_type="text/plain",
+    content_encoding="gzip",
+    absolute_expiry_time=datetime(2100, 1, 1, tzinfo=UTC),
+    creation_time=datetime(2024, 5, 6, 7, 8, 9, 250_000, tzinfo=UTC),
+    group_id="group",
+    group_sequence=UInt(3_000_000_000),
+    reply_to_group_id="others",
+    application_properties={
+        "text": "t",
+        "int": Int(-5),
+        "long": 1 << 40,
+        "float": 1.5,
+        "yes": True,
+        "none": None,
+        "octets": b"\xff\0",
+        "decimal": Decimal("1.50"),
+        "uuid": UUID(int=7),
+        "moment": datetime(2024, 1, 1, tzinfo=UTC),
+    },
+    message_annotations={Symbol("x-text"): "t", Symbol("x-list"): [1, "two"]},
+)
+"""A message with something in every field that is not of one hop only."""
+
+
+class Basics(Contract):
+    """See the module."""
+
+    async def test_names_itself(self) -> None:
+        """The connection says which dialect it speaks, what it can do, and who is at the other end."""
+        async with self.connected() as connection:
+            assert connection.dialect == self.dialect
+            assert connection.capabilities == self.capabilities
+            assert connection.remote.container_id is not None
+
+    async def test_in_order(self) -> None:
+        """Messages come in the order in which they were sent, each once, and each has its outcome."""
+        async with self.connected() as connection:
+            async with connection.sender("q") as sender, connection.receiver("q") as receiver:
+                sent = [await sender.submit(Message(number)) for number in range(500)]
+                for number in range(500):
+                    delivery = await receiver.receive()
+                    assert delivery.message.body == number
+                    delivery.accept()
+                for each in sent:
+                    assert type(await each.outcome()).__name__ == "Accepted"
+                assert receiver.buffered == 0
+
+    async def test_settled(self) -> None:
+        """What is sent settled arrives, and nobody says anything of it."""
+        async with (
+            self.connected() as connection,
+            connection.sender("q", settle_mode="settled") as sender,
+            connection.receiver("q", settle_mode="settled") as receiver,
+        ):
+            for number in range(150):
+                await sender.send(Message(number))
+            for number in range(150):
+                delivery = await receiver.receive()
+                assert delivery.message.body == number
+                assert delivery.local_settled
+
+    async def test_every_field(self) -> None:
+        """A message arrives with all that it had, in the types that it had."""
+        async with self.connected() as connection:
+            async with connection.sender("q") as sender, connection.receiver("q") as receiver:
+                await sender.send(EVERYTHING)
+                delivery = await receiver.receive()
+                message = delivery.message
+                assert message.ttl is not None
+                assert message.ttl <= timedelta(minutes=5)
+                for name in ("x-exchange", "x-routing-key"):  # said by who has exchanges
+                    message.message_annotations.pop(Symbol(name), None)
+                assert message.replace(ttl=None, to=None, first_acquirer=None) == EVERYTHING.replace(ttl=None)
+                kinds = {name: type(value) for name, value in message.application_properties.items()}
+                expected = Message.decode(EVERYTHING.encode()).application_properties
+                assert kinds == {name: type(value) for name, value in expected.items()}
+                delivery.accept()
+
+    @pytest.mark.parametrize(
+        "body",
+        [b"", b"data", "text", 5, None, {"a": [1, 2]}, AmqpValue(b"binary"), AmqpSequence([1, "two"], [3])],
+        ids=repr,
+    )
+    async def test_bodies(self, body: object) -> None:
+        """Whatever the kind of a body, it is what it was."""
+        async with self.connected() as connection:
+            async with connection.sender("q") as sender, connection.receiver("q") as receiver:
+                await sender.send(Message(body))
+                delivery = await receiver.receive()
+                assert delivery.message.body == Message.decode(Message(body).encode()).body
+                delivery.accept()
+
+    async def test_large(self) -> None:
+        """A message larger than a frame arrives whole, in both directions."""
+        async with self.connected(max_frame_size=8192) as connection:
+            async with connection.sender("q") as sender, connection.receiver("q") as receiver:
+                body = bytes(range(256)) * 4000
+                await sender.send(Message(body))
+                delivery = await receiver.receive()
+                assert delivery.message.body == body
+                delivery.accept()
+
+    async def test_credit(self) -> None:
+        """No more messages come than there is credit for; what is not taken is others'."""
+        async with self.connected() as connection, connection.sender("q") as sender:
+            for number in range(5):
+                await sender.send(Message(number))
+            async with connection.receiver("q", credit=0) as receiver:
+                receiver.add_credit(2)
+                first, second = await receiver.receive(), await receiver.receive()
+                assert [first.message.body, second.message.body] == [0, 1]
+                async with connection.receiver("q", credit=1) as other:
+                    third = await other.receive()
+                    assert third.message.body == 2
+                    third.accept()
+                first.accept()
+                second.accept()
+                assert receiver.buffered == 0
+
+    async def test_left_unsettled(self) -> None:
+        """What a receiver leaves unsettled comes again, to whomever; what it accepted does not."""
+        async with self.connected() as connection, connection.sender("q") as sender:
+            for number in range(4):
+                await sender.send(Message(number))
+            async with connection.session() as session, session.receiver("q") as receiver:
+                (await receiver.receive()).accept()
+                await receiver.receive()
+            async with connection.receiver("q") as receiver:
+                left = set()
+                for _ in range(3):
+                    delivery = await receiver.receive()
+                    left.add(delivery.message.body)
+                    delivery.accept()
+                assert left == {1, 2, 3}
+
+    async def test_competing(self) -> None:
+        """Receivers of one queue share its messages; none comes to two."""
+        async with self.connected() as connection:
+            seen: list[object] = []
+            async with (
+                connection.sender("q") as sender,
+                connection.receiver("q", credit=5) as one,
+                connection.receiver("q", credit=5) as two,
+                anyio.create_task_group() as tasks,
+            ):
+
+                async def take(receiver: object) -> None:
+                    while True:
+                        delivery = await receiver.receive()  # type: ignore[attr-defined]
+                        seen.append(delivery.message.body)
+                        delivery.accept()
+                        if len(seen) == 100:
+                            tasks.cancel_scope.cancel()
+
+                tasks.start_soon(take, one)
+                tasks.start_soon(take, two)
+                for number in range(100):
+                    await sender.send(Message(number))
+                await anyio.sleep_forever()
+            assert sorted(seen) == list(range(100))  # type: ignore[type-var]
+
+    async def test_not_there(self) -> None:
+        """A link to what is not there is refused with amqp:not-found, and nothing else suffers."""
+        with anyio.fail_after(20):
+            async with self.server(auto_create=False) as url, self.connected(url) as connection:
+                for _ in range(2):
+                    with pytest.raises(LinkDetached) as caught:
+                        async with connection.receiver("nowhere"):
+                            pass
+                    assert caught.value.condition == "amqp:not-found"
+                assert connection.open
+
+    async def test_login(self) -> None:
+        """Who has the password is let in, and who has not is told so."""
+        with anyio.fail_after(20):
+            async with self.server(users={"me": "secret"}) as url:
+                async with self.connected(url.replace("//", "//me:secret@")) as connection:
+                    assert connection.mechanism is not None
+                with pytest.raises(AuthenticationFailed):
+                    async with self.connected(url.replace("//", "//me:wrong@")):
+                        pass

@@ -1,0 +1,144 @@
+"""Links of special kinds: drained, without an address, to nodes made for them, that choose, look, or stay."""
+
+from __future__ import annotations
+
+import pytest
+
+from ...client import Connection
+from ...errors import LinkDetached
+from ...messaging import Message, Selector, Source
+from ._contract import Contract
+
+
+class Links(Contract):
+    """See the module."""
+
+    async def test_drain(self) -> None:
+        """A drain ends when what was there has come, and leaves no credit."""
+        async with self.connected() as connection, connection.sender("q") as sender:
+            for number in range(3):
+                await sender.send(Message(number))
+            async with connection.receiver("q", credit=0) as receiver:
+                receiver.add_credit(10)
+                if not self.has("drain"):
+                    async with self.refused(connection):
+                        await receiver.drain()
+                    return
+                await receiver.drain()
+                assert (receiver.buffered, receiver.credit) == (3, 0)
+                await sender.send(Message("later"))
+                for number in range(3):
+                    delivery = await receiver.receive()
+                    assert delivery.message.body == number
+                    delivery.accept()
+                assert receiver.buffered == 0
+                receiver.add_credit(1)
+                delivery = await receiver.receive()
+                assert delivery.message.body == "later"
+                delivery.accept()
+
+    async def test_anonymous_terminus(self) -> None:
+        """A sender without an address sends each message where it says."""
+        async with self.connected() as connection:
+            for address in ("one", "two"):  # for dialects in which a queue must be there before it is sent to
+                async with connection.receiver(address):
+                    pass
+            anonymous = connection.sender(None)
+            if not self.has("anonymous-terminus"):
+                async with self.refused(connection):
+                    await anonymous.__aenter__()
+                return
+            async with anonymous:
+                for address in ("one", "two"):
+                    await anonymous.send(Message(address, to=address))
+            for address in ("one", "two"):
+                async with connection.receiver(address) as receiver:
+                    delivery = await receiver.receive()
+                    assert (delivery.message.body, receiver.buffered) == (address, 0)
+                    delivery.accept()
+
+    async def test_dynamic(self) -> None:
+        """The server makes a node for a link, names it, and takes what is sent to that name into it."""
+        async with self.connected() as connection:
+            async with connection.receiver("warm"):
+                pass
+            receiver = connection.receiver(dynamic=True)
+            if not self.has("dynamic"):
+                async with self.refused(connection):
+                    await receiver.__aenter__()
+                return
+            async with receiver:
+                assert receiver.address
+                async with connection.sender(receiver.address) as sender:
+                    await sender.send(Message("found"))
+                delivery = await receiver.receive()
+                assert delivery.message.body == "found"
+                delivery.accept()
+
+    async def test_filters(self) -> None:
+        """Only what passes the filter comes; the rest stays for others."""
+        async with self.connected() as connection, connection.sender("q") as sender:
+            for number in range(6):
+                await sender.send(Message(number, application_properties={"n": number}))
+            receiver = connection.receiver(Source("q", filters=[Selector("n >= 4")]))
+            async with connection.receiver("warm"):
+                pass
+            if not self.has("filters"):
+                async with self.refused(connection):
+                    await receiver.__aenter__()
+                return
+            async with receiver:
+                for number in (4, 5):
+                    delivery = await receiver.receive()
+                    assert delivery.message.body == number
+                    delivery.accept()
+            async with connection.receiver("q") as rest:
+                assert (await rest.receive()).message.body == 0
+
+    async def test_browse(self) -> None:
+        """A browser sees what waits, ends when it has seen it all, and leaves it there."""
+        async with self.connected() as connection, connection.sender("q") as sender:
+            for number in range(30):
+                await sender.send(Message(number))
+            async with connection.receiver("warm"):
+                pass
+            browser = connection.browser("q", credit=7)
+            if not self.has("browse"):
+                async with self.refused(connection):
+                    await browser.__aenter__()
+                return
+            async with browser:
+                assert [delivery.message.body async for delivery in browser] == list(range(30))
+            async with connection.receiver("q") as receiver:
+                for number in range(30):
+                    delivery = await receiver.receive()
+                    assert delivery.message.body == number
+                    delivery.accept()
+
+    async def test_durable_subscriptions(self) -> None:
+        """A durable subscription takes messages in while nobody listens, for the next connection of its container."""
+        async with self.server() as url:
+            async with self.connected(url, container_id="me") as connection:
+                async with connection.receiver("warm"):
+                    pass
+                subscription = connection.subscription("topic.t", "mine")
+                if not self.has("durable-subscriptions"):
+                    async with self.refused(connection):
+                        await subscription.__aenter__()
+                    return
+                async with subscription:
+                    pass
+                async with connection.sender("topic.t") as sender:
+                    await sender.send(Message("meanwhile"))
+            async with self.connected(url, container_id="me") as connection:
+                async with connection.subscription("topic.t", "mine") as subscription:
+                    delivery = await subscription.receive()
+                    assert delivery.message.body == "meanwhile"
+                    delivery.accept()
+                await connection.unsubscribe("mine")
+                await self._is_over(connection)
+
+    async def _is_over(self, connection: Connection) -> None:
+        with pytest.raises(LinkDetached) as caught:
+            await connection.unsubscribe("mine")
+        assert caught.value.condition == "amqp:not-found"

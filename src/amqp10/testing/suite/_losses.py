@@ -1,0 +1,70 @@
+"""Connections that are lost: told, or restored with all that was under way."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+import anyio
+import pytest
+
+from ...client import Reconnect
+from ...errors import ConnectionLost, StaleDelivery
+from ...messaging import Message
+from .._proxy import FaultProxy
+from ._contract import Contract
+
+SOON: Final = Reconnect(initial_delay=0.01, max_delay=0.05)
+
+
+class Losses(Contract):
+    """See the module."""
+
+    async def test_lost(self) -> None:
+        """Without `reconnect`, whoever waits is told that the connection is lost."""
+        async with self.server() as url, FaultProxy(url) as proxy:
+            with pytest.raises(ConnectionLost):
+                async with self.connected(proxy.url) as connection, connection.receiver("q") as receiver:
+                    proxy.cut(reset=True)
+                    await receiver.receive()
+
+    async def test_restored(self) -> None:
+        """With it links come back, all that was sent arrives, and what was not settled comes again."""
+        async with self.server() as url, FaultProxy(url) as proxy:
+            async with self.connected(proxy.url, reconnect=SOON) as connection:
+                async with connection.sender("q") as sender, connection.receiver("q", credit=10) as receiver:
+                    seen: set[object] = set()
+                    async with anyio.create_task_group() as tasks:
+
+                        async def send() -> None:
+                            for number in range(90):
+                                if number % 30 == 15:
+                                    proxy.cut(reset=True)
+                                await sender.send(Message(number))
+
+                        tasks.start_soon(send)
+                        while len(seen) < 90:
+                            delivery = await receiver.receive()
+                            seen.add(delivery.message.body)
+                            with suppress(StaleDelivery):
+                                delivery.accept()
+                    assert seen == set(range(90))
+                    assert proxy.cuts >= 3
+
+    async def test_resume(self) -> None:
+        """What was received before the loss can be settled after it, in a dialect that resumes; else it comes again."""
+        async with self.server() as url, FaultProxy(url) as proxy:
+            async with self.connected(proxy.url, reconnect=SOON, container_id="me") as connection:
+                async with connection.sender("q") as sender, connection.receiver("q", credit=1) as receiver:
+                    await sender.send(Message("it"))
+                    delivery = await receiver.receive()
+                    proxy.cut(reset=True)
+                    await sender.send(Message("next"))  # when the link is there again
+                    left = {"it", "next"}
+                    if self.has("resume") or self.has("session-resume"):
+                        delivery.accept()
+                        left.discard("it")
+                    while left:
+                        again = await receiver.receive()
+                        left.remove(again.message.body)
+                        again.accept()

@@ -1,0 +1,64 @@
+"""Bodies that are sent and received while they come to be."""
+
+from __future__ import annotations
+
+import pytest
+
+from ...messaging import Message
+from ._contract import Contract
+
+
+class Streams(Contract):
+    """Streaming, and taking back what was half sent."""
+
+    @pytest.mark.parametrize("size", [300_000, None])
+    async def test_streaming_out(self, size: int | None) -> None:
+        """A body that is sent piece by piece arrives as one, whether its size was said first or not."""
+        async with self.connected() as connection, connection.sender("q") as sender:
+            if not self.has("streaming"):
+                async with self.refused(connection):
+                    await sender.stream(Message(subject="s"), size=size).__aenter__()
+                return
+            async with sender.stream(Message(subject="s"), size=size) as body:
+                for number in range(30):
+                    await body.send(bytes([number]) * 10_000)
+            async with connection.receiver("q") as receiver:
+                delivery = await receiver.receive()
+                assert delivery.message.subject == "s"
+                whole = b"".join([piece async for piece in delivery.body()])
+                assert whole == b"".join(bytes([number]) * 10_000 for number in range(30))
+                delivery.accept()
+
+    async def test_streaming_in(self) -> None:
+        """A body is read piece by piece while it comes in, its head first."""
+        async with self.connected() as connection, connection.sender("q") as sender:
+            await sender.send(Message(b"x" * 2_000_000, subject="s"))
+            async with connection.receiver("warm"):
+                pass
+            receiver = connection.receiver("q", stream=True)
+            if not self.has("streaming"):
+                async with self.refused(connection):
+                    await receiver.__aenter__()
+                return
+            async with receiver:
+                delivery = await receiver.receive()
+                assert delivery.message.subject == "s"
+                pieces = [len(piece) async for piece in delivery.body()]
+                assert sum(pieces) == 2_000_000
+                assert len(pieces) > 1
+                delivery.accept()
+
+    async def test_abort(self) -> None:
+        """What was half sent and taken back never arrives; what is sent next does."""
+        if not self.has("abort"):
+            return  # who streams is told by the end of the stream: there is nothing to ask for
+        async with self.connected() as connection, connection.sender("q") as sender:
+            with pytest.raises(KeyError):
+                async with sender.stream(Message(subject="given up"), size=100_000) as body:
+                    await body.send(b"x" * 50_000)
+                    raise KeyError
+            await sender.send(Message("whole"))
+            async with connection.receiver("q") as receiver:
+                delivery = await receiver.receive()
+                assert (delivery.message.body, receiver.buffered) == ("whole", 0)
+                delivery.accept()
