@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -41,3 +44,34 @@ async def until(condition: Callable[[], Any]) -> None:
     with anyio.fail_after(10):
         while not condition():  # noqa: ASYNC110 - of what is waited for there is no event
             await anyio.sleep(0.001)
+
+
+NO_CONNECTION = 3  # the exit code
+
+
+class Program:
+    """`amqp10 bridge`, which may be killed and begin again."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._arguments = arguments
+        self.kills = 0  # while it was at it
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "amqp10", "bridge", *self._arguments, "--json"]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def kill(self) -> None:
+        """SIGKILL, unless it has ended."""
+        self.kills += self._process.poll() is None
+        self._process.kill()
+        self._process.communicate()
+
+    def end(self) -> dict[str, object]:
+        """Let it run to its end, started again if it could not connect; the last counts."""
+        out, err = self._process.communicate(timeout=60)
+        while self._process.returncode == NO_CONNECTION:
+            self.start()
+            out, err = self._process.communicate(timeout=60)
+        assert self._process.returncode == 0, err
+        last: dict[str, object] = json.loads(out.splitlines()[-1])
+        return last

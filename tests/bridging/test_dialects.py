@@ -1,0 +1,100 @@
+"""Between each two dialects, on the embedded broker."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+import amqp10
+from amqp10 import Connection, Message, Reconnect, Unsupported
+from amqp10.engine import dialect_names
+from amqp10.testing import FaultProxy
+
+from ._ends import bodies, fill, messages, two_brokers, until
+
+pytestmark = pytest.mark.anyio
+
+COUNT = 300
+
+
+@pytest.mark.parametrize(("source", "target"), list(product(dialect_names(), repeat=2)))
+async def test_from_each_to_each(source: str, target: str) -> None:
+    """All arrive in order, with the properties that every dialect has a place for, or keeps somewhere."""
+    async with two_brokers() as (old, new):
+        await fill(
+            old,
+            "a",
+            (
+                Message(
+                    f"body {number}".encode(),
+                    durable=True,
+                    message_id=f"id-{number}",
+                    to="not-the-target",
+                    subject="greeting",
+                    reply_to="/queues/answers",
+                    content_type="text/plain",
+                    application_properties={"number": number, "region": "eu"},
+                )
+                for number in range(COUNT)
+            ),
+        )
+        async with Connection(old.url, dialect=source) as there, Connection(new.url, dialect=target) as here:
+            async with here.sender("b"):  # which makes it there
+                pass
+            report = await amqp10.bridge((there, "a"), (here, "b"), until_empty=True, window=50)
+        came = await messages(new, "b")
+        assert await bodies(old, "a") == []
+    assert report.moved == COUNT
+    assert report.clean
+    assert [message.body for message in came] == [f"body {number}".encode() for number in range(COUNT)]
+    for number, message in enumerate(came):
+        assert message.durable
+        assert message.message_id == f"id-{number}"
+        assert message.to == "not-the-target"
+        assert message.subject == "greeting"
+        assert message.reply_to == "/queues/answers"
+        assert message.content_type == "text/plain"
+        assert message.application_properties is not None
+        assert message.application_properties["number"] == number
+        assert message.application_properties["region"] == "eu"
+
+
+@pytest.mark.parametrize("name", dialect_names())
+async def test_through_cuts(name: str) -> None:
+    """Each dialect at both ends: a cut of each connection loses nothing."""
+    reconnect = Reconnect(initial_delay=0.01, max_delay=0.05, resume_timeout=0)
+    async with two_brokers() as (old, new), FaultProxy(old.url) as before, FaultProxy(new.url) as behind:
+        await fill(old, "a", range(COUNT))
+        async with (
+            Connection(before.url, dialect=name, reconnect=reconnect) as there,
+            Connection(behind.url, dialect=name, reconnect=reconnect) as here,
+        ):
+            async with here.sender("b"):
+                pass
+            async with amqp10.bridge((there, "a"), (here, "b"), rate=600, window=50) as bridge:
+                for proxy in (before, behind, before, behind):
+                    moved = bridge.report.moved
+                    await until(lambda: bridge.report.moved > moved + 20)  # noqa: B023
+                    proxy.cut()
+                await until(lambda: bridge.report.moved >= COUNT and not bridge.report.in_flight)
+        there_now, left = await bodies(new, "b"), await bodies(old, "a")
+    assert {*there_now, *left} == set(range(COUNT))
+    assert len(there_now) + len(left) - COUNT <= bridge.report.duplicates + 50
+
+
+@pytest.mark.parametrize("name", [name for name in dialect_names() if name != "1.0"])
+async def test_what_a_dialect_cannot(name: str) -> None:
+    """It is said before a message moves."""
+    async with two_brokers() as (old, new):
+        await fill(old, "a", [1])
+        async with Connection(old.url, dialect=name) as there, Connection(new.url) as here:
+            with pytest.raises(Unsupported, match="exactly once"):
+                await amqp10.bridge((there, "a"), (here, "b"), exactly_once=True)
+            if "browse" not in there.capabilities:
+                with pytest.raises(Unsupported, match="does not browse"):
+                    await amqp10.bridge((there, "a"), (here, "b"), copy=True)
+            if "rejected" not in there.capabilities:
+                with pytest.raises(Unsupported, match="no outcome rejected"):
+                    await amqp10.bridge((there, "a"), (here, "b"), on_refused="reject")
+        assert await bodies(old, "a") == [1]

@@ -1,0 +1,85 @@
+"""The bridge and both brokers are killed in turn, with a store for each: every message is at the target once."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from amqp10 import Connection, Message
+
+from ._ends import Program
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.slow,
+    pytest.mark.timeout(180),
+    # The programs choose their own.
+    pytest.mark.parametrize("anyio_backend", ["trio"]),
+]
+
+TOTAL = 1500
+KILLS = 9
+
+
+class StoredBroker:
+    """`amqp10 broker --store`."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self.url = "amqp://127.0.0.1:0"
+        self.start()
+
+    def start(self) -> None:
+        options = ["--port", self.url.rpartition(":")[2], "--store", str(self._store)]
+        command = [sys.executable, "-m", "amqp10", "broker", *options]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.url = self._process.stdout.readline().split()[3]
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_exactly_once(tmp_path: Path, seed: int) -> None:
+    """Nothing is lost and nothing is there twice, whoever died, in whatever order."""
+    chance = random.Random(seed)
+    old, new = StoredBroker(tmp_path / "old"), StoredBroker(tmp_path / "new")
+    ends = "--from", old.url, "a", "--to", new.url, "b"
+    options = "--exactly-once", "--store", str(tmp_path / "store"), "--window", "50", "--rate", "400", "--until-empty"
+    program = Program(*ends, *options)
+
+    def again(which: StoredBroker | Program) -> None:
+        which.kill()
+        which.start()
+
+    kills = [partial(again, which) for which in (old, new, program)]
+    try:
+        async with Connection(old.url) as connection, connection.sender("a") as sender:
+            await sender.send_many(Message(number, durable=True) for number in range(TOTAL))
+        program.start()
+        for _ in range(KILLS):
+            await anyio.sleep(0.3 + chance.random() / 2)
+            await anyio.to_thread.run_sync(chance.choice(kills))
+        last = await anyio.to_thread.run_sync(program.end)
+        async with Connection(new.url) as connection, connection.browser("b") as browser:
+            there = [delivery.message.body async for delivery in browser]
+        async with Connection(old.url) as connection, connection.browser("a") as browser:
+            left = [delivery.message.body async for delivery in browser]
+    finally:
+        old.kill()
+        new.kill()
+        program.kill()
+    assert sorted(there) == list(range(TOTAL))
+    assert left == []
+    assert last["duplicates"] == 0

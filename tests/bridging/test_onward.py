@@ -1,0 +1,87 @@
+"""What an intermediary changes in a message, and what it leaves alone (§3.2.1, §3.2.2)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from amqp10 import Described, Message, Symbol, ULong
+from amqp10.bridging._onward import marked, onward
+from amqp10.testing import strategies
+from amqp10.types import encode
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message(b"x"),
+        Message(b"x", durable=True),
+        Message(b"x", durable=True, priority=5, delivery_count=3, first_acquirer=True),
+        Message(b"x", message_annotations={"x-opt-a": 1}),
+        Message(b"x", subject="s", to="there", reply_to="here"),
+        Message(b"x", application_properties={"n": 1}),
+        Message("value"),
+        Message([1, 2]),
+    ],
+)
+def test_the_same_object(message: Message) -> None:
+    """Where nothing is to be changed no octet is copied."""
+    payload = message.encode()
+    if message.priority == 4:
+        assert onward(payload, 5.0) is payload
+    assert onward(payload, 5.0) == payload
+
+
+def test_a_time_to_live_becomes_less() -> None:
+    """By the time that it was here, and never to nothing; other fields of the header stay."""
+    message = Message(b"x", ttl=timedelta(seconds=10), durable=True, priority=2, delivery_count=1)
+    short = Message.decode(onward(message.encode(), 4.0))
+    assert short.ttl == timedelta(seconds=6)
+    assert (short.durable, short.priority, short.delivery_count, short.body) == (True, 2, 1, b"x")
+    assert Message.decode(onward(message.encode(), 60.0)).ttl == timedelta(milliseconds=1)
+    assert onward(message.encode(), 0.0) == message.encode()
+
+
+def test_delivery_annotations_end_here() -> None:
+    """With a header before them or not, and with wide descriptors, as they are allowed."""
+    message = Message(b"x", delivery_annotations={"x-opt-hop": 1}, message_annotations={"x-opt-kept": 2})
+    for each in (message, message.replace(durable=True), message.replace(ttl=timedelta(seconds=9))):
+        passed = Message.decode(onward(each.encode(), 0.0))
+        assert passed.delivery_annotations == {}
+        assert passed.message_annotations == {"x-opt-kept": 2}
+        assert passed.body == b"x"
+    wide = encode(Described(Symbol("amqp:delivery-annotations:map"), {Symbol("x-opt-hop"): 1}))
+    assert onward(wide + Message(b"x").encode(), 0.0) == Message(b"x").encode()
+    wider = encode(Described(ULong(0x70), [True])) + Message(b"x").encode()
+    assert onward(wider, 1.0) == wider
+
+
+@given(st.binary(max_size=60), st.floats(0, 100))
+def test_what_is_no_message(payload: bytes, waited: float) -> None:
+    """Nothing is raised, for whether that may be is for the target to say."""
+    onward(payload, waited)
+    onward(b"\0\x53\x70" + payload, waited)
+    onward(b"\0\x53\x71" + payload, waited)
+    marked(payload, "why")
+
+
+@settings(max_examples=200)
+@given(strategies.messages(), st.floats(0, 100))
+def test_any_message(message: Message, waited: float) -> None:
+    """All but the two stays as it is, for whatever message."""
+    payload = message.encode()
+    passed = Message.decode(onward(payload, waited))
+    changed = message.replace(delivery_annotations=None, ttl=passed.ttl)
+    assert passed.replace().encode() == changed.encode()
+    if message.ttl is None:
+        assert passed.ttl is None
+
+
+def test_a_mark_says_why() -> None:
+    """It is added to the annotations that are there."""
+    message = Message(b"x", message_annotations={"x-opt-kept": 2})
+    passed = Message.decode(marked(message.encode(), "too large"))
+    assert passed.message_annotations == {"x-opt-kept": 2, "x-opt-bridge-refused": "too large"}
