@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -75,23 +74,18 @@ def test_a_signal(amqp10: Commands, broker_url: str, address: str, number: signa
     total = 3000
     amqp10("send", broker_url, address, *map(str, range(total)))
     ends = "--from", broker_url, address, "--to", broker_url, f"{address}-new"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "amqp10", "bridge", *ends, "--json", "--rate", "1000"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
-    assert process.stdout is not None
-    first = json.loads(process.stdout.readline())
-    assert first["moved"] > 0
-    began = time.monotonic()
-    process.send_signal(number)
-    out, err = process.communicate(timeout=10)
+    command = [sys.executable, "-m", "amqp10", "bridge", *ends, "--json", "--rate", "1000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        while not json.loads(process.stdout.readline())["moved"]:
+            pass
+        began = time.monotonic()
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
     assert process.returncode == 128 + number, err
     assert time.monotonic() - began < 5
     last = json.loads(out.splitlines()[-1])
-    assert last["ended"] == "stopped"
-    assert last["in_flight"] == 0
+    assert (last["ended"], last["in_flight"]) == ("stopped", 0)
     moved = last["moved"]
     there = amqp10("browse", broker_url, f"{address}-new", "-n", str(total)).out.split()
     left = amqp10("browse", broker_url, address, "-n", str(total)).out.split()
