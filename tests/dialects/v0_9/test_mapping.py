@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amqp10.dialects.v0_9._mapping import EXCHANGE, NATIVE, ROUTING_KEY, Incoming, Outgoing
+from amqp10.dialects.v0_9._mapping import EXCHANGE, LOST, NATIVE, ROUTING_KEY, Incoming, Outgoing, incoming_head
 from amqp10.dialects.v0_9._properties import BasicProperties
 from amqp10.dialects.v0_9._table import DRAFT_TABLES, TABLES, Tables
 from amqp10.errors import EncodeError
@@ -184,3 +184,37 @@ def test_redelivery() -> None:
     assert (once.delivery_count, once.first_acquirer) == (1, False)
     count = BasicProperties(headers={"x-delivery-count": 4}).encode(TABLES)
     assert Message.decode(Incoming(TABLES).map(b"\1\0\1q", count, b"")).delivery_count == 4
+
+
+@pytest.mark.parametrize("odd", [5, [1], {"headers": 5}, {"children": 5}, {"headers": {7: 7}}])
+def test_odd_annotations_in_the_rest(odd: object) -> None:
+    """What a peer puts in the place of what was kept is its own affair: the message is read all the same."""
+    rest = Message(message_annotations={NATIVE: odd}).encode_head()
+    said = BasicProperties()
+    said.app_id = "app"
+    said.headers = {LOST: rest, "table": {"a": 1}}
+    head, _, _ = incoming_head(said, "", "q", False, TABLES)
+    found = Message.decode(head + b"\0\x53\x75\xa0\0").message_annotations[NATIVE]
+    assert found["app-id"] == "app"
+    assert found["headers"]["table"] == {"a": 1}
+
+
+ODD: list[Any] = [
+    *(5, None, "x", [1], {}, {7: 7}, {"headers": 5}, {"headers": {7: 7}}, {"headers": {None: 1}}, {"headers": {"": 1}}),
+    *(
+        {"headers": {"x" * 300: 1}},
+        {"headers": {"a": {7: 7}}},
+        {"headers": {LOST: b"\xff"}},
+        {"children": [b"\xff", 5]},
+    ),
+    *({"type": 5, "app-id": b"x", "cluster-id": "y" * 300}, {"expiration": "z" * 300}),
+]
+
+
+@pytest.mark.parametrize("tables", [TABLES, DRAFT_TABLES], ids=["0-9-1", "draft"])
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_odd_annotations_of_others(odd: Any, tables: Tables) -> None:
+    """What a peer of another dialect says in the place of what these have is no fault of who receives it."""
+    payload = Message(b"x", message_annotations={NATIVE: odd}).encode()
+    route, body = Outgoing(tables, "", "q").map(payload)
+    assert Message.decode(Incoming(tables).map(b"\0\0\1q", route.properties, body)).body == b"x"

@@ -307,9 +307,8 @@ def _say_annotations(
         if name in (EXCHANGE, ROUTING_KEY):
             continue
         if name == NATIVE and isinstance(value, dict):
-            _say_native(said, value, headers, tables)
-            if "children" in value and not tables.structured:
-                others[name] = {"children": value["children"]}
+            if left := _say_native(said, value, headers, tables):
+                others[name] = left
         elif _header_named(name) and tables.holds({str(name): value}):
             headers[str(name)] = value
         else:
@@ -323,17 +322,24 @@ def _header_named(key: Any) -> bool:
     return isinstance(key, str) and key.startswith("x-") and key not in _RESERVED
 
 
-def _say_native(said: BasicProperties, native: dict[Any, Any], headers: dict[str, Any], tables: Tables) -> None:
-    """What only this dialect has, and brought along."""
+def _say_native(
+    said: BasicProperties, native: dict[Any, Any], headers: dict[str, Any], tables: Tables
+) -> dict[str, Any]:
+    """Say what only these dialects have, and brought along; what of it only another one of them has is returned."""
+    left = {"children": native["children"]} if "children" in native and not tables.structured else {}
     for name in _PROPERTIES:
         value = native.get(name.replace("_", "-"))
         if isinstance(value, str) and getattr(said, name) is None:
-            setattr(said, name, value)
+            setattr(said, name, _near_text(value))
     if isinstance(native.get("expiration"), str):
-        said.expiration = native["expiration"]
+        said.expiration = _near_text(native["expiration"])
     more = native.get("headers")
     if isinstance(more, dict):
-        headers.update((name, value) for name, value in more.items() if tables.takes(name, value))
+        taken = {name: value for name, value in more.items() if tables.takes(name, value)}
+        headers.update(taken)
+        if len(taken) < len(more):
+            left["headers"] = {name: value for name, value in more.items() if name not in taken}
+    return left
 
 
 def _say_application(message: Message, headers: dict[str, Any], lost: dict[str, Any], tables: Tables) -> None:
@@ -485,7 +491,12 @@ def incoming_head(
     if children:
         native["children"] = list(children)
     if native:
-        annotations[NATIVE] = annotations.get(NATIVE, {}) | native
+        before = annotations.get(NATIVE)
+        if isinstance(before, dict):
+            if isinstance(before.get("headers"), dict):
+                native["headers"] = before["headers"] | native.get("headers", {})
+            native = before | native
+        annotations[NATIVE] = native
     fields["application_properties"] = application
     fields["message_annotations"] = annotations
     try:

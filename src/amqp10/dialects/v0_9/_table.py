@@ -187,9 +187,9 @@ class Tables:
         """The table has a type for bytes."""
         return self._codes is None or "x" in self._codes
 
-    def names(self, name: str) -> bool:
+    def names(self, name: Any) -> bool:
         """It can be the name of a field."""
-        return len(name.encode()) <= 255 and not (self._strict and not _NAME.match(name))
+        return isinstance(name, str) and len(name.encode()) <= 255 and not (self._strict and not _NAME.match(name))
 
     def spelled(self, name: str) -> str:
         """A name of ours, as it may be here."""
@@ -255,9 +255,9 @@ class Tables:
         out[start : start + 4] = _LENGTH.pack(len(out) - start - 4)
 
     def _write_name(self, out: bytearray, name: str) -> None:
-        data = name.encode()
         if not self.names(name):
             raise EncodeError(f"{name!r:.80} can not be the name of a field")
+        data = name.encode()
         out.append(len(data))
         out += data
 
