@@ -1,0 +1,72 @@
+"""Whatever a peer of AMQP 1.0 sends, it can be passed on in each older dialect, or is refused in words: it breaks none."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from amqp10.dialects.fast._mapping import to_fast
+from amqp10.dialects.v0_9._mapping import Outgoing
+from amqp10.dialects.v0_9._table import DRAFT_TABLES, TABLES
+from amqp10.dialects.v0_10._write_message import write_message
+from amqp10.engine import Address
+from amqp10.errors import EncodeError
+from amqp10.messaging import Message
+from amqp10.testing.strategies import messages
+from amqp10.types import Symbol
+
+moments = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC))
+simple = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.text(max_size=300),
+    st.binary(max_size=20),
+    st.floats(),
+    st.uuids(),
+    moments,
+    st.decimals(allow_nan=True),
+)
+keys = st.one_of(st.text(max_size=5), st.integers(0, 9), st.none())
+anything = st.recursive(
+    simple, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(keys, inner, max_size=3)), max_leaves=6
+)
+# The places in which dialects keep what others have no words for, and what they keep in them.
+places = st.sampled_from(
+    ["x-opt-0-9-1", "x-opt-0-10", "x-opt-fast", "x-opt-amqp10", "x-death", "x-exchange", "x-routing-key"]
+)
+kept = st.sampled_from(["headers", "children", "type", "app-id", "cluster-id", "expiration", "priority", "timestamp"])
+annotations = st.dictionaries(
+    places.map(Symbol), st.one_of(anything, st.dictionaries(kept, anything, max_size=4)), max_size=3
+)
+QUEUE = Address("", "q")
+
+
+@settings(max_examples=300, deadline=None)
+@given(messages(), annotations)
+def test_any_message(message: Message, odd: dict[Any, Any]) -> None:
+    """Any message, with anything in the annotations that dialects have for their own."""
+    message.message_annotations.update(odd)
+    try:
+        payload = message.encode()
+    except EncodeError:
+        return
+    for tables in (TABLES, DRAFT_TABLES):
+        for came in (False, True):
+            try:
+                Outgoing(tables, "", "q", came=came).map(payload)
+            except EncodeError as error:
+                assert str(error)
+    for address, fallback in ((QUEUE, None), (None, QUEUE)):
+        try:
+            write_message(payload, address, fallback=fallback)
+        except EncodeError as error:
+            assert str(error)
+    try:
+        to_fast(payload, time.time())
+    except EncodeError as error:
+        assert str(error)
