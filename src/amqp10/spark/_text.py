@@ -18,6 +18,8 @@ def text(value: Any) -> str | None:
         return str(value)
     if value is None:
         return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int.__repr__(value)
     plain = _plain(value)
     return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 

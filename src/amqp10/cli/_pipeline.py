@@ -1,0 +1,185 @@
+"""`amqp10 pipeline`: a Spark job from a queue or log into files, a table or another queue, without writing one."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..net import parse_url
+from ._main import Failure, Interrupted
+from ._options import Peer
+
+STOP_SECONDS = 60
+
+
+def pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """NAME=VALUE, several times."""
+    found = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{each!r} is not NAME=VALUE")
+        found[name] = value
+    return found
+
+
+@click.command(short_help="Run a Spark job: queue or log to files, a table or a queue.")
+@click.option(
+    "--from", "source", required=True, metavar="URL", help="the broker to read from, amqp://user:password@host"
+)
+@click.option("--address", required=True, help="the queue, or the stream with --mode stream")
+@click.option("--mode", type=click.Choice(["queue", "stream", "eventhubs"]), default="queue", show_default=True)
+@click.option(
+    "--to",
+    "target",
+    required=True,
+    metavar="SINK",
+    help="parquet:DIR, json:DIR, csv:DIR, orc:DIR, delta:DIR, iceberg:TABLE, console:, or the URL of a broker",
+)
+@click.option("--to-address", help="the queue to write to, when SINK is a broker")
+@click.option(
+    "--checkpoint",
+    metavar="DIR",
+    help="where Spark and this job keep what they need to go on after a stop; "
+    "DIR.checkpoint beside the files unless said",
+)
+@click.option(
+    "--trigger",
+    default="now",
+    show_default=True,
+    help="now: all that is there, then end; or an interval, '10 seconds', and go on until stopped",
+)
+@click.option("--rate", type=click.IntRange(1), metavar="N", help="the most messages that one batch takes")
+@click.option("--links", type=click.IntRange(1), metavar="N", help="links that take from a queue at the same time")
+@click.option("--columns", metavar="DDL", help="what to keep, in which types: 'body STRING, subject STRING'")
+@click.option(
+    "--option", "options", multiple=True, callback=pairs, metavar="NAME=VALUE", help="any option of the reader"
+)
+@click.option(
+    "--to-option", "to_options", multiple=True, callback=pairs, metavar="NAME=VALUE", help="any option of the writer"
+)
+@click.option("--master", default="local[*]", show_default=True, help="where Spark runs; spark-submit goes first")
+@click.option("--conf", multiple=True, callback=pairs, metavar="NAME=VALUE", help="a setting of Spark")
+def pipeline(
+    source: str,
+    address: str,
+    mode: str,
+    target: str,
+    to_address: str | None,
+    checkpoint: str | None,
+    trigger: str,
+    rate: int | None,
+    links: int | None,
+    columns: str | None,
+    options: Mapping[str, str],
+    to_options: Mapping[str, str],
+    master: str,
+    conf: Mapping[str, str],
+) -> None:
+    """Move messages with Spark, each once, through restarts of this job and of the broker.
+
+    \b
+    amqp10 pipeline --from amqp://guest:guest@localhost --address orders --to parquet:/lake/orders
+    amqp10 pipeline --from amqp://a --address in --to amqp://b --to-address out --trigger '5 seconds' --checkpoint /c
+
+    The first SIGINT or SIGTERM lets the batch under way come to its end; a second one does not wait. The same command
+    goes on from the checkpoint.
+    """
+    try:
+        from ..spark import _pipeline as job
+    except ImportError as error:
+        raise Failure(str(error), 2) from None
+    sink, place, written = _sink(target, to_address, to_options)
+    if checkpoint is None:
+        if sink not in job.FILES:
+            raise click.UsageError(f"--checkpoint is needed with {sink}")
+        checkpoint = f"{place.rstrip('/')}.checkpoint"
+    read = {
+        "url": source,
+        "address": address,
+        "mode": mode,
+        **({"maxMessagesPerTrigger": str(rate)} if rate else {}),
+        **({"numPartitions": str(links)} if links else {}),
+        **options,
+    }
+    planned = job.Pipeline(
+        source=read,
+        sink=sink,
+        place=place,
+        target=written,
+        checkpoint=str(Path(checkpoint).absolute()) if "://" not in checkpoint else checkpoint,
+        trigger=trigger,
+        columns=columns,
+        master=master,
+        conf=conf,
+    )
+    try:
+        planned.check()
+    except ValueError as error:
+        raise Failure(str(error), 2) from None
+    click.echo(f"from {address} at {Peer(source.split(',')[0]).shown} to {_shown(target)}", err=True)
+    _run(job, planned)
+
+
+def _sink(target: str, to_address: str | None, options: Mapping[str, str]) -> tuple[str, str, dict[str, str]]:
+    """The sink's format, its place, and the options of its writer."""
+    kind, colon, place = target.partition(":")
+    if "://" in target and kind in ("amqp", "amqps", "ws", "wss", "amqp+unix"):
+        return "amqp", "", {"url": target, **({"address": to_address} if to_address else {}), **options}
+    if not colon:
+        raise click.UsageError("--to is FORMAT:PLACE, such as parquet:DIR, or the URL of a broker")
+    return kind, place, dict(options)
+
+
+def _shown(target: str) -> str:
+    try:
+        parse_url(target)
+    except ValueError:
+        return target
+    return Peer(target).shown
+
+
+def _run(job: Any, planned: Any) -> None:
+    stopped: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        if stopped:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        stopped.append(number)
+        click.echo("stopping after this batch", err=True)
+
+    try:
+        spark = planned.session()
+    except RuntimeError as error:
+        raise Failure(str(error), 1) from None
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        query = planned.start(spark)
+        job.follow(query, _tell, lambda: bool(stopped))
+    except Exception as error:
+        raise Failure(_cause(error), 1) from None
+    finally:
+        spark.stop()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if stopped:
+        raise Interrupted(stopped[0])
+
+
+def _tell(progress: Mapping[str, Any]) -> None:
+    """One line for each batch."""
+    seconds = progress["durationMs"]["triggerExecution"] / 1000
+    rows = progress["numInputRows"]
+    click.echo(f"batch {progress['batchId']}: {rows:,} rows in {seconds:.1f} s, {rows / seconds:,.0f} rows/s", err=True)
+
+
+def _cause(error: Exception) -> str:
+    """The last line of a Python traceback in what Spark says, which is the error itself; else its first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith(("ValueError: amqp:", "amqp10."))]
+    return ours[-1] if ours else lines[0] if lines else type(error).__name__

@@ -1,0 +1,125 @@
+"""A ready job: from a queue or log into files, a table or another queue."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from ._java import prepare
+from ._options import Options
+
+FILES = ("parquet", "json", "csv", "orc", "text", "delta")
+SINKS = (*FILES, "iceberg", "amqp", "console", "noop")
+
+# What a line of text can have.
+_FLAT = "body STRING, message_id STRING, subject STRING, content_type STRING, creation_time TIMESTAMP"
+_COLUMNS = {
+    "csv": _FLAT,
+    "json": f"{_FLAT}, application_properties MAP<STRING,STRING>",
+    "text": "body STRING",
+}
+POLL = 0.2
+"""Seconds between two looks at the query."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """What the job does.
+
+    Attributes:
+        source: options of the reader, by their names.
+        sink: one of SINKS.
+        place: the folder or table of the sink.
+        target: options of the writer.
+        checkpoint: the folder of Spark's checkpoint; the write-ahead segments too, unless `source` says where.
+        trigger: "now" for all that is available now, or an interval that Spark understands: "10 seconds".
+        columns: the schema to read, as DDL; None for one that the sink can take.
+        master: where to run, unless Spark is told otherwise by `spark-submit`.
+        conf: settings of Spark.
+    """
+
+    source: Mapping[str, str]
+    sink: str
+    place: str = ""
+    target: Mapping[str, str] = field(default_factory=dict)
+    checkpoint: str
+    trigger: str = "now"
+    columns: str | None = None
+    master: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """See that the options can be understood, before Spark is started.
+
+        Raises:
+            ValueError: they cannot.
+        """
+        Options.parse(self._source_options()).require_address()
+        if self.sink == "amqp":
+            Options.parse(self.target)
+        if self.sink not in SINKS:
+            raise ValueError(f"there is no sink {self.sink!r}; there are {', '.join(SINKS)}")
+
+    def _source_options(self) -> dict[str, str]:
+        named = {name.lower() for name in self.source}
+        if "wallocation" in named or self.source.get("mode", "queue") in ("stream", "eventhubs"):
+            return dict(self.source)
+        return {**self.source, "walLocation": f"{self.checkpoint}/wal"}
+
+    def session(self) -> SparkSession:
+        """Spark, started now or there already.
+
+        Raises:
+            JavaMissing: there is no Java to start it with.
+        """
+        prepare()
+        builder = SparkSession.builder.appName("amqp10 pipeline")
+        conf = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR", **self.conf}
+        for name, value in conf.items():
+            builder = builder.config(name, value)
+        # Under spark-submit there is a context, or its settings name a master.
+        from pyspark import SparkConf
+
+        if not SparkConf().contains("spark.master"):
+            builder = builder.master(self.master)
+        return builder.getOrCreate()
+
+    def start(self, spark: SparkSession) -> StreamingQuery:
+        """Start the query."""
+        reader = spark.readStream.format("amqp").options(**self._source_options())
+        columns = self.columns or _COLUMNS.get(self.sink)
+        frame = (reader.schema(columns) if columns else reader).load()
+        writer: Any = frame.writeStream.option("checkpointLocation", self.checkpoint).options(**self.target)
+        writer = (
+            writer.trigger(availableNow=True) if self.trigger == "now" else writer.trigger(processingTime=self.trigger)
+        )
+        writer = writer.format(self.sink)
+        if self.sink == "iceberg":
+            return writer.toTable(self.place)
+        return writer.start(self.place) if self.place else writer.start()
+
+
+def follow(query: StreamingQuery, told: Callable[[Mapping[str, Any]], None], stopping: Callable[[], bool]) -> None:
+    """Tell the progress of each batch as it comes, until the query ends; or is to, which it does after its batch.
+
+    Raises:
+        pyspark.errors.StreamingQueryException: the query failed.
+    """
+    last = -1
+    while True:
+        for progress in query.recentProgress:
+            if progress["batchId"] > last and progress["numInputRows"]:
+                last = progress["batchId"]
+                told(progress)
+        if not query.isActive:
+            break
+        if stopping() and not query.status["isTriggerActive"]:
+            query.stop()
+            continue
+        time.sleep(POLL)
+    query.awaitTermination()

@@ -1,0 +1,86 @@
+"""`amqp10 pipeline`, as users run it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+import amqp10
+
+from .conftest import Commands
+
+pytest.importorskip("pyspark")
+
+URL = "amqp://guest:hidden@localhost:1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--to", "parquet"), "--to is FORMAT:PLACE"),
+        (("--to", "amqp://localhost"), "--checkpoint is needed with amqp"),
+        (("--to", "paper:x", "--checkpoint", "/c"), "there is no sink 'paper'"),
+        (("--to", "parquet:x", "--option", "walocation=/x"), "did you mean 'walLocation'"),
+        (("--to", "parquet:x", "--option", "walLocation"), "is not NAME=VALUE"),
+        (("--to", "parquet:x", "--rate", "0"), "--rate"),
+    ],
+)
+def test_mistakes(amqp10: Commands, arguments: tuple[str, ...], words: str) -> None:
+    """One clear line before Spark is started, and no password in it."""
+    result = amqp10("pipeline", "--from", URL, "--address", "orders", *arguments)
+    assert result.code == 2
+    assert words in result.err
+    assert "hidden" not in result.err
+
+
+@pytest.fixture
+def broker_url() -> Iterator[str]:
+    command = [sys.executable, "-m", "amqp10", "broker", "--port", "0", "--user", "guest:hidden"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().split()[3].replace("amqp://", "amqp://guest:hidden@")
+        process.terminate()
+
+
+def sent(url: str, address: str, start: int, stop: int) -> None:
+    messages = (amqp10.Message(b"%d" % n, message_id=f"m{n}") for n in range(start, stop))
+    anyio.run(amqp10.send, url, address, *messages, backend="trio")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.xdist_group("spark")
+def test_to_files_and_on_until_a_signal(broker_url: str, tmp_path: Path) -> None:
+    """All that is there goes to parquet; SIGTERM ends a job on a trigger after its batch, and nothing is lost."""
+    import pyarrow.parquet as pq
+
+    command = [sys.executable, "-m", "amqp10", "pipeline", "--from", broker_url, "--address", "orders"]
+    to_files = [*command, "--to", f"parquet:{tmp_path / 'lake'}", "--columns", "body STRING, message_id STRING"]
+    sent(broker_url, "orders", 0, 300)
+    ended = subprocess.run([*to_files, "--rate", "200"], capture_output=True, text=True, timeout=200, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "batch 0: 200 rows in " in ended.stderr
+    assert "batch 1: 100 rows in " in ended.stderr
+    assert "hidden" not in ended.stderr
+    sent(broker_url, "orders", 300, 400)
+    with subprocess.Popen([*to_files, "--trigger", "1 second"], stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        try:
+            said = next(line for line in running.stderr if line.startswith("batch "))
+            running.send_signal(signal.SIGTERM)
+            rest = running.stderr.read()
+        finally:
+            if running.poll() is None:
+                running.terminate()
+    assert said.startswith("batch 2: 100 rows")
+    assert rest.startswith("stopping after this batch")
+    assert running.returncode == 128 + signal.SIGTERM
+    rows = pq.ParquetDataset(sorted((tmp_path / "lake").glob("*.parquet"))).read().to_pylist()
+    assert sorted((int(row["body"]), row["message_id"]) for row in rows) == [(n, f"m{n}") for n in range(400)]
