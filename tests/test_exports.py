@@ -11,6 +11,7 @@ import pytest
 import amqp10
 import amqp10.amqp010
 import amqp10.amqp091
+import amqp10.amqpfast
 import amqp10.rabbitmq
 
 PACKAGES = [
@@ -79,6 +80,7 @@ def coroutines() -> list[Any]:
         amqp10.amqp010.Native,
         amqp10.amqp010.XA,
         amqp10.amqp091.Native,
+        amqp10.amqpfast.Native,
         amqp10.rabbitmq.Management,
     )
     for holder in holders:
