@@ -22,7 +22,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from ...errors import AmqpError, DecodeError
-from ...messaging import Data, Message
+from ...messaging import Data, Message, data_head
 from ...types import Symbol, UInt, ULong
 from ._commands import MessageHead
 from ._headers import NOTHING, from_header, moment, to_header
@@ -33,6 +33,7 @@ SECTIONS: Final = "application/vnd.amqp10; section=amqp-value"
 WHOLE: Final = "application/vnd.amqp10"
 """That of one that is a whole encoded message, which cannot be said otherwise."""
 
+_DATA_SECTION: Final = data_head(0)[:3]
 PREFIX: Final = "x-opt-amqp10-"
 REST: Final = "x-opt-amqp10"
 DELIVERY_COUNT: Final = "x-delivery-count"
@@ -73,6 +74,11 @@ def to_fast(payload: bytes, now: float, *, message_format: int = 0, room: int = 
         room: octets that the head may have.
     """
     if message_format == 0:
+        if payload[:3] == _DATA_SECTION:
+            size = payload[4] if payload[3:4] == b"\xa0" and len(payload) > 4 else int.from_bytes(payload[4:8], "big")
+            start = len(data_head(size))
+            if start + size == len(payload) and payload.startswith(data_head(size)):  # a body, and nothing else
+                return MessageHead(body_size=size), payload[start:]
         try:
             message = Message.decode(payload)
             head, body = _written(message, now)
@@ -253,6 +259,8 @@ def from_fast(
         mime_type, encoding: those of the handle, for a head that has none.
         to: where it goes, instead of where its headers say.
     """
+    if head.priority == 4 and not (redelivered or to or mime_type or encoding or _says_something(head)):
+        return data_head(len(body)) + body, 0
     if head.mime_type == WHOLE:
         number = head.headers.get(_FORMAT)
         return body, int(number) if isinstance(number, str) and number.isdecimal() and len(number) < 10 else 0
@@ -266,6 +274,13 @@ def from_fast(
             message.content_type = SECTIONS
     message.body = _parted(head, body)
     return message.encode(), 0
+
+
+def _says_something(head: MessageHead) -> bool:
+    """There is more in it than the size of the body."""
+    return bool(
+        head.headers or head.persistent or head.expiration or head.mime_type or head.encoding or head.identifier
+    )
 
 
 def _parted(head: MessageHead, body: bytes) -> bytes | Data:
