@@ -88,6 +88,31 @@ def test_queue_to_parquet_and_back(spark: SparkSession, peer: Peer, tmp_path: Pa
     assert sorted((int(each.body), each.message_id) for each in messages) == [(n, f"m{n}") for n in range(2100)]
 
 
+@pytest.mark.parametrize(
+    ("broker", "dialect"),
+    [("rabbitmq", "0-9-1"), ("broker_j", "0-10"), ("embedded", "0-9-1"), ("embedded", "0-10"), ("embedded", "fast")],
+)
+def test_older_dialects(
+    spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, broker: str, dialect: str
+) -> None:
+    """Rows are written to a queue and streamed from it by the same code, with the same fields, whatever is spoken."""
+    peer = Peer(broker, request.getfixturevalue(broker))
+    name = on(peer.url(), peer.queue).removeprefix("/queues/")
+    options = {"url": peer.url(), "dialect": dialect, "address": name}
+    rows = spark.sql(
+        "SELECT string(id) body, concat('m', id) message_id, map('a', '1') application_properties FROM range(700)"
+    )
+    rows.write.format("amqp").options(**options).mode("append").save()
+    stream = spark.readStream.format("amqp").options(**options, walLocation=str(tmp_path / "wal"))
+    limited = stream.option("maxMessagesPerTrigger", "400").option("numPartitions", "2")
+    assert into_parquet(limited.load(), tmp_path) == list(range(700))
+    written = spark.read.parquet(str(tmp_path / "out")).select("body", "message_id", "application_properties").collect()
+    assert all(
+        row.message_id == f"m{row.body.decode()}" and row.application_properties == {"a": "1"} for row in written
+    )
+    assert [path for path in (tmp_path / "wal").rglob("*") if path.is_file()] == []
+
+
 def test_artemis_drops_what_is_written_twice(spark: SparkSession, artemis: Server, address: str) -> None:
     """With `duplicateIdProperty` a repeated write has no effect, and names are spelled by the broker's profile."""
     rows = spark.sql("SELECT string(id) body, concat('id', id) message_id FROM range(200)")
