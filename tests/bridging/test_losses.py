@@ -9,6 +9,7 @@ import pytest
 
 import amqp10
 from amqp10 import Connection, DeliveryUncertain, Reconnect
+from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
 from ._ends import bodies, fill, two_brokers, until
@@ -134,3 +135,39 @@ async def test_exactly_once_with_an_end_that_forgets(end: str) -> None:
                     if end == "target":
                         behind.resume()
                     await bridge.done()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_within_one_broker(seed: int) -> None:
+    """In transactions, through a connection that breaks: every message is at one of the queues, and at one only."""
+    chance = random.Random(seed)
+    async with Broker() as broker, FaultProxy(broker.url) as proxy:
+        await fill(broker, "a", range(TOTAL))
+        async with Connection(proxy.url, reconnect=NOTHING_KEPT) as connection, anyio.create_task_group() as tasks:
+            ends = (connection, "a"), (connection, "b")
+            async with amqp10.bridge(*ends, until_empty=True, exactly_once=True, window=50, rate=1000) as bridge:
+                tasks.start_soon(break_often, chance, [proxy])
+                report = await bridge.done()
+                tasks.cancel_scope.cancel()
+        assert proxy.cuts > 3
+        there, left = await bodies(broker, "b"), await bodies(broker, "a")
+    assert there == list(range(TOTAL))
+    assert left == []
+    assert TOTAL - report.in_doubt <= report.moved <= TOTAL
+    assert report.refused == report.duplicates == 0
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+async def test_cancelled_in_the_middle(exactly_once: bool) -> None:
+    """What is out has its outcome, the rest goes back, and nothing is at both ends."""
+    async with two_brokers() as (old, new):
+        await fill(old, "a", range(TOTAL))
+        bridge = amqp10.bridge((old.url, "a"), (new.url, "b"), window=100, rate=2000, exactly_once=exactly_once)
+        with anyio.move_on_after(0.3) as scope:
+            await bridge
+        assert scope.cancelled_caught
+        there, left = await bodies(new, "b"), await bodies(old, "a")
+    assert there + left == list(range(TOTAL))
+    assert bridge.report.moved == len(there)
+    assert bridge.report.clean

@@ -54,13 +54,15 @@ class BatchMover(Mover):
             if self._source._over or self._target._over:
                 raise
         except AmqpError as error:
-            flight.returned += len(batch)  # by the rollback
+            lost = before != [link._generation for link in links]
+            if not lost:
+                flight.returned += len(batch)  # by the rollback
             if isinstance(error.__cause__, MessageNotAccepted):
                 flight.refused += 1
                 raise error.__cause__ from None
-            if before == [link._generation for link in links]:
+            if not lost:
                 raise
-            await self._target._ready()  # it was lost: the messages come again
+            await self._target._ready()  # the messages come again
         except BaseException:
             flight.returned += len(batch)
             raise

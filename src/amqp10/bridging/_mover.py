@@ -167,7 +167,9 @@ class Mover:
                 continue
             if not batch:
                 continue
-            if source._generation:
+            if self.settings.exactly_once:
+                pass  # nothing comes that was moved
+            elif source._generation:
                 flight.duplicates += self._again.count(batch)
             else:
                 self._again.learn(batch)

@@ -1,0 +1,66 @@
+"""A bridge is cancelled at each of its checkpoints: every message is at one end, nothing is left open."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+import amqp10
+
+from ..client.conftest import serving
+from ..client.test_cancellation import CancelAt, Store, at_each_checkpoint
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("settings", [{}, {"window": 1}, {"until_empty": True}, {"refused_to": "aside"}])
+async def test_a_whole_life(settings: dict[str, int]) -> None:
+    """Entered, moving, done, left: wherever it is cut, what the target has is what the source counts as done."""
+
+    async def trial(cancel: CancelAt) -> None:
+        async with serving() as (origin, source), serving() as (peer, target), source, target:
+            store = Store(origin, ["a", "b", "c"])
+            origin.on_event = store.on_event
+            tasks = len(anyio.get_running_tasks())
+            bridge = amqp10.bridge((source, "in"), (target, "out"), count=3, **settings)  # type: ignore[arg-type]
+
+            async def life() -> None:
+                await bridge
+
+            await cancel.run(life)
+            await anyio.wait_all_tasks_blocked()
+            assert len(anyio.get_running_tasks()) == tasks, "a task leaked"
+            assert store.attached == store.ended
+            assert store.out == {}
+            assert store.done == peer.bodies() == ["a", "b", "c"][: len(store.done)]
+            assert sorted(store.done + store.ready) == ["a", "b", "c"]
+            assert bridge.report.moved == len(store.done)
+            assert not bridge.report.duplicates
+            async with target.sender("other") as sender:
+                await sender.send("works")
+            async with source.receiver("other", credit=0):
+                pass
+
+    await at_each_checkpoint(trial, 6)
+
+
+async def test_waiting_for_the_end() -> None:
+    """Only the waiting is cancelled; the bridge goes on."""
+
+    async def trial(cancel: CancelAt) -> None:
+        async with serving() as (origin, source), serving() as (peer, target), source, target:
+            store = Store(origin, ["a"])
+            origin.on_event = store.on_event
+            async with amqp10.bridge((source, "in"), (target, "out"), count=2) as bridge:
+
+                async def done() -> None:
+                    await bridge.done()
+
+                async with anyio.create_task_group() as group:
+                    group.start_soon(cancel.run, done)
+                    await anyio.wait_all_tasks_blocked()
+                    store.put("b")
+                assert (await bridge.done()).moved == 2
+            assert peer.bodies() == ["a", "b"]
+
+    await at_each_checkpoint(trial, 1)
