@@ -23,6 +23,7 @@ from ._guarantee import (
     check_kept,
     check_rejecting,
     check_stores,
+    check_streaming,
     check_unsettled,
     reconnect_for,
     way_of,
@@ -30,6 +31,7 @@ from ._guarantee import (
 from ._mover import Mover
 from ._report import BridgeReport
 from ._settings import OnRefused, Settings
+from ._streams import StreamMover, stream_intake
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -149,10 +151,15 @@ class Bridge:
             check_rejecting(source)
         mode: ReceiverSettleMode = "second" if way == "resume" else "first"
         name = self._name if way == "resume" else None
-        taking = intake(source, self._source, name=name, mode=mode, copy=settings.copy)
+        if settings.stream:
+            check_streaming(source, target)
+            taking: Ending = stream_intake(source, self._source)
+        else:
+            taking = intake(source, self._source, name=name, mode=mode, copy=settings.copy)
         giving = outlet(target, self._target, name=name, mode=mode)
         aside = outlet(target, Target(settings.refused_to)) if settings.refused_to is not None else None
-        mover = (BatchMover if way == "transactions" else Mover)(settings, taking, giving, aside)
+        kind = StreamMover if settings.stream else BatchMover if way == "transactions" else Mover
+        mover = kind(settings, taking, giving, aside)
         if isinstance(taking, Intake):
             mover.recover(taking, giving)
         self._links = [taking, giving] if aside is None else [taking, giving, aside]
@@ -286,6 +293,7 @@ def bridge(
     count: int | None = None,
     until_empty: bool = False,
     copy: bool = False,
+    stream: bool = False,
     rate: float | None = None,
     on_refused: OnRefused = "stop",
     refused_to: str | None = None,
@@ -315,6 +323,7 @@ def bridge(
         count: stop after that many.
         until_empty: stop when nothing is left at the source.
         copy: leave the messages where they are (§3.5.7). With a source that cannot do that it raises `Unsupported`.
+        stream: pass each message on while it comes in, one after the other: for messages larger than the memory.
         rate: messages a second, at most.
         on_refused: what to do with a message that the target does not accept. "stop": raise it, the message stays at
             the source; "reject": reject it at the source, which has a dead-letter queue perhaps; "leave": go on without
@@ -336,6 +345,7 @@ def bridge(
         count=count,
         until_empty=until_empty,
         copy=copy,
+        stream=stream,
         rate=rate,
         exactly_once=exactly_once,
         on_refused=on_refused,

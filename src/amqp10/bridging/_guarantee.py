@@ -97,5 +97,12 @@ def check_rejecting(source: Connection) -> None:
         raise Unsupported(f"dialect {source.dialect!r} has no outcome rejected: what is refused cannot be told so")
 
 
+def check_streaming(source: Connection, target: Connection) -> None:
+    """Raise Unsupported unless messages can be sent and received part by part."""
+    for connection in (source, target):
+        if "streaming" not in connection.capabilities:
+            raise Unsupported(f"dialect {connection.dialect!r} does not send and receive messages part by part")
+
+
 def _end(link: Link) -> str:
     return "source" if isinstance(link, Receiver) else "target"

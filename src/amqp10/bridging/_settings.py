@@ -23,6 +23,7 @@ class Settings:
     count: int | None
     until_empty: bool
     copy: bool
+    stream: bool
     rate: float | None
     exactly_once: bool
     on_refused: OnRefused
@@ -40,10 +41,14 @@ class Settings:
             raise ValueError(f"on_refused is one of {', '.join(get_args(OnRefused))}, not {self.on_refused!r}")
         if self.refused_to is not None and self.on_refused != "stop":
             raise ValueError("refused messages go to refused_to, or are handled as on_refused says: not both")
+        if self.stream and (self.copy or self.exactly_once or self.refused_to is not None):
+            raise ValueError("what is streamed is here only once: neither copy nor exactly_once nor refused_to")
         if self.exactly_once and (self.copy or self.on_refused != "stop" or self.refused_to is not None):
             raise ValueError("exactly once goes neither with copy nor with on_refused and refused_to")
 
     @property
     def most(self) -> int:
         """Messages that may be here at a time: with a rate, no more than go on within a second."""
+        if self.stream:
+            return 1
         return self.window if self.rate is None else max(1, min(self.window, int(self.rate)))

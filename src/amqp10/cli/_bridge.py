@@ -138,6 +138,7 @@ class Watcher:
 @click.option("-n", "--count", type=click.IntRange(1), help="stop after that many")
 @click.option("--until-empty", is_flag=True, help="stop when nothing is left at the source")
 @click.option("--copy", is_flag=True, help="leave the messages where they are")
+@click.option("--stream", is_flag=True, help="pass each on while it comes in: for messages larger than the memory")
 @click.option("--window", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, help="messages in flight")
 @click.option(
     "--max-bytes", type=click.IntRange(1), default=64 * 1024 * 1024, show_default=True, help="bytes of them, about"

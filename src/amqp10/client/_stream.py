@@ -51,6 +51,7 @@ class BodyWriter:
         self._sender = sender
         self._size = size
         self._one_section = size is not None and size <= LARGEST_SECTION
+        self._message_format = 0
         self._settled = settled
         self._transaction = transaction
         self._delivery: OutgoingDelivery | None = None
@@ -76,14 +77,14 @@ class BodyWriter:
         """
         if self._delivery is not None:
             raise LocalProtocolError("a stream is opened by `async with` once; make a new one")
-        head = self.message.encode_head() or EMPTY_HEADER
-        if self._one_section:
-            head += data_head(self._size or 0)
+        head = self._head()
         self._link = link = await self._sender._room()
         transaction = self._transaction
         try:
             state = transaction._post(self._sender) if transaction is not None else None
-            self._delivery = link.send(head, settled=self._settled, state=state, more=True)
+            self._delivery = link.send(
+                head, settled=self._settled, message_format=self._message_format, state=state, more=True
+            )
         except BaseException:
             self._sender._pass_on()
             raise
@@ -92,6 +93,11 @@ class BodyWriter:
         self._over = ""
         self._sender._begin_stream(self._delivery)
         return self
+
+    def _head(self) -> bytes:
+        """What comes before the body."""
+        head = self.message.encode_head() or EMPTY_HEADER
+        return head + data_head(self._size or 0) if self._one_section else head
 
     async def send(self, chunk: bytes | bytearray | memoryview) -> None:
         """Send a piece of the body, of any size; returns when all of it is handed to the wire.

@@ -1,0 +1,152 @@
+"""Passing messages on while they come in, one after the other, so that they may be larger than the memory.
+
+What was not read of a message holds the source's session window back, and reading waits for the target: no more than
+that window, of 64 frames, and what the output takes is here at a time. Nobody has all of such a message, so that it can
+only come again from the source.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from ..client._delivery import is_stale
+from ..client._session import Session
+from ..client._stream import BodyWriter
+from ..client._streamed import STREAM_WINDOW, StreamedDelivery, StreamReceiver
+from ..engine import SessionTerms
+from ..errors import AmqpError, DeliveryAborted, DeliveryUncertain, LocalProtocolError, MessageNotAccepted
+from ..messaging import Error, Message, Rejected
+from ._ends import Ending
+from ._mover import Mover
+from ._onward import onward
+
+if TYPE_CHECKING:
+    from ..client import Connection, SentDelivery
+    from ..engine import ReceiverLink
+    from ..messaging import Source
+    from ._ends import Outlet
+    from ._transit import Transit
+
+
+class PartedDelivery(StreamedDelivery):
+    """A delivery of which nothing is decoded: its payload is read part by part."""
+
+    __slots__ = ()
+
+    def _open(self) -> bool:
+        return bool(self.stream.parts) or self.stream.whole
+
+    async def part(self) -> bytes | None:
+        """The next part of the payload; None at its end.
+
+        Raises:
+            DeliveryAborted: the sender gave it up.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link was lost, and the delivery with it.
+            anyio.ClosedResourceError: the receiver was closed here.
+
+        Cancelling: nothing is lost.
+        """
+        while True:
+            if self.stream.aborted:
+                raise DeliveryAborted("the sender aborted the delivery before its end")
+            if not is_stale(self):
+                part = self.link.read(self)
+                self.link.context._wake()
+                if part is not None:
+                    return part
+                if self.stream.whole:
+                    return None
+            await self._more()
+
+
+class StreamIntake(Ending, StreamReceiver):
+    """The receiving end, at the source."""
+
+    def _attach_to(self, session: Session) -> ReceiverLink:
+        link = super()._attach_to(session)
+        link.delivery_type = PartedDelivery
+        return link
+
+
+class PartWriter(BodyWriter):
+    """Sends an encoded message part by part."""
+
+    def __init__(self, sender: Outlet, first: bytes, message_format: int) -> None:
+        super().__init__(sender, Message(), None, False, None)
+        self._first = first
+        self._message_format = message_format
+        self._one_section = True  # parts are sent as they are
+
+    def _head(self) -> bytes:
+        return self._first
+
+    @property
+    def whole(self) -> SentDelivery | None:
+        """The delivery, once its end was handed to the wire."""
+        delivery: Any = self._delivery
+        return delivery if delivery is not None and delivery.handed_over else None
+
+
+class StreamMover(Mover):
+    """Moves messages part by part."""
+
+    async def _send(self, transit: Transit) -> None:
+        self.flight.queue.popleft()
+        source: Any = transit.source
+        try:
+            await self._pace()
+            await self._pass(transit, source)
+        except MessageNotAccepted as error:
+            outcome: Any = error.outcome
+            self._refused(transit, outcome)
+        except DeliveryAborted:
+            self.flight.drop(transit)  # it is settled with that
+        except DeliveryUncertain:
+            self.flight.duplicates += not transit.stale
+            await self._give_back(transit)
+        except (AmqpError, anyio.ClosedResourceError) as error:
+            most = self._target.remote.max_message_size
+            if isinstance(error, LocalProtocolError) and most and source.stream.size > most:
+                self._refused(transit, Rejected(Error("amqp:link:message-size-exceeded", str(error))))
+            elif self._target._over or self._source._over:
+                raise
+            else:
+                await self._give_back(transit)
+        else:
+            self._accepted(transit)
+            self.flight.moved_size += source.stream.size
+        self._free()
+
+    async def _pass(self, transit: Transit, source: PartedDelivery) -> None:
+        first = await source.part() or b""
+        if not source.message_format:
+            first = onward(first, anyio.current_time() - transit.came)
+        writer = PartWriter(self._target, first, source.message_format)
+        try:
+            async with writer:
+                while (part := await source.part()) is not None:
+                    await writer.send(part)
+        except anyio.get_cancelled_exc_class():
+            if writer.whole is not None:  # its outcome is still to come
+                self.flight.sent(transit, writer.whole)
+                writer.whole.waiter = transit
+            raise
+
+    async def _give_back(self, transit: Transit) -> None:
+        """It did not get through: the source delivers it once more."""
+        if not transit.stale:
+            try:
+                transit.source.release()
+            except (AmqpError, anyio.ClosedResourceError):
+                pass  # its link was lost, too
+        self.flight.drop(transit)
+        await self._target._ready()
+
+
+def stream_intake(connection: Connection, source: Source) -> StreamIntake:
+    """The receiving end for a source."""
+    plain = connection.receiver(source, stream=True, credit=1)
+    session = Session(connection, SessionTerms(incoming_window=STREAM_WINDOW))
+    return StreamIntake(connection, session, plain._terms, 0, require_filters=True, own=True)
