@@ -3,10 +3,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from amqp10.broker._entry import Entry
 from amqp10.errors import DecodeError
 from amqp10.messaging import AmqpValue, Message
+from amqp10.testing.strategies import messages
 from amqp10.types import Symbol
 
 WALL = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
@@ -112,3 +115,13 @@ def test_leaving_frees_the_bytes() -> None:
     entry = read(FULL)
     entry.leave()
     assert (entry.payload, entry.gone) == (b"", True)
+
+
+@given(messages(), st.booleans(), st.booleans())
+def test_expiry_is_found_wherever_it_is(message: Message, mortal: bool, annotated: bool) -> None:
+    """Whatever stands before the properties, small or large, a message that says when it expires does."""
+    message.ttl = None
+    message.absolute_expiry_time = WALL + timedelta(seconds=5) if mortal else None
+    if annotated:
+        message.message_annotations = {Symbol("a"): "x" * 300}
+    assert read(message).expires == (105.0 if mortal else None)

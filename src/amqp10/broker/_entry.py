@@ -20,7 +20,7 @@ Clock = Callable[[], float]
 # Two bytes begin a section in its usual encoding: a described value, its descriptor a smallulong (§1.2, §3.2).
 _DESCRIBED = b"\x00\x53"
 _HEADER, _PROPERTIES, _APPLICATION_PROPERTIES = 0x70, 0x73, 0x74
-_LIST8 = 0xC0
+_LIST8, _LIST32 = 0xC0, 0xD0
 # absolute-expiry-time is the ninth field of properties (§3.2.4): a shorter list cannot have it.
 _FIELDS_BEFORE_EXPIRY = 8
 
@@ -106,7 +106,7 @@ class Entry:
             self.expires = now + header.ttl / 1000
             self._has_ttl = True
             self._as_it_came = False
-        expiry = read_properties(self.payload).absolute_expiry_time
+        expiry = read_properties(self.payload).absolute_expiry_time if _may_expire(self.payload) else None
         if expiry is not None:
             moment = expiry / 1000 if isinstance(expiry, int) else expiry.timestamp()
             absolute = now + (moment - wall())
@@ -205,3 +205,22 @@ def _may_matter(payload: bytes) -> bool:
     if section == _PROPERTIES and len(payload) > 5 and payload[3] == _LIST8:
         return payload[5] > _FIELDS_BEFORE_EXPIRY
     return section < _APPLICATION_PROPERTIES
+
+
+def _may_expire(payload: bytes) -> bool:
+    """Whether the properties, which may be behind other sections, may say when; cheap, and errs to True."""
+    at = 0
+    try:
+        while payload[at] == 0 and payload[at + 1] == _DESCRIBED[1]:
+            section, kind = payload[at + 2], payload[at + 3]
+            if section >= _PROPERTIES:
+                return section == _PROPERTIES and (kind != _LIST8 or payload[at + 5] > _FIELDS_BEFORE_EXPIRY)
+            if kind & 0xFE == _LIST8:  # or a map of that size
+                at += 5 + payload[at + 4]
+            elif kind & 0xFE == _LIST32:
+                at += 8 + int.from_bytes(payload[at + 4 : at + 8], "big")
+            else:
+                break
+    except IndexError:
+        pass
+    return True
