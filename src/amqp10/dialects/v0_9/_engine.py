@@ -37,6 +37,7 @@ HEADER_SIZE = 8
 DRIBBLE = 4096
 # What the frames of the peer may make fail: each is a fault of the peer's.
 BROKEN = (IndexError, struct.error, UnicodeDecodeError)
+PEERS_FAULTS = (AmqpError, *BROKEN)
 
 
 class Connection(Protocol):
@@ -136,18 +137,21 @@ class V09Engine(Engine):
         try:
             if self._begun or self._receive_header():
                 self._read()
-        except Fault as fault:
-            self.fail(fault)
-        except DecodeError as error:
-            self.fail(Fault(503 if isinstance(error, BadName) else 502, str(error)))
-        except BROKEN as error:
-            self.fail(Fault(502, f"a frame ends early, or is malformed: {error}"))
-        except AmqpError as error:
-            self.fail(error)
+        except PEERS_FAULTS as error:
+            self.blame(error)
         self._dribbled += len(data)
         if not reader.within_frame or self._dribbled >= DRIBBLE:
             self._received = True
             self._dribbled = 0
+
+    def blame(self, error: Exception) -> None:
+        """What the peer said is wrong, or cannot be read: that ends the connection."""
+        if isinstance(error, DecodeError):
+            error = Fault(503 if isinstance(error, BadName) else 502, str(error))
+        elif isinstance(error, BROKEN):
+            error = Fault(502, f"a frame ends early, or is malformed: {error}")
+        assert isinstance(error, AmqpError)
+        self.fail(error)
 
     def _receive_header(self) -> bool:
         """A server: the client's header; False while it is not whole."""

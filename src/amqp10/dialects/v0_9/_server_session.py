@@ -15,6 +15,7 @@ from ...errors import AmqpError, LocalProtocolError, RemoteProtocolError, Sessio
 from ...messaging import Error
 from ._channel import Channel, State
 from ._codes import SOFT, Fault, as_exception, code_of, text_of
+from ._engine import PEERS_FAULTS
 from ._frames import BODY, HEADER, METHOD
 from ._methods import (
     AccessRequest,
@@ -147,11 +148,11 @@ class ServerSession(Session, Channel):
             self.connection.waits(-len(payload), -1)
             try:
                 self._take(kind, payload)
-            except Fault as fault:
-                if fault.soft:
+            except PEERS_FAULTS as fault:
+                if isinstance(fault, Fault) and fault.soft:
                     self.fail(fault)
                 else:
-                    self.engine.fail(fault)
+                    self.engine.blame(fault)
                 return
 
     def _take(self, kind: int, payload: bytes) -> None:
