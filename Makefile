@@ -71,6 +71,7 @@ docs: $(VENV)/.dev  ## build the site into site/, warnings are errors
 
 bench: $(VENV)/.bench  ## CPU per message of this client beside others, in one run
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/amqp091.py
 
 bench-large: $(VENV)/.dev  ## pass a message of 2 GiB through the client, and measure its memory
 	$(BIN)/python benchmarks/large_message.py

@@ -12,6 +12,7 @@ RUN = Path(__file__).parents[1] / "benchmarks" / "run.py"
 LARGE = RUN.with_name("large_message.py")
 STORE = RUN.with_name("store.py")
 CODEC = RUN.with_name("codec.py")
+LEGACY = RUN.with_name("amqp091.py")
 LATENCY = RUN.with_name("latency.py")
 
 
@@ -43,6 +44,17 @@ def test_large_message(backend: str) -> None:
     for case in ("send", "receive", "pass-on"):
         (line,) = [line for line in done.stdout.splitlines() if line.startswith(f"| {case} |")]
         assert float(line.split("|")[3]) < 24
+
+
+def test_amqp091() -> None:
+    """AMQP 0-9-1 beside other clients, counted at both ends."""
+    pytest.importorskip("pika")
+    pytest.importorskip("aio_pika")
+    command = [sys.executable, str(LEGACY), "--sizes", "100", "--reps", "1", "--seconds", "0.01"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for client in ("amqp10", "pika", "aio-pika"):
+        assert f"| consume, acks 100 B | {client} |" in done.stdout
 
 
 def test_store() -> None:
