@@ -6,8 +6,9 @@ header ─> start ─> start-ok ─> (secure ─> secure-ok)* ─> tune ─> tun
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from itertools import chain
@@ -76,6 +77,8 @@ class ClientConnection:
         capabilities: those in the server's properties.
         blocked: the server takes no messages at present.
         prefetch_by_consumer: each consumer has a prefetch of its own (RabbitMQ), not the channel.
+        expiry_clock: milliseconds since 1970, where the property expiration is a moment, and not a time to live: at
+            Qpid, which drops at once what has the latter.
         nack_outcome: what a nack means: that the server failed, or at those that confirm without being asked to say so
             (Qpid) that the message could not be routed.
     """
@@ -85,6 +88,7 @@ class ClientConnection:
         self.capabilities: frozenset[str] = frozenset()
         self.blocked = False
         self.prefetch_by_consumer = False
+        self.expiry_clock: Callable[[], int] | None = None
         self.nack_outcome: DeliveryState = RELEASED
         self.sessions: list[ClientSession] = []
         self.transactions = Transactions()
@@ -138,6 +142,8 @@ class ClientConnection:
     def _learn(self) -> None:
         """What the server can do, as its properties say."""
         self.capabilities = capabilities_of(self._properties)
+        if "qpid" in str(self._properties.get("product")).lower():
+            self.expiry_clock = _wall_clock
         self.prefetch_by_consumer = "per_consumer_qos" in self.capabilities
         if "publisher_confirms" in self.capabilities:
             self.nack_outcome = Rejected(as_error(541, "the server could not take care of the message"))
@@ -287,6 +293,10 @@ class ClientConnection:
         ConnectionClose: _closed,
         ConnectionCloseOk: _close_answered,
     }
+
+
+def _wall_clock() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def capabilities_of(properties: Mapping[str, Any]) -> frozenset[str]:

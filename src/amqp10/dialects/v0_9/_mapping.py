@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -27,6 +27,8 @@ from ...types import Int, Symbol, Timestamp
 from ._properties import BasicProperties
 from ._structured import Content
 from ._table import Tables, milliseconds, moment, seconds
+
+Clock = Callable[[], int]
 
 LOST: Final = "x-opt-amqp10"
 NATIVE: Final = Symbol("x-opt-0-9-1")
@@ -58,14 +60,16 @@ class Route:
         properties: flags and values.
         redelivered: it failed before.
         children: contents within it, in the draft.
+        passing: it would be another one later.
     """
 
-    __slots__ = ("children", "exchange", "key", "properties", "redelivered")
+    __slots__ = ("children", "exchange", "key", "passing", "properties", "redelivered")
 
     def __init__(
         self, exchange: str, key: str, properties: bytes, redelivered: bool, children: Sequence[Content] = ()
     ) -> None:
         self.children = children
+        self.passing = False
         self.exchange = exchange
         self.key = key
         self.properties = properties
@@ -82,6 +86,7 @@ class Outgoing:
         exchange, key: where they go; `key` None: each message's subject says it.
         anonymous: each message's `to` says where it goes.
         came: of deliveries: the annotations say where the message came from, if they say anything.
+        clock: milliseconds since 1970 now, for a peer to which an expiration is a moment, not a time to live (Qpid).
     """
 
     def __init__(
@@ -92,8 +97,10 @@ class Outgoing:
         *,
         anonymous: bool = False,
         came: bool = False,
+        clock: Clock | None = None,
     ) -> None:
         self._tables = tables
+        self._clock = clock
         self._came = came
         self._exchange = exchange
         self._key = key
@@ -118,7 +125,8 @@ class Outgoing:
                 route = self._route(Message.decode(payload), False)
             except DecodeError:
                 return self._map_rare(payload)
-            self._known[head] = route
+            if not route.passing:
+                self._known[head] = route
         return route, payload[at + (5 if payload[at + 3] == 0xA0 else 8) :]
 
     def _map_rare(self, payload: bytes) -> tuple[Route, bytes]:
@@ -149,9 +157,12 @@ class Outgoing:
                 exchange, key = there, known
         if key is None:
             key = message.subject or ""
-        properties = outgoing_properties(message, self._tables, exchange, key, sections)
+        passing = self._clock is not None and message.ttl is not None
+        properties = outgoing_properties(message, self._tables, exchange, key, sections, self._clock)
         children = [self._child(each) for each in _children(message)] if self._tables.structured else ()
-        return Route(exchange, key, properties.encode(self._tables), message.delivery_count > 0, children)
+        route = Route(exchange, key, properties.encode(self._tables), message.delivery_count > 0, children)
+        route.passing = passing
+        return route
 
     def _child(self, payload: bytes) -> Content:
         """A content within another."""
@@ -189,9 +200,13 @@ def _body_at(payload: bytes) -> int:
 
 
 def outgoing_properties(
-    message: Message, tables: Tables, exchange: str, key: str, sections: bool = False
+    message: Message, tables: Tables, exchange: str, key: str, sections: bool = False, clock: Clock | None = None
 ) -> BasicProperties:
-    """What a message says, in the words of the basic class."""
+    """What a message says, in the words of the basic class.
+
+    Raises:
+        EncodeError: something in it can be said in no way.
+    """
     headers: dict[str, Any] = {}
     lost: dict[str, Any] = {}
     said = BasicProperties()
@@ -208,7 +223,10 @@ def outgoing_properties(
     if message.priority != 4:
         said.priority = message.priority
     if message.ttl is not None:
-        said.expiration = str(-(-message.ttl // timedelta(milliseconds=1)))
+        ttl = -(-message.ttl // timedelta(milliseconds=1))
+        said.expiration = str(ttl if clock is None else clock() + ttl)
+        if clock is not None:
+            lost["ttl"] = message.ttl
     if message.delivery_count:
         headers[COUNT] = Int(min(message.delivery_count, 0x7FFF_FFFF))
     _say_places(message, headers, lost, tables, exchange, key)
@@ -488,6 +506,8 @@ def incoming_head(
     headers = {spelled.get(name, name): value for name, value in headers.items()}
     application = _read_headers(headers, fields, annotations, native)
     footer = _restore(headers.get(LOST), fields, annotations, application, tables)
+    if fields.get("ttl") is not None:
+        native.pop("expiration", None)  # a moment, and the time to live was kept beside it
     if children:
         native["children"] = list(children)
     if native:
@@ -562,6 +582,8 @@ def _restore(
         there = fields.get(name)
         if value is not None and (there is None or _near_text(value) == _near_text(there)):
             fields[name] = value
+    if rest.ttl is not None and fields.get("ttl") is None:
+        fields["ttl"] = rest.ttl
     time = rest.creation_time
     if time is not None and fields.get("creation_time") in (None, near_value(time, tables)):
         fields["creation_time"] = time

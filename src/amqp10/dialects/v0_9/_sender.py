@@ -68,7 +68,8 @@ class SenderEndpoint(ClientLink, SenderLink):
     def begin_flow(self) -> None:
         target, address = self.terms.target, self.address
         anonymous = isinstance(target, Target) and target.address is None and not target.dynamic
-        self._mapping = Outgoing(self.engine.variant.tables, address.exchange, address.key, anonymous=anonymous)
+        tables, clock = self.engine.variant.tables, self.session.connection.expiry_clock
+        self._mapping = Outgoing(tables, address.exchange, address.key, anonymous=anonymous, clock=clock)
         self.frame_room = self.engine.room
         self.admit()
 
