@@ -111,8 +111,7 @@ class PublisherLink(LinkEndpoint, SenderLink):
         if self.credit <= 0 or more or message_format or settled != self.settled_by_sender:
             self._check_sendable(settled, more, message_format)
         if tag is None:
-            tag = self._next_tag.to_bytes(8, "big")
-            self._next_tag += 1
+            tag = self._new_tag()
         elif len(tag) > 32 or tag in self.unsettled:
             raise LocalProtocolError(f"the delivery-tag {tag!r} is too long, or in use by an unsettled delivery")
         written = self._written(payload)
@@ -125,6 +124,14 @@ class PublisherLink(LinkEndpoint, SenderLink):
         else:
             self._transfer(delivery, written)
         return delivery
+
+    def _new_tag(self) -> bytes:
+        """One that no delivery has that is unsettled: those of an earlier attachment are among them."""
+        while True:
+            tag = self._next_tag.to_bytes(8, "big")
+            self._next_tag += 1
+            if tag not in self.unsettled:
+                return tag
 
     def _written(self, payload: bytes) -> WrittenMessage:
         try:
@@ -221,8 +228,7 @@ class PublisherLink(LinkEndpoint, SenderLink):
         if delivery.local_settled or not self.attached:
             raise LocalProtocolError("a delivery that is settled, or a link that is not attached")
         if delivery.tag in self.unsettled:
-            delivery.tag = b"again-" + self._next_tag.to_bytes(8, "big")
-            self._next_tag += 1
+            delivery.tag = self._new_tag()
         written = self._written(delivery.payload)
         delivery.link = self
         delivery.past = 0

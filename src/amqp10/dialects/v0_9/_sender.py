@@ -48,6 +48,7 @@ class SenderEndpoint(ClientLink, SenderLink):
         self._confirms = terms.settle_mode != "settled"
         self._may_settle = terms.settle_mode != "unsettled"
         self._number = 0  # of the last publish
+        self._spare_tag = 1 << 63  # for what cannot have the number of its publish as its tag
         self._first = 1  # before it all are confirmed
         self._outgoing: dict[int, OutgoingDelivery | None] = {}  # None: nobody waits for its confirm
         self._methods: dict[tuple[str, str, bool], bytes] = {}  # frames of publish, by where they go
@@ -114,9 +115,8 @@ class SenderEndpoint(ClientLink, SenderLink):
             self._check_sendable(settled, more)
         if not settled and not self._confirms:
             raise LocalProtocolError("an unsettled delivery on a link whose settle mode is 'settled'")
-        number = self._number + 1
         if tag is None:
-            tag = number.to_bytes(8, "big")
+            tag = self._new_tag()
         elif len(tag) > 32:
             raise LocalProtocolError(f"a delivery-tag of {len(tag)} bytes; 32 at most")
         elif tag in self.unsettled:
@@ -126,6 +126,14 @@ class SenderEndpoint(ClientLink, SenderLink):
         delivery = self.delivery_type(self, tag, payload, settled, message_format)
         self.publish(delivery, payload)
         return delivery
+
+    def _new_tag(self) -> bytes:
+        """The number of the publish; but another, if a delivery of an earlier attachment has that and is unsettled."""
+        tag = (self._number + 1).to_bytes(8, "big")
+        while tag in self.unsettled:
+            self._spare_tag += 1
+            tag = self._spare_tag.to_bytes(8, "big")
+        return tag
 
     def _check_sendable(self, settled: bool, more: bool) -> None:
         if not self.attached:
@@ -207,9 +215,8 @@ class SenderEndpoint(ClientLink, SenderLink):
         if delivery.local_settled or not self.attached or not self._confirms:
             raise LocalProtocolError("the delivery is settled, or the link is not attached")
         delivery.link = self
-        number = self._number + 1
-        if self.unsettled.get(delivery.tag) is not None:
-            delivery.tag = number.to_bytes(8, "big")
+        if delivery.tag in self.unsettled:
+            delivery.tag = self._new_tag()
         delivery.remote_state = None
         self.publish(delivery, delivery.payload)
 
