@@ -508,7 +508,7 @@ async def test_others_get_to_run(serve: Serve) -> None:
 
             tasks.start_soon(count)
             async with sender.stream() as body:
-                for _ in range(300):
+                for _ in range(600):
                     await body.send(bytes(1000))
                 assert ran >= 5
             tasks.cancel_scope.cancel()
