@@ -1,6 +1,8 @@
 """The neutral peer of the benchmarks: a sink and a source of messages, which shares no code with any client.
 
-    python benchmarks/counterpart.py [--single] [--credit N]      prints {"port": ...}, then a line for each connection
+    python benchmarks/counterpart.py [--single] [--credit N] [--tls PEM] [--websocket]
+
+prints {"port": ...}, then a line for each connection.
 
 It takes what any sender link sends and accepts it, and sends to any receiver link as many messages as credit and window
 allow. A source's address says what to send: `q.SIZE.COUNT`. There is no queue and no routing; message frames are made
@@ -12,8 +14,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
+import hashlib
 import json
 import os
+import ssl
 import struct
 import time
 from dataclasses import dataclass, field
@@ -473,14 +478,77 @@ class Counterpart(asyncio.Protocol):
         self.counts["settled_by_client"] += last - first + 1
 
 
+class Framing:
+    """Writes of a counterpart as messages of a WebSocket, each in one frame (RFC 6455 §5.2)."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def write(self, data: bytes) -> None:
+        size = len(data)
+        wide = b"\x7e" + size.to_bytes(2, "big") if size < 1 << 16 else b"\x7f" + size.to_bytes(8, "big")
+        self._transport.write(b"\x82" + (bytes((size,)) if size < 126 else wide) + data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+class WebCounterpart(Counterpart):
+    """The counterpart behind a WebSocket: what is masked is unmasked, and nothing is checked."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.plain = cast(asyncio.Transport, transport)
+        self.raw = b""
+        self.upgraded = False
+        super().connection_made(cast(asyncio.BaseTransport, Framing(self.plain)))
+
+    def data_received(self, data: bytes) -> None:
+        raw = self.raw + data
+        if not self.upgraded:
+            request, found, raw = raw.partition(b"\r\n\r\n")
+            if not found:
+                self.raw = request
+                return
+            lines = [line.partition(b":") for line in request.split(b"\r\n")]
+            key = next(value.strip() for name, _, value in lines if name.lower() == b"sec-websocket-key")
+            proof = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
+            answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            self.plain.write(answer + b"Sec-WebSocket-Protocol: amqp\r\nSec-WebSocket-Accept: " + proof + b"\r\n\r\n")
+            self.upgraded = True
+        at, parts = 0, []
+        while len(raw) - at >= 14 or (len(raw) - at >= 6 and raw[at + 1] & 0x7F < 126):
+            size, start = raw[at + 1] & 0x7F, at + 2
+            if size >= 126:
+                width = 2 if size == 126 else 8
+                size, start = int.from_bytes(raw[start : start + width], "big"), start + width
+            end = start + 4 + size
+            if len(raw) < end:
+                break
+            if raw[at] & 0x0F == 8:
+                self.plain.close()
+                return
+            mask = int.from_bytes((raw[start : start + 4] * (size // 4 + 1))[:size], "big")
+            parts.append((int.from_bytes(raw[start + 4 : end], "big") ^ mask).to_bytes(size, "big"))
+            at = end
+        self.raw = raw[at:]
+        if parts:
+            super().data_received(b"".join(parts))
+
+
 async def main() -> None:
     """Serve until killed, or until the runner is gone."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--credit", type=int, default=2000, help="what a sender is granted")
     parser.add_argument("--single", action="store_true", help="a disposition for each delivery, not for each read")
+    parser.add_argument("--tls", metavar="PEM", help="a private key and the certificate for it")
+    parser.add_argument("--websocket", action="store_true", help="behind a WebSocket")
     given = parser.parse_args()
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Counterpart(given.credit, given.single), "127.0.0.1", 0)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if given.tls else None
+    if context is not None:
+        context.load_cert_chain(given.tls)
+    kind = WebCounterpart if given.websocket else Counterpart
+    server = await loop.create_server(lambda: kind(given.credit, given.single), "127.0.0.1", 0, ssl=context)
     print(json.dumps({"port": server.sockets[0].getsockname()[1]}), flush=True)
     parent = os.getppid()
     while os.getppid() == parent:  # noqa: ASYNC110  (there is no event for it)

@@ -20,12 +20,21 @@ import statistics
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
+from ipaddress import ip_address
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import native
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 HERE = Path(__file__).resolve().parent
 OURS = "amqp10"
@@ -64,6 +73,7 @@ class Counterpart:
     """The process at the other end, and what it says of each connection."""
 
     def __init__(self, options: list[str], program: list[str] | None = None) -> None:
+        self.scheme = "amqps" if "--tls" in options else "ws" if "--websocket" in options else "amqp"
         command = program or [sys.executable, str(HERE / "counterpart.py")]
         self.process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
@@ -164,7 +174,7 @@ class Bench:
         total = count + warmup
         name, _, variant = peer.partition("+")
         asked = {
-            "url": f"amqp://127.0.0.1:{self.counterpart.port}/q.{case.size}.{total}",
+            "url": f"{self.counterpart.scheme}://127.0.0.1:{self.counterpart.port}/q.{case.size}.{total}",
             "mode": mode,
             "settled": settled,
             "count": count,
@@ -190,6 +200,24 @@ class Bench:
 def cpu_us(result: dict[str, Any]) -> float:
     """User and system µs of CPU that the client's process took a message."""
     return float(result["cpu_user"] + result["cpu_sys"]) / int(result["count"]) * 1e6
+
+
+@contextmanager
+def certificate() -> Iterator[str]:
+    """A PEM file with a key and a certificate for 127.0.0.1 that was signed with it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    made = made.not_valid_before(now - timedelta(1)).not_valid_after(now + timedelta(1))
+    made = made.add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    encoding = serialization.Encoding.PEM
+    secret = key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "counterpart.pem"
+        path.write_bytes(secret + made.sign(key, hashes.SHA256()).public_bytes(encoding))
+        yield str(path)
 
 
 def table(bench: Bench) -> str:
@@ -263,6 +291,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1.0, help="about so long is a run")
     parser.add_argument("--quick", action="store_true", help="3 runs of 0.3 seconds")
     parser.add_argument("--single", action="store_true", help="the counterpart answers each delivery by itself")
+    parser.add_argument(
+        "--transport",
+        choices=("tcp", "tls", "websocket"),
+        default="tcp",
+        help="what lies between; only amqp10, proton and go-amqp know TLS here, and only amqp10 the last",
+    )
     parser.add_argument("--native", action="store_true", help="build and run the clients of other languages, too")
     parser.add_argument("--json", type=Path, help="write all figures there, too")
     given = parser.parse_args()
@@ -273,19 +307,28 @@ def main() -> int:
     programs = {name: program.ready() for name, program in native.CLIENTS.items()} if given.native else {}
     commands = {name: command for name, command in programs.items() if command is not None}
     peers += commands
-    counterpart = Counterpart(
-        ["--single"] if given.single else [], native.COUNTERPART.ready() if given.native else None
-    )
-    bench = Bench(peers, cases, given.seconds, counterpart, commands)
-    try:
+    options = ["--single"] if given.single else []
+    with ExitStack() as stack:
+        if given.transport == "tls":
+            os.environ["AMQP10_BENCH_CA"] = pem = stack.enter_context(certificate())
+            options += ["--tls", pem]
+        elif given.transport == "websocket":
+            options.append("--websocket")
+        rust = native.COUNTERPART.ready() if given.native and given.transport == "tcp" else None
+        counterpart = Counterpart(options, rust)
+        stack.callback(counterpart.stop)
+        bench = Bench(peers, cases, given.seconds, counterpart, commands)
         for number in range(1, given.reps + 1):
             bench.round(number)
-    finally:
-        counterpart.stop()
     print(f"{setting()}\n\n{table(bench)}\n\n{bar(bench)}")
     if given.json:
         figures = {f"{case} {peer}": vars(got) for (peer, case), got in bench.results.items() if got.cpu}
-        facts = {"setting": setting(), "machine": machine(), "counterpart": "Rust" if given.native else "Python"}
+        facts = {
+            "setting": setting(),
+            "machine": machine(),
+            "cpus": os.cpu_count(),
+            "counterpart": "Rust" if given.native else "Python",
+        }
         given.json.write_text(json.dumps({**facts, "runs": given.reps, "figures": figures}, indent=1) + "\n")
     return 1 if bench.failures else 0
 

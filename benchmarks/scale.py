@@ -55,8 +55,8 @@ async def give(sender: Sender, count: int) -> None:
 
 
 async def cost(url: str, way: str, links: int, connections: int, total: int) -> dict[str, float]:
-    """CPU µs a message, `total` messages spread over so many links on each of so many connections."""
-    each = total // (links * connections)
+    """CPU µs a message, `total` messages spread over so many links on each of so many connections, or 500 on each."""
+    each = max(500, total // (links * connections))
     async with AsyncExitStack() as stack:
         ends: list[Any] = []
         for _ in range(connections):
@@ -149,7 +149,7 @@ async def memory(url: str, what: str, count: int) -> dict[str, float]:
             await stack.enter_async_context(connection.receiver("q.1.0"))
             before = resident()
             for n in range(count):
-                await stack.enter_async_context(connection.receiver(f"q.1.0.{n}"))
+                await stack.enter_async_context(connection.receiver(f"q{n}.1.0"))
             return {"each": (resident() - before) / count}
         async with connection.receiver(f"q.{len(BODY)}.{count + 1000}", credit=count + 1000) as receiver:
             kept = await receiver.receive_batch(1000)
@@ -173,7 +173,7 @@ def proton_memory(url: str, what: str, count: int) -> dict[str, float]:
     elif what == "links":
         kept.append(kept[0].create_receiver("q.1.0"))
         before = resident()
-        kept += [kept[0].create_receiver(f"q.1.0.{n}", name=str(n)) for n in range(count)]
+        kept += [kept[0].create_receiver(f"q{n}.1.0", name=str(n)) for n in range(count)]
     else:
         receiver = kept[0].create_receiver(f"q.{len(BODY)}.{count + 1000}", credit=count + 1000)
         kept += [receiver.receive() for _ in range(1000)]

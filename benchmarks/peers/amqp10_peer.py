@@ -12,7 +12,7 @@ from typing import Literal
 import anyio
 from clock import Clock
 
-from amqp10 import Accepted, Connection, Message, Receiver, Sender, SentDelivery
+from amqp10 import TLS, Accepted, Connection, Message, Receiver, Sender, SentDelivery
 
 IN_FLIGHT = 1000
 clock = Clock("amqp10")
@@ -66,7 +66,7 @@ async def receive_batch(receiver: Receiver) -> None:
 
 async def main() -> None:
     """Connect, do it, report."""
-    async with Connection(clock.url) as connection:
+    async with Connection(clock.url, tls=TLS(ca=clock.ca) if clock.ca else None) as connection:
         if clock.mode == "send":
             async with connection.sender(clock.address, settle_mode=settle_mode) as sender:
                 clock.begin()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import time
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ class Clock:
     Attributes:
         total: the messages of the warm-up and the measured ones.
         body: what each message to be sent carries.
+        ca: the PEM file of who to trust, where the URL asks for TLS; else None.
     """
 
     def __init__(self, peer: str) -> None:
@@ -38,6 +40,7 @@ class Clock:
         self.total: int = self.warmup + self.count
         self.done: int = 0
         parts = urlsplit(self.url)
+        self.ca = os.environ["AMQP10_BENCH_CA"] if parts.scheme == "amqps" else None
         self.host, self.port, self.address = parts.hostname or "", parts.port or 5672, parts.path.lstrip("/")
         self.body = bytes(index & 255 for index in range(self.size))
         self._began = (0.0, 0.0, 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clock import Clock
-from proton import Message
+from proton import Message, SSLDomain
 from proton.handlers import MessagingHandler
 from proton.reactor import AtLeastOnce, AtMostOnce, Container
 
@@ -14,8 +14,15 @@ options = AtMostOnce() if clock.settled else AtLeastOnce()
 
 
 def connect(container: Any) -> Any:
-    host = f"{clock.host}:{clock.port}"
-    return container.connect(host, allowed_mechs="ANONYMOUS", max_frame_size=131_072, reconnect=False)
+    host = f"{'amqps' if clock.ca else 'amqp'}://{clock.host}:{clock.port}"
+    domain = None
+    if clock.ca:
+        domain = SSLDomain(SSLDomain.MODE_CLIENT)
+        domain.set_trusted_ca_db(clock.ca)
+        domain.set_peer_authentication(SSLDomain.VERIFY_PEER)
+    return container.connect(
+        host, ssl_domain=domain, allowed_mechs="ANONYMOUS", max_frame_size=131_072, reconnect=False
+    )
 
 
 class Send(MessagingHandler):

@@ -1,0 +1,143 @@
+"""Write docs/reference/benchmarks.md and its plot from the figures of a full run.
+
+python benchmarks/run.py --native --variants asyncio --sizes 100,1024,65536 --reps 3 --json benchmarks/full_run.json
+python benchmarks/report.py
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+FIGURES = HERE / "full_run.json"
+PAGE = HERE.parent / "docs" / "reference" / "benchmarks.md"
+PLOT = PAGE.with_name("benchmarks.svg")
+OURS = "amqp10"
+WORKLOADS = {
+    "send": "send",
+    "send-settled": "send settled",
+    "recv": "receive and accept",
+    "recv-settled": "receive settled",
+}
+NAMES = {
+    "amqp10": "amqp10, trio",
+    "amqp10+asyncio": "amqp10, asyncio",
+    "proton": "python-qpid-proton (C)",
+    "pyamqp": "azure-servicebus (Python)",
+    "go-amqp": "go-amqp (Go)",
+    "fe2o3-amqp": "fe2o3-amqp (Rust)",
+    "rhea": "rhea (JavaScript)",
+}
+
+Medians = dict[tuple[str, int, str], tuple[float, float]]
+
+
+def medians(run: dict[str, Any]) -> Medians:
+    """CPU µs a message and messages a second, by workload, size and client."""
+    found = {}
+    for key, got in run["figures"].items():
+        workload, size, _, peer = key.split(" ")
+        found[workload, int(size), peer] = statistics.median(got["cpu"]), statistics.median(got["rate"])
+    return found
+
+
+def table(size: int, figures: Medians) -> list[str]:
+    """A row for each client: CPU, and in brackets how many times ours that is."""
+    lines = [f"| {size:,} bytes | " + " | ".join(WORKLOADS.values()) + " |", "|---|" + "--:|" * len(WORKLOADS)]
+    for peer, name in NAMES.items():
+        cells = []
+        for workload in WORKLOADS:
+            got, ours = figures.get((workload, size, peer)), figures.get((workload, size, OURS))
+            cells.append(f"{got[0]:.2f} ({got[0] / ours[0]:.1f})" if got and ours else "")
+        if any(cells):
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def plot(run: dict[str, Any], size: int, figures: Medians) -> str:
+    """Bars of CPU a message, on a logarithmic scale, the shortest first."""
+    width, left, bar, gap = 760, 210, 18, 34
+    shown = {w: sorted((figures[w, size, p][0], p) for p in NAMES if (w, size, p) in figures) for w in WORKLOADS}
+    most = max(cpu for bars in shown.values() for cpu, _ in bars)
+    scale = (width - left - 70) / math.log(most / 0.5)
+    parts: list[str] = []
+    y = 44
+    for workload, bars in shown.items():
+        parts.append(f'<text x="0" y="{y}" class="head">{WORKLOADS[workload]}</text>')
+        y += 8
+        for cpu, peer in bars:
+            long = max(1.0, scale * math.log(max(cpu, 0.5) / 0.5))
+            kind = "ours" if peer.startswith(OURS) else "theirs"
+            parts.append(f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{NAMES[peer]}</text>')
+            parts.append(f'<rect x="{left}" y="{y}" width="{long:.1f}" height="{bar - 4}" class="{kind}"/>')
+            parts.append(f'<text x="{left + long + 6:.1f}" y="{y + 13}">{cpu:.1f}</text>')
+            y += bar
+        y += gap
+    note = f"{size} bytes, median of {run['runs']} runs; {run['machine']}; {run['setting'].partition(';')[0]}"
+    style = (
+        "text{font:13px sans-serif;fill:#555}.head{font-weight:bold}.ours{fill:#2a7ae2}.theirs{fill:#b5b5b5}"
+        ".note{font-size:11px}"
+    )
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {y}" role="img">',
+            "<title>CPU µs of the client a message, logarithmic</title>",
+            f"<style>{style}</style>",
+            '<text x="0" y="16" class="head">CPU µs of the client a message (logarithmic; shorter is better)</text>',
+            *parts,
+            f'<text x="0" y="{y - 10}" class="note">{note}</text>',
+            "</svg>",
+            "",
+        ]
+    )
+
+
+def page(run: dict[str, Any], figures: Medians) -> str:
+    sizes = sorted({size for _, size, _ in figures})
+    lines = [
+        "# Benchmarks",
+        "",
+        "<!-- Written by benchmarks/report.py from benchmarks/full_run.json; do not edit. -->",
+        "",
+        "CPU µs of the client a message, user and system; in brackets, how many times that of amqp10 on trio.",
+        f"Median of {run['runs']} runs that took turns, other work going on beside them. Compare within the page only.",
+        "",
+        f"- Machine: {run['machine']}; {run['setting']}.",
+        f"- Counterpart: hand-written in {run['counterpart']}, over TCP on loopback; it settles a range for each read.",
+        "- What is measured, how each client is driven and how to run it yourself: `benchmarks/README.md`.",
+        "  What makes a program fast, and what was tried: [speed](../concepts/speed.md).",
+        "",
+        "![CPU µs a message, by client and workload](benchmarks.svg)",
+        "",
+    ]
+    for size in sizes:
+        lines += [*table(size, figures), ""]
+    ours = {size: [figures[workload, size, OURS][1] * size / 2**20 for workload in WORKLOADS] for size in sizes}
+    lines += [
+        f"Messages a second, with client and counterpart on the same {run['cpus']} CPUs, of amqp10 on trio:",
+        "",
+        "| bytes | " + " | ".join(WORKLOADS.values()) + " |",
+        "|--:|" + "--:|" * len(WORKLOADS),
+    ]
+    for size in sizes:
+        cells = [
+            f"{figures[w, size, OURS][1]:,.0f} ({m:,.0f} MiB/s)" for w, m in zip(WORKLOADS, ours[size], strict=True)
+        ]
+        lines.append(f"| {size:,} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def main() -> None:
+    run = json.loads(FIGURES.read_text())
+    figures = medians(run)
+    PAGE.write_text(page(run, figures))
+    PLOT.write_text(plot(run, 100, figures))
+    print(f"{PAGE} and {PLOT.name} are written")
+
+
+if __name__ == "__main__":
+    main()
