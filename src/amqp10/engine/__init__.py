@@ -8,6 +8,7 @@ from ._api import Link as Link
 from ._api import ReceiverLink as ReceiverLink
 from ._api import SenderLink as SenderLink
 from ._api import Session as Session
+from ._api import SessionKeeper as SessionKeeper
 from ._capabilities import CAPABILITIES as CAPABILITIES
 from ._delivery import IncomingDelivery as IncomingDelivery
 from ._delivery import IncomingStream as IncomingStream
@@ -36,6 +37,7 @@ from ._events import PartsReceived as PartsReceived
 from ._events import RequestAnswered as RequestAnswered
 from ._events import RequestReceived as RequestReceived
 from ._events import SessionBegun as SessionBegun
+from ._events import SessionResumed as SessionResumed
 from ._events import SessionUnmapped as SessionUnmapped
 from ._events import SettlementsReceived as SettlementsReceived
 from ._events import WindowOpened as WindowOpened
@@ -112,6 +114,8 @@ __all__ = (
     "SenderSettleMode",
     "Session",
     "SessionBegun",
+    "SessionKeeper",
+    "SessionResumed",
     "SessionTerms",
     "SessionUnmapped",
     "SettlementsReceived",

@@ -49,6 +49,7 @@ class Engine(ABC):
             for those who send, where the transport is all there is to hold them back. Looked at after each pass.
         frame_size: bytes of the last frame that came in pieces, where a dialect knows: whoever drives the engine reads
             more at a time if they are many.
+        keeper: server side: who keeps sessions that are suspended, in dialects with "session-resume"; None for nobody.
     """
 
     role: Role
@@ -60,6 +61,7 @@ class Engine(ABC):
     output_size: int
     reading: bool = True
     frame_size: int = 0
+    keeper: SessionKeeper | None = None
     context: Any
 
     @abstractmethod
@@ -107,9 +109,38 @@ class Engine(ABC):
             LocalProtocolError: the peer's channel-max is reached, or the connection is not open.
         """
 
+    def resume(self, session: Session) -> None:
+        """Go on with a session whose transport was lost (`Session.suspended`), on this connection.
+
+        Its links stay what they are: what was said and is not known to have been heard is said again, and nothing is
+        done twice. If the peer does not have it any more, its links and it end as if by a loss of the connection.
+
+        Raises:
+            Unsupported: the dialect has no "session-resume".
+            LocalProtocolError: the session is not suspended, or the connection is not open.
+        """
+        raise Unsupported("the dialect does not resume sessions")
+
     @abstractmethod
     def close(self, error: Error | None = None) -> None:
         """Close the connection; with an error, what still comes in is discarded (§2.4.6 DISCARDING)."""
+
+
+class SessionKeeper(ABC):
+    """Keeps the sessions of a server whose transport is lost, until their clients take them up again.
+
+    Attributes:
+        longest: seconds that a session is kept.
+    """
+
+    longest: int
+
+    @abstractmethod
+    def take(self, engine: Engine, name: bytes) -> Session | None:
+        """The session that the peer of this engine had under that name on a transport before; None if there is none.
+
+        One that is not suspended yet, for its transport is not known to be lost, is suspended by this.
+        """
 
 
 class Session(ABC):
@@ -121,6 +152,8 @@ class Session(ABC):
         sendable: the peer's incoming window is open and no transfer of ours is held back.
         strict_window: a transfer beyond our incoming window ends the session (default True). False for a peer that is
             known to send a message to its end whatever the window: what links that stream hold is then not bounded.
+        suspended: its transport was lost, and the peer keeps it: no event told of its end, or its links'. It takes what
+            it is told, and says it when `Engine.resume` has brought it back.
     """
 
     engine: Engine
@@ -128,6 +161,7 @@ class Session(ABC):
     remote: SessionTerms | None
     begun: bool
     strict_window: bool
+    suspended: bool = False
     context: Any
 
     @property

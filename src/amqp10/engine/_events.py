@@ -63,6 +63,16 @@ class SessionUnmapped(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SessionResumed(Event):
+    """A session goes on, on this connection: what it had said is said again, its links are what they were.
+
+    A server hears of it at once: the session is no more that of the connection that began it.
+    """
+
+    session: Session
+
+
+@dataclass(frozen=True, slots=True)
 class LinkAttached(Event):
     """The peer's attach is here: the answer to ours, or (`link.attached` False) a new one to answer.
 

@@ -75,6 +75,8 @@ class SessionTerms:
         outgoing_window: how many transfer frames this side may hold back, as told to the peer.
         handle_max: the highest link handle this side takes.
         next_outgoing_id: the first transfer-id that this side will use.
+        timeout: seconds that the peer shall keep the session when its transport is lost, in dialects with
+            "session-resume"; it may keep it for less, or not at all.
     """
 
     incoming_window: int = 2048
@@ -84,6 +86,7 @@ class SessionTerms:
     offered_capabilities: tuple[str, ...] = ()
     desired_capabilities: tuple[str, ...] = ()
     properties: Mapping[Any, Any] = field(default_factory=dict)
+    timeout: int = 0
 
     def checked(self) -> Self:
         """The same.

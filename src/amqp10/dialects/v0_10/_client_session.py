@@ -15,10 +15,11 @@ from ...engine import (
     Request,
     RequestAnswered,
     SessionBegun,
+    SessionResumed,
     SessionTerms,
 )
 from ...engine._requests import R
-from ...errors import AmqpError, LocalProtocolError, RemoteProtocolError, RequestRefused
+from ...errors import AmqpError, ConnectionLost, LocalProtocolError, RemoteProtocolError, RequestRefused
 from ...messaging import Accepted, Coordinator, Error, Modified, Rejected
 from ._codes import UNSPECIFIED
 from ._commands import (
@@ -111,8 +112,13 @@ class ClientSession(SessionEndpoint):
     def _receive_attached(self, control: SessionAttached) -> None:
         if self._attached or control.name != self.name:
             raise RemoteProtocolError("session.attached, which was not asked for", "amqp:illegal-state")
+        assert self.terms is not None
+        if self._resuming:
+            self.say(SessionRequestTimeout(self.terms.timeout))
+            self.ask_expected()
+            return
         self._attached = True
-        self.say(SessionRequestTimeout(0))
+        self.say(SessionRequestTimeout(self.terms.timeout))
         self.remote = SessionTerms()
         self.begun = not self.muted
         self.engine.emit(SessionBegun(self))
@@ -121,6 +127,23 @@ class ClientSession(SessionEndpoint):
             self.engine.write(data)
         if self.muted:
             self.say(SessionDetach(self.name))
+
+    # Resuming
+
+    def resume(self, engine: V010Engine, channel: int) -> None:
+        """Attach to the session on another connection."""
+        self.rebind(engine, channel)
+        self.say(SessionAttach(self.name, force=True))
+
+    def forgotten(self) -> None:
+        self._attached = True  # to a session that is another
+        self.say(SessionRequestTimeout(0))
+        self.say(SessionDetach(self.name))
+        self.mute()
+        self.finish(ConnectionLost("the server does not have the session any more"))
+
+    def went_on(self) -> None:
+        self.engine.emit(SessionResumed(self))
 
     # Links
 
@@ -333,7 +356,9 @@ class ClientSession(SessionEndpoint):
             return
         self.flush()
         self.mute()
-        if self._attached:
+        if self.suspended:
+            self.finish(None)
+        elif self._attached:
             self.say(SessionRequestTimeout(0))
             self.say(SessionDetach(self.name))
 

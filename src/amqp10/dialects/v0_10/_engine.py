@@ -50,6 +50,7 @@ from ._controls import (
     ConnectionStartOk,
     ConnectionTune,
     ConnectionTuneOk,
+    SessionAttach,
 )
 from ._declare import Control, decode_control
 from ._frames import (
@@ -83,6 +84,7 @@ CAPABILITIES: Final = frozenset(
         "rejected",
         "released",
         "requests",
+        "session-resume",
         "settle-second",
         "transactions",
     }
@@ -179,7 +181,12 @@ class V010Engine(Engine):
         self.opened = True
         self.room = self.login.max_frame_size - HEAD_SIZE
 
-    def begin(self, terms: SessionTerms | None = None, *, resuming: Session | None = None) -> SessionEndpoint:
+    def resume(self, session: Session) -> None:
+        if self._phase is not Phase.OPEN or not isinstance(session, ClientSession) or not session.suspended:
+            raise LocalProtocolError("only a session that is suspended is resumed, on a connection that is open")
+        session.resume(self, self._free_channel())
+
+    def begin(self, terms: SessionTerms | None = None) -> SessionEndpoint:
         if self._phase is not Phase.OPEN:
             raise LocalProtocolError(f"no session can begin while the next to come is {self._phase.value}")
         session = ClientSession(self, self._free_channel())
@@ -321,6 +328,12 @@ class V010Engine(Engine):
         if self.role is Role.SERVER and assembly.kind == CONTROL and assembly.front[:2] == b"\2\1":
             if assembly.channel > self.login.channel_max:
                 raise RemoteProtocolError(f"channel {assembly.channel} is above {self.login.channel_max}")
+            attach = decode_control(assembly.front)
+            assert isinstance(attach, SessionAttach)
+            known = self.keeper.take(self, attach.name) if self.keeper is not None else None
+            if isinstance(known, ServerSession):
+                known.resume(self, assembly.channel)
+                return
             session = ServerSession(self, assembly.channel)
             self.sessions[assembly.channel] = session
             session.receive(assembly)
@@ -464,7 +477,11 @@ class V010Engine(Engine):
         self.opened = False
         self._dirty.clear()
         for session in list(self.sessions.values()):
-            session.over(error)
+            if session.resumable and isinstance(error, ConnectionLost):
+                session.settle_events()
+                session.suspend()
+            else:
+                session.over(error)
         self.sessions.clear()
         self.emit(ConnectionEnded(error))
 

@@ -178,24 +178,32 @@ class Inbox:
     """Commands of the peer.
 
     Attributes:
-        next: the id of the next one.
+        next: the id of the next one that was not here before.
         open: those that came and are not completed.
         done: completed, and the peer is not known to know it.
         news: some of these it was not told.
     """
 
-    __slots__ = ("_syncs", "done", "news", "next", "open")
+    __slots__ = ("_cursor", "_syncs", "done", "news", "next", "open")
 
     def __init__(self) -> None:
-        self.next = 0
+        self.next = self._cursor = 0
         self.open: set[int] = set()
         self.done = Ids()
         self.news = False
         self._syncs: list[int] = []
 
-    def take(self) -> int:
-        """Number a command that came."""
-        number = self.next
+    def point(self, number: int) -> None:
+        """The command that comes next has this id."""
+        self._cursor = number
+        self.next = max(self.next, number)
+
+    def take(self) -> int | None:
+        """Number a command that came; None if it was here before."""
+        number = self._cursor
+        self._cursor = number + 1
+        if number < self.next:
+            return None
         self.next = number + 1
         self.open.add(number)
         return number

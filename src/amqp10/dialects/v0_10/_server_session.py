@@ -11,6 +11,7 @@ from ...engine import (
     LinkTerms,
     PendingRequest,
     RequestReceived,
+    SessionResumed,
     SessionTerms,
     route_address,
 )
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from ...engine import OutgoingDelivery, ReceiverLink, SenderLink
     from ._engine import V010Engine
 
+TRANSPORT_BUSY = 2
 NOT_ATTACHED = 3
 
 
@@ -92,6 +94,33 @@ class ServerSession(SessionEndpoint):
             raise LocalProtocolError("the session was begun already")
         self.terms = terms if terms is not None else SessionTerms()
         self.begun = not self.muted
+
+    # Resuming
+
+    @property
+    def longest_timeout(self) -> int:  # type: ignore[override]
+        keeper = self.engine.keeper
+        return keeper.longest if keeper is not None else 0
+
+    def resume(self, engine: V010Engine, channel: int) -> None:
+        """The client attaches to the session again."""
+        self.rebind(engine, channel)
+        self.engine.emit(SessionResumed(self))
+        self.say(SessionAttached(self.name))
+        self.ask_expected()
+
+    def steal(self) -> None:
+        """It is attached elsewhere: the transport that it was on has nothing to say any more."""
+        self.say(SessionDetached(self.name, TRANSPORT_BUSY))
+        self.engine.sessions.pop(self.channel, None)
+        self.suspend()
+
+    def forgotten(self) -> None:
+        self._part()
+        self.finish(RemoteProtocolError("the client resumes what it does not know", "amqp:illegal-state"))
+
+    def went_on(self) -> None:
+        """Told at once, when it was attached."""
 
     def not_attached(self, assembly: Assembly) -> None:
         """Something came on a channel without a session."""

@@ -32,7 +32,7 @@ from ._controls import (
     SessionTimeout,
 )
 from ._declare import Command, Control, Ranges, decode_command, decode_control
-from ._frames import CONTROL, Assembly, encode_command, encode_control
+from ._frames import CONTROL, Assembly, FrameReader, encode_command, encode_control
 from ._ledger import MASK, Inbox, Outbox, Sent, from_ranges, near
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ class SessionEndpoint(Session):
         self.timeout = 0
         self.muted = False  # nothing more is said on it
         self._attached = False
+        self._resuming = False  # attached again, and the peer has still to say what it is missing
+        self._resumed = False  # it was attached before
         self._waiting: list[bytes | bytearray] = []  # output until it is attached
         self._pointed = self._was_pointed = False  # command-point is out, is here
         self._last: bytearray | None = None  # the last command of this output
@@ -100,12 +102,18 @@ class SessionEndpoint(Session):
         """Queue bytes, once the session is attached."""
         if self._attached:
             self.engine.write(data)
-        elif not self.muted:
+        elif not (self.muted or self.away):
             self._waiting.append(data)
 
     def say(self, control: Control) -> None:
-        """Queue a control."""
-        self.engine.say(control, self.channel)
+        """Queue a control; nobody hears it while there is no transport."""
+        if not self.suspended:
+            self.engine.say(control, self.channel)
+
+    @property
+    def away(self) -> bool:
+        """Commands are noted, to be sent when the session is back."""
+        return self.suspended or self._resuming
 
     def invoke(self, command: Command, owner: Any = None, about: Any = None) -> Sent:
         """Send a command; `owner` hears of its completion."""
@@ -115,6 +123,8 @@ class SessionEndpoint(Session):
     def send(self, frames: bytearray, owner: Any, about: Any, size: int = 0) -> Sent:
         """Send the frames of one command."""
         sent = self.outbox.add(frames, owner, about, size)
+        if self.away:
+            return sent
         if not self._pointed:
             self._pointed = True
             self._write_point(sent.number)
@@ -130,7 +140,7 @@ class SessionEndpoint(Session):
 
     def flush(self) -> None:
         """Merged dispositions, the sync flag, and what is complete."""
-        if self.muted:
+        if self.muted or self.away:
             return
         self.flush_dispositions()
         if self._last is not None and self._wanted:
@@ -192,6 +202,8 @@ class SessionEndpoint(Session):
             self._detach_with(4)
             return
         number = self.inbox.take()
+        if number is None:
+            return  # said again, for we might not have heard it
         command = self._known.get(assembly.front)
         try:
             if command is None:
@@ -260,10 +272,28 @@ class SessionEndpoint(Session):
         self._was_pointed = True
         if control.command_offset:
             raise RemoteProtocolError("a command that begins in its midst", "amqp:not-implemented")
-        self.inbox.next = near(control.command_id, self.inbox.next)
+        self.inbox.point(near(control.command_id, self.inbox.next))
 
     def _receive_expected(self, control: SessionExpected) -> None:
-        """Of use when the session is resumed only."""
+        """What the peer is missing of a session that is resumed: say all that from there on."""
+        if not self._resuming:
+            return
+        point = near(control.commands[0][0], self.outbox.next) if control.commands else -1
+        missing = [number for number in range(max(point, 0), self.outbox.next) if number not in self.outbox.open]
+        if point < 0 or point > self.outbox.next or missing:
+            self.forgotten()
+            return
+        self._resuming = False
+        self._attached = self._pointed = True
+        self._write_point(point)
+        for number in range(point, self.outbox.next):
+            sent = self.outbox.open[number]
+            sent.frames = self._last = cut_anew(sent.frames, self.channel, self.engine.room)
+            self.write(sent.frames)
+        self._wanted = True
+        self.inbox.news = bool(self.inbox.done)
+        self.engine.owe(self)
+        self.went_on()
 
     def _receive_confirmed(self, control: SessionConfirmed) -> None:
         """They need not be sent again; nor are they, as long as the peer has the session."""
@@ -282,7 +312,7 @@ class SessionEndpoint(Session):
     def _receive_flush(self, control: SessionFlush) -> None:
         if control.expected:
             number = self.inbox.next & MASK
-            self.say(SessionExpected(((number, number),) if self._was_pointed else ()))
+            self.say(SessionExpected(((number, number),) if self._was_pointed or self._resumed else ()))
         if control.confirmed:
             self.say(SessionConfirmed(self.inbox.done.wire()))
         if control.completed:
@@ -292,7 +322,7 @@ class SessionEndpoint(Session):
     def _receive_gap(self, control: SessionGap) -> None:
         for first, last in from_ranges(control.commands, self.inbox.next):
             if first <= self.inbox.next <= last:
-                self.inbox.next = last + 1
+                self.inbox.point(last + 1)
 
     # What every session does with commands
 
@@ -318,6 +348,40 @@ class SessionEndpoint(Session):
                 failed(sent, Error(condition(exception.error_code), text, dict(info)))
         self.mute()
         self.finish(SessionEnded(condition(exception.error_code), text, info))
+
+    # Resuming (0-10 §7.2)
+
+    @property
+    def resumable(self) -> bool:
+        """It is to live on when its transport is lost."""
+        return self.begun and not self.muted and self.timeout > 0
+
+    def suspend(self) -> None:
+        """The transport is lost."""
+        self.suspended = True
+        self._attached = self._resuming = False
+        self._last = None
+        self._known.clear()
+
+    def rebind(self, engine: V010Engine, channel: int) -> None:
+        """On another transport."""
+        self.engine, self.channel = engine, channel
+        engine.sessions[channel] = self
+        self.suspended = False
+        self._resuming = self._resumed = True
+        self._was_pointed = False
+
+    def ask_expected(self) -> None:
+        """The session is attached again: what is the peer missing?"""
+        self.say(SessionFlush(expected=True))
+
+    @abstractmethod
+    def forgotten(self) -> None:
+        """The peer does not have the session any more."""
+
+    @abstractmethod
+    def went_on(self) -> None:
+        """It was resumed."""
 
     # Ending
 
@@ -364,6 +428,16 @@ class SessionEndpoint(Session):
         """
         if self.muted or self.terms is None:
             raise LocalProtocolError("the session is not there")
+
+
+def cut_anew(frames: bytearray, channel: int, room: int) -> bytearray:
+    """A command that was written once, for another channel and frames of another size."""
+    reader = FrameReader()
+    reader.feed(bytes(frames))
+    assembly = reader.next()
+    assert assembly is not None
+    body = assembly.payload if assembly.body is not None else None
+    return bytearray(encode_command(channel, assembly.front, assembly.header, body, room))
 
 
 _CONTROLS: Final[dict[type[Control], Callable[[Any, Any], None]]] = {
