@@ -26,7 +26,9 @@ from ..engine import (
     ReceiverLink,
     RequestReceived,
     SenderLink,
+    Session,
     SessionBegun,
+    SessionResumed,
     SessionTerms,
     SessionUnmapped,
     SettlementsReceived,
@@ -39,6 +41,7 @@ from ._address import exchange_in
 from ._consumer import ConsumerLink, PassingConsumerLink, Wishes
 from ._coordinator import CoordinatorLink, LocalTransaction
 from ._filters import read_filters
+from ._kept_sessions import PeerKeeper
 from ._node import Node
 from ._producer import ProducerLink
 from ._queue import Queue
@@ -87,6 +90,22 @@ class Carrier(ABC):
         """The connection is over; may be said twice."""
 
 
+class Absent(Carrier):
+    """In the place of a connection that was lost, while its sessions are kept."""
+
+    def wake(self) -> None:
+        """Nobody writes."""
+
+    def blocked(self) -> bool:
+        return True
+
+    def opened(self) -> Error | None:
+        return None
+
+    def ended(self) -> None:
+        """It has."""
+
+
 _numbers = itertools.count(1)
 
 
@@ -122,8 +141,11 @@ class Peer:
         self._kept: dict[Link, KeptLink] = {}  # links that can be resumed
         self._late: list[Event] = []  # what resuming links has brought in this pass
         self._owned: dict[Link, Node] = {}  # dynamic nodes, by the link that they live with
+        self._proprietor: object = self  # whose its exclusive queues are
         self._requests = Requests(router, self)
+        self._merged: list[Peer] = []  # of connections before, whose sessions go on on this one
         engine.context = self
+        engine.keeper = PeerKeeper(router.sessions, self)
 
     @property
     def _owner(self) -> Owner:
@@ -164,12 +186,67 @@ class Peer:
         """The connection is over, told or not: links end, what they held goes back. Does nothing the second time."""
         # Producers first, and so coordinators: what their transactions held is the consumers' to give back.
         for link in [*self._producers, *self._consumers]:
-            self._end_link(link)
-        self._requests.end()
-        self._router.subscriptions.connection_ended(self)
-        self._router.links.connection_ended(self)
+            if not link.session.suspended:
+                self._end_link(link)
+        carrier = self._carrier
+        if self._router.sessions.connection_lost(self):
+            self._carrier = absent = Absent()
+            self.wake = absent.wake
+        else:
+            self._let_go()
         self._router.flush()
-        self._carrier.ended()
+        carrier.ended()
+
+    def _let_go(self) -> None:
+        """Nothing of the connection is left."""
+        for each in (self, *self._merged):
+            each._requests.end()
+            self._router.subscriptions.connection_ended(each)
+            self._router.links.connection_ended(each)
+
+    # Sessions that outlive their connection
+
+    def carried_by(self, carrier: Carrier) -> bool:
+        """Whether it is that one: not, when the sessions went on on another connection."""
+        return self._carrier is carrier
+
+    def robbed(self, session: Session) -> None:
+        """The client takes a session up on another connection: this one has nothing to say any more."""
+        session.suspend()
+        for link in [*self._producers, *self._consumers]:
+            if not link.session.suspended:
+                self._end_link(link)
+        self.engine.close(_error("amqp:connection:forced", "its session goes on on another connection"))
+        self.wake()
+
+    def _on_resumed(self, event: SessionResumed) -> None:
+        """A session of a connection before goes on: so does whoever had its links, and takes over what is here."""
+        before = self._router.sessions.peer_of(event.session)
+        if before is None or before is self:
+            return
+        before.engine, before._carrier, before.wake = self.engine, self._carrier, self.wake
+        self._consumers |= before._consumers
+        self._producers |= before._producers
+        self._kept |= before._kept
+        self._lasting |= before._lasting
+        self._owned |= before._owned
+        self.transactions |= before.transactions
+        before.transactions = self.transactions
+        self._proprietor, self._requests = before._proprietor, before._requests
+        self._merged += [before, *before._merged]
+        self._router.sessions.moved(event.session, self)
+        for link, consumer in self._consumers.items():
+            if link.session is event.session:
+                consumer.credit_changed()
+
+    def session_expired(self, session: Session) -> None:
+        """Nobody came back for it."""
+        for link in [*self._producers, *self._consumers]:
+            if link.session is session:
+                self._end_link(link)
+        if not self._producers and not self._consumers:
+            self._let_go()
+        self._router.flush()
 
     def transaction(self, txn_id: object) -> LocalTransaction | None:
         """The transaction of that id, if it takes work."""
@@ -196,6 +273,7 @@ class Peer:
     def _on_session_ended(self, event: SessionUnmapped) -> None:
         self._router.subscriptions.session_ended(event.session)
         self._router.links.session_ended(event.session)
+        self._router.sessions.session_ended(event.session)
 
     def _on_window(self, event: WindowOpened) -> None:
         for link, consumer in self._consumers.items():
@@ -236,7 +314,7 @@ class Peer:
         node = self._node_of(link, source)
         if node is None:
             raise AddressError("amqp:invalid-field", "to receive, a source needs an address")
-        check_owner(node, self)
+        check_owner(node, self._proprietor)
         try:
             copying = copies(source, node)
             filters, filtering = read_filters(source.filter, self.number)
@@ -508,6 +586,7 @@ _ACTIONS: dict[type[Event], Callable[[Peer, Any], None]] = {
     ConnectionEnded: Peer._on_ended,
     RequestReceived: Peer._on_request,
     SessionBegun: Peer._on_session,
+    SessionResumed: Peer._on_resumed,
     SessionUnmapped: Peer._on_session_ended,
     WindowOpened: Peer._on_window,
     LinkAttached: Peer._on_attached,

@@ -17,6 +17,7 @@ from ._address import Kind, exchange_in, split_address, usual_kind
 from ._coordinator import OpenTransactions
 from ._dead_letters import DeadLetters
 from ._declared import Arguments, DeclaredQueue, QueueTerms
+from ._kept_sessions import KeptSessions
 from ._node import Limits, Node
 from ._queue import Queue
 from ._subscriptions import Subscriptions
@@ -77,6 +78,7 @@ class Router:
         self._numbers = itertools.count(1)
         self.subscriptions = Subscriptions(clock, self._alarm, max_subscription_timeout)
         self.links = KeptLinks(clock, self._alarm)
+        self.sessions = KeptSessions(clock, self._alarm)
         self.transactions = OpenTransactions(clock, self._alarm, transaction_timeout)
         self._store: Store | None = None
         self._queues: dict[Queue, None] = {}  # with the subscriptions: all that time passes for
@@ -299,6 +301,7 @@ class Router:
         """Let messages die whose time has come; return when the next one does, on the broker's clock."""
         now = self.clock()
         lasting = [self.links.expire(now), self.subscriptions.expire(now), self.transactions.expire(now)]
+        lasting.append(self.sessions.expire(now))
         deadlines = [*lasting, *(queue.expire(now) for queue in list(self._queues))]
         self.next_expiry = min((deadline for deadline in deadlines if deadline is not None), default=None)
         return self.next_expiry

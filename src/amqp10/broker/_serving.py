@@ -174,11 +174,15 @@ class Visit(Carrier):
             try:
                 await self._pump.run()
             finally:
-                self._peer.lost()
+                if self._peer.carried_by(self):
+                    self._peer.lost()
+                else:
+                    self.ended()
             self._tasks.cancel_scope.cancel()
 
     def _handle(self, events: list[Event]) -> None:
-        self._peer.handle(events)
+        if self._peer.carried_by(self):
+            self._peer.handle(events)
         if self._engine.output_size > self._door.most_output:
             # Messages wait in queues while the output is full, so this is answers that nobody reads.
             _log.warning("%s asks and does not read; cut off", self._facts.peer)

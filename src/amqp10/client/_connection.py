@@ -35,6 +35,7 @@ from ..engine import (
     PartsReceived,
     RequestAnswered,
     SessionBegun,
+    SessionResumed,
     SessionTerms,
     SessionUnmapped,
     SettlementsReceived,
@@ -380,6 +381,8 @@ class Connection(Endpoint, Links):
             event.link.context._on_resumed(event.deliveries)
         elif isinstance(event, LinkIncomplete):
             event.link.context._on_incomplete()
+        elif isinstance(event, SessionResumed):
+            event.session.context._on_resumed()
         elif isinstance(event, RequestAnswered):
             event.request.session.context._changed()
         elif isinstance(event, Authenticated):

@@ -70,7 +70,10 @@ class Recovery:
     def restored(self) -> None:
         """The connection is open again."""
         for session in list(self.sessions):
-            self._restore_session(session)
+            if session._suspended:
+                session._resume()
+            else:
+                self._restore_session(session)
         self._watch()
 
     def closed_for_resuming(self, error: AmqpError) -> bool:

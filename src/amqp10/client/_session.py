@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
@@ -405,10 +406,33 @@ class Session(Endpoint, Links):
             self.connection._recovery.sessions[self] = None
 
     def _begin_in_engine(self) -> None:
-        self._engine_session = session = self.connection._in_engine.begin(self._terms)
+        terms, recovery = self._terms, self.connection._recovery
+        if recovery is not None and "session-resume" in self.connection.capabilities:
+            terms = replace(terms, timeout=recovery.settings.resume_timeout)
+        self._engine_session = session = self.connection._in_engine.begin(terms)
         session.context = self
         self.open = True
         self.connection._wake()
+
+    @property
+    def _suspended(self) -> bool:
+        """Its transport is lost, and nothing else: it goes on where it was when it is resumed."""
+        return self._engine_session is not None and self._engine_session.suspended
+
+    def _resume(self) -> None:
+        """The connection is back."""
+        assert self._engine_session is not None
+        try:
+            self.connection._in_engine.resume(self._engine_session)
+        except LocalProtocolError as error:  # the peer takes no more sessions than are there
+            self._engine_session.end()
+            self._end_for_good(error)
+        self.connection._wake()
+
+    def _on_resumed(self) -> None:
+        """It goes on, and so do its links."""
+        self._on_window()
+        self._changed()
 
     def _restore(self) -> None:
         """Begin again, with all links."""

@@ -136,10 +136,14 @@ class SessionKeeper(ABC):
     longest: int
 
     @abstractmethod
+    def keep(self, session: Session, name: bytes, timeout: int) -> None:
+        """The session is to be kept that many seconds when its transport is lost; 0: not at all."""
+
+    @abstractmethod
     def take(self, engine: Engine, name: bytes) -> Session | None:
         """The session that the peer of this engine had under that name on a transport before; None if there is none.
 
-        One that is not suspended yet, for its transport is not known to be lost, is suspended by this.
+        One that is not suspended yet, for its transport is not known to be lost, is suspended by this (`suspend`).
         """
 
 
@@ -195,6 +199,10 @@ class Session(ABC):
     @abstractmethod
     def end(self, error: Error | None = None) -> None:
         """End the session and with it its links."""
+
+    def suspend(self) -> None:
+        """Take it away from its transport, which is lost, as far as is known (`suspended`)."""
+        raise Unsupported("the dialect does not resume sessions")
 
     # What AMQP 1.0 has no word for (`_requests`)
 

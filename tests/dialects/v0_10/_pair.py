@@ -59,8 +59,14 @@ class Keeper(SessionKeeper):
     def __init__(self) -> None:
         self.sessions: dict[bytes, Session] = {}
 
+    def keep(self, session: Session, name: bytes, timeout: int) -> None:
+        self.sessions[name] = session
+
     def take(self, engine: Engine, name: bytes) -> Session | None:
-        return self.sessions.get(name)
+        session = self.sessions.get(name)
+        if session is not None and not session.suspended:
+            session.suspend()
+        return session
 
 
 class ServerApplication:
@@ -99,7 +105,6 @@ class ServerApplication:
             elif isinstance(event, SessionBegun):
                 session: Any = event.session
                 session.begin()
-                self.keeper.sessions[session.name] = session
             elif isinstance(event, LinkAttached):
                 self.attached(event.link)
             elif isinstance(event, DeliveriesReceived):

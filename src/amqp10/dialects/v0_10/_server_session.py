@@ -109,11 +109,16 @@ class ServerSession(SessionEndpoint):
         self.say(SessionAttached(self.name))
         self.ask_expected()
 
-    def steal(self) -> None:
-        """It is attached elsewhere: the transport that it was on has nothing to say any more."""
-        self.say(SessionDetached(self.name, TRANSPORT_BUSY))
-        self.engine.sessions.pop(self.channel, None)
-        self.suspend()
+    def timeout_agreed(self) -> None:
+        if self.engine.keeper is not None:
+            self.engine.keeper.keep(self, self.name, self.timeout)
+
+    def suspend(self) -> None:
+        """Also when it is attached elsewhere: the transport that it was on has nothing to say any more."""
+        if self.engine.sessions.get(self.channel) is self and self.engine.opened:
+            self.say(SessionDetached(self.name, TRANSPORT_BUSY))
+            del self.engine.sessions[self.channel]
+        super().suspend()
 
     def forgotten(self) -> None:
         self._part()

@@ -262,6 +262,10 @@ class SessionEndpoint(Session):
     def _receive_request_timeout(self, control: SessionRequestTimeout) -> None:
         self.timeout = min(control.timeout if control.timeout is not None else 0xFFFF_FFFF, self.longest_timeout)
         self.say(SessionTimeout(self.timeout))
+        self.timeout_agreed()
+
+    def timeout_agreed(self) -> None:
+        """How long it is kept is known."""
 
     longest_timeout = 0
 

@@ -1,0 +1,120 @@
+"""Sessions whose transport is lost, kept until their clients are back, in dialects that resume sessions.
+
+Of such a session nothing ends with its connection: its links stay, what was sent on them stays out for settlement, and
+the peer's view of it all waits. It goes on with the next connection of the same user that names the session, and ends
+when its time is up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..engine import Engine, Session, SessionKeeper
+
+if TYPE_CHECKING:
+    from ._connection import Peer
+    from ._entry import Clock
+
+LONGEST = 300
+"""Seconds that a session is kept at most."""
+
+Key = tuple[str | None, bytes]
+
+
+@dataclass(slots=True, eq=False)
+class KeptSession:
+    """A session that can be resumed.
+
+    Attributes:
+        peer: who has its links.
+        timeout: seconds that it is kept.
+        deadline: when it ends, on the broker's clock; None while it has a transport.
+    """
+
+    session: Session
+    peer: Peer
+    timeout: int
+    deadline: float | None = None
+
+
+class KeptSessions:
+    """All of one broker.
+
+    Args:
+        clock: the broker's.
+        alarm: told of each deadline, for whoever calls `expire` in time.
+    """
+
+    def __init__(self, clock: Clock, alarm: Callable[[float], None]) -> None:
+        self._clock = clock
+        self._alarm = alarm
+        self._kept: dict[Key, KeptSession] = {}
+
+    def keep(self, peer: Peer, session: Session, name: bytes, timeout: int) -> None:
+        """It is to be kept that long when its transport is lost; 0: not at all."""
+        key = peer.engine.identity, name
+        if timeout:
+            self._kept[key] = KeptSession(session, peer, timeout)
+        else:
+            self._kept.pop(key, None)
+
+    def take(self, engine: Engine, name: bytes) -> Session | None:
+        """The session that is resumed on another connection; see `SessionKeeper.take`."""
+        kept = self._kept.get((engine.identity, name))
+        if kept is None or (not kept.session.suspended and not kept.session.begun):
+            return None
+        if not kept.session.suspended:
+            kept.peer.robbed(kept.session)
+        kept.deadline = None
+        return kept.session
+
+    def peer_of(self, session: Session) -> Peer | None:
+        """Who has the links of a session."""
+        return next((kept.peer for kept in self._kept.values() if kept.session is session), None)
+
+    def moved(self, session: Session, peer: Peer) -> None:
+        """Another has them."""
+        for kept in self._kept.values():
+            if kept.session is session:
+                kept.peer = peer
+
+    def connection_lost(self, peer: Peer) -> bool:
+        """The time of a peer's sessions runs; return whether there are any."""
+        waiting = [kept for kept in self._kept.values() if kept.peer is peer and kept.session.suspended]
+        for kept in waiting:
+            if kept.deadline is None:
+                kept.deadline = self._clock() + kept.timeout
+                self._alarm(kept.deadline)
+        return bool(waiting)
+
+    def session_ended(self, session: Session) -> None:
+        """It is over."""
+        for key, kept in list(self._kept.items()):
+            if kept.session is session:
+                del self._kept[key]
+
+    def expire(self, now: float) -> float | None:
+        """End those whose time has come; return when the next one's does."""
+        for key, kept in list(self._kept.items()):
+            if kept.deadline is not None and kept.deadline <= now:
+                del self._kept[key]
+                kept.peer.session_expired(kept.session)
+        return min((kept.deadline for kept in self._kept.values() if kept.deadline is not None), default=None)
+
+
+class PeerKeeper(SessionKeeper):
+    """The same, as the engine of one peer sees it."""
+
+    longest = LONGEST
+
+    def __init__(self, sessions: KeptSessions, peer: Peer) -> None:
+        self._sessions = sessions
+        self._peer = peer
+
+    def keep(self, session: Any, name: bytes, timeout: int) -> None:
+        self._sessions.keep(self._peer, session, name, timeout)
+
+    def take(self, engine: Engine, name: bytes) -> Session | None:
+        return self._sessions.take(engine, name)

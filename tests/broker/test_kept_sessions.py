@@ -1,0 +1,118 @@
+"""Sessions of AMQP 0-10 that outlive their connections, at client and broker: nothing lost, nothing done twice."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from amqp10 import Connection, ConnectionLost, Message, Reconnect
+from amqp10.broker import Broker
+from amqp10.testing import FaultProxy
+
+pytestmark = pytest.mark.anyio
+
+AT_ONCE = Reconnect(initial_delay=0.005, max_delay=0.05)
+
+
+async def test_exactly_once() -> None:
+    """Through thirty breaks: each message is received once, in order, none is redelivered, and the queue is empty."""
+    count, breaks = 2000, 30
+    async with Broker() as broker, FaultProxy(broker.url) as proxy:
+        with anyio.fail_after(50):
+            async with Connection(proxy.url, dialect="0-10", reconnect=AT_ONCE) as connection:
+                async with connection.receiver("orders", credit=50) as receiver, connection.sender("orders") as sender:
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(sender.send_many, [Message(n) for n in range(count)])
+                        for n in range(count):
+                            if n % (count // breaks) == 7:
+                                proxy.cut()
+                            delivery = await receiver.receive()
+                            assert delivery.message.body == n
+                            assert delivery.message.delivery_count == 0
+                            delivery.accept()
+            assert broker.queue("orders").depth == 0
+
+
+async def test_what_is_held_stays() -> None:
+    """A delivery that was received before the break is accepted after it; nobody else had the message."""
+    async with Broker() as broker, FaultProxy(broker.url) as proxy:
+        with anyio.fail_after(20):
+            async with Connection(proxy.url, dialect="0-10", reconnect=AT_ONCE) as connection:
+                async with connection.receiver("q") as receiver, connection.sender("q") as sender:
+                    await sender.send("held")
+                    delivery = await receiver.receive()
+                    proxy.cut()
+                    await sender.send("after the break")
+                    delivery.accept()
+                    (await receiver.receive()).accept()
+            assert broker.queue("q").depth == 0
+
+
+async def test_exclusive_queue() -> None:
+    """A queue that is the session's alone lives on with it, as does a dynamic one."""
+    async with Broker() as broker, FaultProxy(broker.url) as proxy:
+        with anyio.fail_after(20):
+            async with Connection(proxy.url, dialect="0-10", reconnect=AT_ONCE) as connection:
+                async with connection.receiver(dynamic=True) as receiver, connection.sender(None) as sender:
+                    address = receiver.address
+                    for n in range(5):
+                        await sender.send(Message(n, to=address))
+                        proxy.cut()
+                        with await receiver.receive() as message:
+                            assert message.body == n
+                    assert receiver.address == address
+                async with connection.receiver(dynamic=True) as another:
+                    assert another.address != address
+
+
+async def test_transaction() -> None:
+    """A transaction that is open when the connection breaks is committed on the next one, once."""
+    async with Broker() as broker, FaultProxy(broker.url) as proxy:
+        with anyio.fail_after(20):
+            async with Connection(proxy.url, dialect="0-10", reconnect=AT_ONCE) as connection:
+                async with connection.receiver("q") as receiver, connection.sender("q") as sender:
+                    await sender.send("first")
+                    delivery = await receiver.receive()
+                    async with connection.transaction() as transaction:
+                        await sender.send("second", transaction=transaction)
+                        proxy.cut()
+                        delivery.accept(transaction=transaction)
+                    with await receiver.receive() as message:
+                        assert message.body == "second"
+            assert broker.queue("q").depth == 0
+
+
+async def test_time_is_up() -> None:
+    """A client that does not come back: after the time that was agreed its messages are another's."""
+    settings = Reconnect(initial_delay=0.01, resume_timeout=1, max_time=0.5)
+    async with Broker() as broker, FaultProxy(broker.url) as proxy, Connection(broker.url) as other:
+        with anyio.fail_after(20):
+            async with other.sender("q") as sender:
+                await sender.send("m")
+            with pytest.raises(ConnectionLost):
+                async with Connection(proxy.url, dialect="0-10", reconnect=settings) as connection:
+                    async with connection.receiver("q") as receiver:
+                        await receiver.receive()
+                        proxy.stall("up", "down")
+                        proxy.cut()
+                        await receiver.receive()
+            async with other.receiver("q") as receiver:
+                with await receiver.receive() as message:
+                    assert message.body == "m"
+
+
+async def test_forgotten() -> None:
+    """A broker that does not have the session any more: it is begun again, and what was not confirmed is sent again."""
+    async with Broker() as broker, FaultProxy(broker.url) as proxy:
+        with anyio.fail_after(20):
+            async with Connection(proxy.url, dialect="0-10", reconnect=AT_ONCE) as connection:
+                async with connection.sender("q") as sender, connection.receiver("q", credit=1) as receiver:
+                    await sender.send("before")
+                    with await receiver.receive() as message:
+                        assert message.body == "before"
+                    broker._router.sessions._kept.clear()
+                    proxy.cut()
+                    await sender.send("after")
+                    with await receiver.receive() as message:
+                        assert message.body == "after"
+            assert broker.queue("q").depth == 0
