@@ -193,9 +193,9 @@ class ClientApplication:
                     self.told.setdefault(Message.decode(delivery.payload).body, []).append(delivery.remote_state)
             elif isinstance(event, DeliveriesReceived):
                 while event.link.incoming:
-                    delivery = event.link.incoming.popleft()
-                    self.got.append(Message.decode(delivery.payload).body)
-                    event.link.settle(delivery, ACCEPTED)
+                    received = event.link.incoming.popleft()
+                    self.got.append(Message.decode(received.payload).body)
+                    event.link.settle(received, ACCEPTED)
             elif isinstance(event, SettlementsReceived):
                 self.settled += event.deliveries
             elif isinstance(event, SessionResumed):

@@ -149,7 +149,7 @@ def test_not_kept(timeout: int, longest: int) -> None:
     """Without a timeout, asked for or granted, a session ends with its connection."""
     client, server, line = pair()
     server.keeper.longest = longest
-    client.on_open = lambda engine: client.begin(timeout)  # type: ignore[assignment,return-value]
+    client.on_open = lambda engine: client.begin(timeout)  # type: ignore[assignment]
     line.run()
     session = client.session
     line.cut()
@@ -180,7 +180,7 @@ def test_stolen() -> None:
 def test_orderly_close_keeps_nothing() -> None:
     """Who closes in order, or ends the session, has nothing kept."""
     client, server, line = pair()
-    client.on_open = lambda engine: client.begin(timeout=100)  # type: ignore[assignment,return-value]
+    client.on_open = lambda engine: client.begin(timeout=100)  # type: ignore[assignment]
     line.run()
     client.engine.close()
     line.run()
