@@ -10,8 +10,8 @@ import pytest
 
 from amqp10 import Connection, Message, Reconnect
 from amqp10.broker import Broker
-from amqp10.errors import LinkDetached, StaleDelivery, TransactionRolledBack, Unsupported
-from amqp10.messaging import Selector, Source
+from amqp10.errors import FilterNotApplied, LinkDetached, StaleDelivery, TransactionRolledBack, Unsupported
+from amqp10.messaging import PropertiesFilter, Selector, Source
 from amqp10.testing import FaultProxy
 
 pytestmark = pytest.mark.anyio
@@ -128,6 +128,20 @@ async def test_selector() -> None:
         green = Source("q", filters=[Selector("color = :color", color="green")])
         async with connection.receiver(green) as receiver:
             assert (await receiver.receive()).message.body == "green"
+
+
+async def test_other_filters() -> None:
+    """A content-type is a filter that can be said, too; what cannot be said is told before a message comes."""
+    async with connected() as connection, connection.sender("q") as sender:
+        for kind in ("text/plain", "image/png"):
+            await sender.send(Message(kind, content_type=kind, subject="s"))
+        pictures = Source("q", filters=[PropertiesFilter(content_type="image/png")])
+        async with connection.receiver(pictures) as receiver:
+            assert (await receiver.receive()).message.body == "image/png"
+        by_subject = Source("q", filters=[PropertiesFilter(subject="s")])
+        with pytest.raises(FilterNotApplied):
+            async with connection.receiver(by_subject):
+                pass
 
 
 async def test_dynamic_and_anonymous() -> None:

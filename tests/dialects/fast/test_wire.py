@@ -262,3 +262,26 @@ def test_cancel() -> None:
     assert raw.said("handle-cancel", handle_id=2, confirm_tag=3) == [done(2, 3)]
     assert raw.said("handle-send", message(), handle_id=1) == []
     assert len(raw.said("handle-consume", handle_id=2, prefetch=1)) == 1
+
+
+def test_mime_type() -> None:
+    """A consumer, or a browser, may want messages of one mime-type only."""
+    raw = Raw().opened()
+    raw.producer()
+    raw.said("handle-send", message(b"other", changes={"mime-type": "image/png"}), handle_id=1)
+    raw.said("handle-send", message(), handle_id=1)
+    ((_, _, content),) = raw.consumer(mime_type="text/plain")
+    assert read_head(content) == (HEAD, b"hello")
+    raw.said("handle-open", channel_id=1, handle_id=3, service_type=1, browser=True, dest_name="q")
+    ((_, fields),) = raw.said("handle-query", handle_id=3, mime_type="image/png")
+    assert fields["message-list"] == b"1"
+
+
+def test_no_local() -> None:
+    """A consumer of a topic may want nothing of what its own connection sends."""
+    raw = Raw().opened()
+    raw.producer(name="topic.t")
+    assert raw.consumer(name="topic.t", no_local=True) == []
+    assert raw.said("handle-send", message(), handle_id=1, confirm_tag=1) == [done(1, 1)]
+    assert raw.consumer(handle=3, name="topic.t") == []
+    assert len(raw.said("handle-send", message(), handle_id=1)) == 1

@@ -11,7 +11,7 @@ from ...messaging import Error
 from ._client_receiver import ClientReceiver
 from ._commands import Command, HandleBrowse, HandleIndex, HandleNotify, HandleOpen, HandleQuery
 from ._numbers import read_numbers
-from ._services import selector_of
+from ._services import restrict
 
 if TYPE_CHECKING:
     from ...engine import IncomingDelivery
@@ -38,9 +38,9 @@ class ClientBrowser(ClientReceiver):
     def _look(self) -> None:
         assert self.terms is not None
         self._looking = True
-        source = self.terms.source
-        selector = selector_of(source.filter) if source is not None else b""
-        self.engine.write(HandleQuery(handle_id=self.handle.id, message_nbr=self._last, selector=selector))
+        command = HandleQuery(handle_id=self.handle.id, message_nbr=self._last)
+        restrict(command, self.terms.source)
+        self.engine.write(command)
 
     def flow(
         self, credit: int, *, drain: bool = False, echo: bool = False, properties: Mapping[Any, Any] | None = None

@@ -43,7 +43,7 @@ from ._commands import (
 from ._content import Assembly, read_head
 from ._endpoints import FastLink, link_cause
 from ._incoming import payload_of, stream_front
-from ._services import identifier_of, selector_of, termini_of
+from ._services import identifier_of, restrict, termini_of
 
 if TYPE_CHECKING:
     from ...messaging import DeliveryState
@@ -98,14 +98,14 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
     def consume(self, prefetch: int) -> HandleConsume:
         """The command that says the prefetch, and says what from again."""
         assert self.terms is not None
-        source = self.terms.source
-        return HandleConsume(
+        command = HandleConsume(
             handle_id=self.handle.id,
             prefetch=prefetch,
             unreliable=self.acks.unreliable,
             identifier=identifier_of(self.terms),
-            selector=selector_of(source.filter) if source is not None else b"",
         )
+        restrict(command, self.terms.source)
+        return command
 
     def _on_channel(self, error: Error | None) -> None:
         if error is not None:

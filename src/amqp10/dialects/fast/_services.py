@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import LocalProtocolError
-from ...messaging import NoLocal, Selector, Source, Target, outlives_link
+from ...messaging import Filter, NoLocal, PropertiesFilter, Selector, Source, Target, outlives_link
 from ...types import Described, Int, Symbol
 from ._commands import HandleConsume, HandleOpen, HandleQuery
 from ._values import MAX_LONGSTR, MAX_SHORTSTR
@@ -20,6 +20,8 @@ TOPIC: Final = 2
 PEER: Final = 3
 _TOPIC_WORDS: Final = frozenset({"topic", "temporary-topic"})
 _SELECTORS: Final = frozenset({Selector.descriptor_name, Selector.descriptor_code})
+_NO_LOCAL: Final = frozenset({NoLocal.descriptor_name, NoLocal.descriptor_code})
+_PROPERTIES: Final = frozenset({PropertiesFilter.descriptor_name, PropertiesFilter.descriptor_code})
 
 
 def opening(terms: LinkTerms, *, producer: bool) -> HandleOpen:
@@ -89,29 +91,59 @@ def termini_of(asked: LinkTerms, created: str | None) -> LinkTerms:
 
 
 def applied(filters: Any) -> dict[Any, Any]:
-    """Those of the filters that AMQP/Fast can say: one selector."""
+    """Those of the filters that AMQP/Fast can say: a selector, a content-type, and no-local, one of each."""
+    sayable: dict[Any, Any] = {}
+    kinds = set()
     for name, value in (filters or {}).items():
-        if not isinstance(value, Described) or value.descriptor not in _SELECTORS:
-            continue
-        if isinstance(value.value, str) and len(value.value.encode()) <= MAX_LONGSTR:
-            return {name: value}
-    return {}
+        kind = _kind_of(value)
+        if kind is not None and kind not in kinds:
+            kinds.add(kind)
+            sayable[name] = value
+    return sayable
 
 
-def selector_of(filters: Any) -> bytes:
-    """The selector among the filters."""
-    return b"".join(described.value.encode() for described in applied(filters).values())
+def _kind_of(value: Any) -> type[Filter] | None:
+    """Which of the three a filter is, if it is one and can be said."""
+    if not isinstance(value, Described):
+        return None
+    said = value.value
+    if value.descriptor in _SELECTORS and isinstance(said, str) and len(said.encode()) <= MAX_LONGSTR:
+        return Selector
+    if value.descriptor in _NO_LOCAL:
+        return NoLocal
+    if value.descriptor in _PROPERTIES and isinstance(said, dict) and said.keys() == {"content-type"}:
+        mime_type = said[Symbol("content-type")]
+        plain = isinstance(mime_type, str) and 0 < len(mime_type) <= MAX_SHORTSTR and not mime_type.startswith("&")
+        return PropertiesFilter if plain else None
+    return None
 
 
-def filters_of(selector: bytes) -> dict[Any, Any] | None:
-    """A selector as a filter set.
+def restrict(command: HandleConsume | HandleQuery, source: Source | None) -> None:
+    """Say the filters of a source in a command."""
+    for value in applied(source.filter if source is not None else None).values():
+        kind = _kind_of(value)
+        if kind is Selector:
+            command.selector = value.value.encode()
+        elif kind is PropertiesFilter:
+            command.mime_type = str(value.value[Symbol("content-type")])
+        elif isinstance(command, HandleConsume):
+            command.no_local = True
+
+
+def filters_of(command: HandleConsume | HandleQuery) -> dict[Any, Any] | None:
+    """What a command says of which messages are wanted, as a filter set.
 
     Raises:
-        UnicodeDecodeError: it is no text.
+        UnicodeDecodeError: the selector is no text.
     """
-    if not selector:
-        return None
-    return {Symbol(Selector.usual_name): Selector(selector.decode()).described}
+    filters: list[Filter] = []
+    if command.selector:
+        filters.append(Selector(command.selector.decode()))
+    if command.mime_type:
+        filters.append(PropertiesFilter(content_type=command.mime_type))
+    if isinstance(command, HandleConsume) and command.no_local:
+        filters.append(NoLocal())
+    return {each.name: each.described for each in filters} or None
 
 
 def target_of(opening: HandleOpen, name: str | None = None) -> Target:
@@ -132,12 +164,10 @@ def source_of(opening: HandleOpen, command: HandleConsume | HandleQuery) -> Sour
     Raises:
         UnicodeDecodeError: the selector is no text.
     """
-    filters = filters_of(command.selector) or {}
+    filters = filters_of(command)
     address = opening.dest_name + command.dest_name
     if isinstance(command, HandleQuery):
-        return Source(address, distribution_mode="copy", filter=filters or None, capabilities=_capabilities(opening))
-    if command.no_local:
-        filters[Symbol(NoLocal.usual_name)] = NoLocal().described
+        return Source(address, distribution_mode="copy", filter=filters, capabilities=_capabilities(opening))
     lasting = bool(command.identifier) and opening.service_type == TOPIC
     timeout = opening.options.get("timeout") if lasting else None
     limited = isinstance(timeout, int) and timeout > 0
@@ -146,7 +176,7 @@ def source_of(opening: HandleOpen, command: HandleConsume | HandleQuery) -> Sour
         durable="unsettled-state" if lasting else "none",
         expiry_policy="never" if lasting and not limited else "link-detach" if lasting else "session-end",
         timeout=timeout if isinstance(timeout, int) and limited else 0,
-        filter=filters or None,
+        filter=filters,
         capabilities=_capabilities(opening),
     )
 
