@@ -176,6 +176,16 @@ def test_acts(name: str, chunk: int | None) -> None:
         assert pong == ConnectionPing()
 
 
+def test_endless_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction that only grows is ended with its channel."""
+    monkeypatch.setattr("amqp10.dialects.fast._server_session.MOST_MESSAGES", 3)
+    served = Served().begun()
+    sending = encode_command(HandleSend(handle_id=3, fragment_size=len(HEAD) + 1), HEAD + b"x")
+    assert codes(served.says(3 * sending)) == {}
+    assert codes(served.says(2 * sending)) == {"channel-close": 506}
+    assert served.over is None
+
+
 def test_after_a_close() -> None:
     """What still comes for what was closed is dropped until the client has closed it, too; then its number is free."""
     served = Served().begun()

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 MOST_HELD: Final = 1 << 20
 """Octets of messages for which there is no credit that are held before no more is read."""
 MOST_HELD_MESSAGES: Final = 1000
+MOST_HANDLES: Final = 4096
+"""The highest handle that a client may choose."""
 
 
 class ServerEngine(FastEngine):
@@ -98,6 +100,7 @@ class ServerEngine(FastEngine):
             ConnectionTune(
                 frame_max=max(LEAST_FRAME_MAX, self.terms.max_frame_size),
                 channel_max=self.terms.channel_max,
+                handle_max=MOST_HANDLES,
                 heartbeat=self.own_heartbeat,
                 options=options,
             )
@@ -173,10 +176,10 @@ class ServerEngine(FastEngine):
         session.receive(command)
 
     def _on_handle_open(self, command: HandleOpen, content: bytes) -> None:
-        session = self.channels.get(command.channel_id)
-        if session is None or command.handle_id in self.handles or not command.handle_id:
+        session, number = self.channels.get(command.channel_id), command.handle_id
+        if session is None or number in self.handles or not 1 <= number <= MOST_HANDLES:
             raise RemoteProtocolError(
-                f"handle {command.handle_id} is in use, or channel {command.channel_id} is not open", "amqp:not-allowed"
+                f"handle {number} is in use or none, or channel {command.channel_id} is not open", "amqp:not-allowed"
             )
         if not session.closing:
             session.open_handle(command)

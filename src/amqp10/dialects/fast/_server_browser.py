@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ._server_handle import ServerHandle
 
 MOST_FOUND: Final = 1000
-MOST_OCTETS: Final = 1 << 24
+MOST_OCTETS: Final = 1 << 22
 """Messages, and octets of them, that are kept for one browser until it asks on."""
 
 

@@ -13,7 +13,7 @@ from ._codes import OK, code_of, error_of
 from ._commands import ChannelAck, ChannelClose, ChannelCommit, ChannelOpen, ChannelReply, ChannelRollback, HandleOpen
 from ._endpoints import FastSession, session_cause
 from ._server_handle import ServerHandle
-from ._server_transactions import MOST_OCTETS, Transactor, Work, too_much
+from ._server_transactions import MOST_MESSAGES, MOST_OCTETS, Transactor, Work, too_much
 
 if TYPE_CHECKING:
     from ._server import ServerEngine
@@ -124,8 +124,9 @@ class ServerSession(FastSession):
         """A message was sent in the transaction."""
         self.work.sent.append((link, payload, message_format))
         self.work.octets += len(payload)
-        if self.work.octets > MOST_OCTETS:
+        if self.work.octets > MOST_OCTETS or len(self.work.sent) > MOST_MESSAGES:
             self.end(too_much())
+            self.work = Work()
 
     def _on_commit(self, command: ChannelCommit) -> None:
         work, self.work = self.work, Work()

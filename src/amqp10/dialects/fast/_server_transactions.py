@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from ._server_producer import ServerProducer
     from ._server_session import ServerSession
 
-MOST_OCTETS: Final = 1 << 28
-"""Octets of messages that one transaction may have."""
+MOST_OCTETS: Final = 1 << 26
+MOST_MESSAGES: Final = 100_000
+"""Octets of messages, and messages, that one transaction may have."""
 
 
 class Work:
@@ -107,7 +108,7 @@ class Transactor(FastLink, ReceiverLink):
     def commit(self, work: Work) -> None:
         """Do that, when all before it is done."""
         self._waiting.append(work)
-        self.session.engine.hold(1, 0)
+        self.session.engine.hold(1, work.octets)
         self._next()
 
     def _next(self) -> None:
@@ -163,7 +164,7 @@ class Transactor(FastLink, ReceiverLink):
         work, self._under_way = self._under_way, None
         if work is not None:
             self.session.reply(work.tag, error)
-            self.session.engine.hold(-1, 0)
+            self.session.engine.hold(-1, -work.octets)
         self._next()
 
     # The end
@@ -176,7 +177,7 @@ class Transactor(FastLink, ReceiverLink):
         self.attached = False
         for work in waiting:
             self.session.reply(work.tag, error)
-            self.session.engine.hold(-1, 0)
+            self.session.engine.hold(-1, -work.octets)
 
     def read(self, delivery: IncomingDelivery) -> bytes | None:
         raise LocalProtocolError("nothing is streamed on this link")
@@ -203,4 +204,7 @@ def _rolled_back(why: str) -> Error:
 
 def too_much() -> Error:
     """A transaction has more than there is room for."""
-    return Error(Symbol("amqp:resource-limit-exceeded"), f"a transaction of more than {MOST_OCTETS} octets")
+    return Error(
+        Symbol("amqp:resource-limit-exceeded"),
+        f"a transaction of more than {MOST_OCTETS} octets or {MOST_MESSAGES} messages",
+    )
