@@ -41,7 +41,7 @@ demo: $(VENV)/.demo  ## publish a real data set to the embedded broker and take 
 	$(BIN)/amqp10 demo
 
 test: $(VENV)/.interop  ## every test: unit, conformance, fuzz, examples, docs, real brokers
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: $(VENV)/.dev  ## format, lint, types, imports, unit tests: under two minutes
 	$(BIN)/ruff format --check .

@@ -18,6 +18,12 @@ settings.register_profile("amqp10", deadline=None)
 settings.load_profile("amqp10")
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """With several workers, those that need real brokers share one, and with that the brokers."""
+    if item.get_closest_marker("interop") is not None and item.get_closest_marker("xdist_group") is None:
+        item.add_marker(pytest.mark.xdist_group("brokers"))
+
+
 @pytest.fixture(params=["trio", "asyncio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     """Every test that is a coroutine runs on trio and on asyncio."""
