@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Iterator
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 import anyio
@@ -111,12 +112,13 @@ class Consumption:
         address = options.require_address()
         columns = Columns(self._schema, options.body_format, {"address": address})
         held: list[Delivery] = []
-        async for deliveries in waiting(receiver, self._limit, options.receive_timeout):
-            add(columns, deliveries, address)
-            for delivery in deliveries:
-                delivery.payload = b""  # what is held until it is settled takes no more room than it must
-            held += deliveries
-            draft.append(columns.take())
+        async with aclosing(waiting(receiver, self._limit, options.receive_timeout)) as batches:
+            async for deliveries in batches:
+                add(columns, deliveries, address)
+                for delivery in deliveries:
+                    delivery.payload = b""  # what is held until it is settled takes no more room than it must
+                held += deliveries
+                draft.append(columns.take())
         return held
 
     def _publish(self, draft: Draft) -> bool:

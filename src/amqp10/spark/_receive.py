@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import aclosing
 
 import anyio
 import pyarrow as pa
@@ -23,7 +24,7 @@ IDLE = 0.1
 """Seconds without a delivery after which the peer is asked whether there is one."""
 
 
-async def waiting(receiver: Receiver, limit: int, silence: float) -> AsyncIterator[list[Delivery]]:
+async def waiting(receiver: Receiver, limit: int, silence: float) -> AsyncGenerator[list[Delivery]]:
     """The deliveries of all that waits, in order, some at a time; no more than `limit`.
 
     A receiver with manual credit is given just what is wanted, so that nothing has to be given back.
@@ -91,7 +92,8 @@ async def browse(options: Options, columns: Columns, emit: Callable[[pa.RecordBa
     async with (
         connection(options, comes_back=True) as opened,  # before the first message, that is
         opened.browser(source(opened, options), credit=CREDIT) as browser,
+        aclosing(waiting(browser, options.max_messages, options.receive_timeout)) as batches,
     ):
-        async for deliveries in waiting(browser, options.max_messages, options.receive_timeout):
+        async for deliveries in batches:
             add(columns, deliveries, address)
             await emit(columns.take())

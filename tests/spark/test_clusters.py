@@ -1,0 +1,111 @@
+"""Where driver and executors are processes of their own: `local-cluster`, and a standalone master with a worker."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+import pyarrow.parquet as pq
+import pyspark
+
+from amqp10.spark._java import prepare
+
+from ._pipes import depth, sent
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+
+SPARK = Path(pyspark.__file__).parent
+ROOT = Path(__file__).parent.parent.parent
+COUNT = 1000
+
+
+def environment() -> dict[str, str]:
+    """As on a machine where the package is installed, which it is in tests only for who is told."""
+    prepare()
+    return {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(SPARK)}
+
+
+def moved(url: str, address: str, folder: Path, *command: str) -> None:
+    """Run a job that takes a queue to files in two batches over two links, and see that every message is there once."""
+    sent(url, address, 0, COUNT)
+    job = ["--from", url, "--address", address, "--to", f"parquet:{folder / 'lake'}", "--rate", "700", "--links", "2"]
+    ended = subprocess.run(
+        [*command, *job], env=environment(), capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "batch 0: 700 rows" in ended.stdout + ended.stderr  # spark-submit makes one of both
+    files = sorted((folder / "lake").glob("*.parquet"))
+    assert sorted(int(each) for each in pq.ParquetDataset(files).read(["body"])["body"].to_pylist()) == list(
+        range(COUNT)
+    )
+    assert depth(url, address) == 0
+    assert [path for path in (folder / "lake.checkpoint" / "wal").rglob("*") if path.is_file()] == []
+
+
+def test_local_cluster(broker_url: str, tmp_path: Path) -> None:
+    """Two executors, each a JVM with workers of its own."""
+    path = f"spark.executorEnv.PYTHONPATH={ROOT / 'src'}"
+    pipeline = [sys.executable, "-m", "amqp10", "pipeline", "--master", "local-cluster[2,1,1024]", "--conf", path]
+    moved(broker_url, "local-cluster", tmp_path, *pipeline)
+
+
+@contextmanager
+def standalone(folder: Path) -> Iterator[str]:
+    """A master and a worker; the master's URL."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    master = f"spark://127.0.0.1:{port}"
+    start = [str(SPARK / "bin" / "spark-class"), "org.apache.spark.deploy"]
+    commands = (
+        [start[0], f"{start[1]}.master.Master", "--host", "127.0.0.1", "--port", port, "--webui-port", "0"],
+        [start[0], f"{start[1]}.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "-c", "2", "-m", "1g",
+         "-d", str(folder / "work"), master],
+    )  # fmt: skip
+    running = []
+    try:
+        for name, command in zip(("master", "worker"), commands, strict=True):
+            with (folder / name).open("w") as log:
+                running.append(subprocess.Popen(command, env=environment(), stdout=log, stderr=log))
+        deadline = time.monotonic() + 120
+        while not re.search("Successfully registered with master", (folder / "worker").read_text()):
+            assert time.monotonic() < deadline, (folder / "worker").read_text()
+            time.sleep(0.1)
+        yield master
+    finally:
+        for process in reversed(running):
+            process.terminate()
+        for process in running:
+            process.wait(30)
+
+
+def test_standalone_by_spark_submit(broker_url: str, tmp_path: Path) -> None:
+    """As on a cluster of one's own: the job is submitted, and runs in the worker's executor."""
+    with standalone(tmp_path) as master:
+        told = subprocess.run(
+            [sys.executable, "-m", "pyspark_amqp10.pipeline", "--file"],
+            env=environment(), capture_output=True, text=True, check=True, timeout=60,
+        )  # fmt: skip
+        submit = [str(SPARK / "bin" / "spark-submit"), "--master", master, "--conf"]
+        path = f"spark.executorEnv.PYTHONPATH={ROOT / 'src'}"
+        settings = ["spark.driver.host=127.0.0.1", "spark.executor.memory=512m"]
+        moved(
+            broker_url,
+            "standalone",
+            tmp_path,
+            *submit,
+            path,
+            *(f"--conf={each}" for each in settings),
+            told.stdout.strip(),
+        )
