@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 import amqp10
-from amqp10 import Connection, DeliveryUncertain, Reconnect
+from amqp10 import Connection, DeliveryUncertain, MemoryDeliveryStore, Reconnect
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
@@ -171,3 +171,42 @@ async def test_cancelled_in_the_middle(exactly_once: bool) -> None:
     assert there + left == list(range(TOTAL))
     assert bridge.report.moved == len(there)
     assert bridge.report.clean
+
+
+async def test_exactly_once_when_only_the_source_is_lost() -> None:
+    """What the target accepts then is kept for the next bridge, which tells it to the source: nothing comes twice."""
+    store = MemoryDeliveryStore()
+    async with two_brokers() as (old, new), FaultProxy(old.url) as before, FaultProxy(new.url) as behind:
+        await fill(old, "a", range(100))
+        async with (
+            Connection(before.url, container_id="s", delivery_store=store, close_timeout=1) as source,
+            Connection(behind.url, container_id="t", delivery_store=store, close_timeout=1) as target,
+        ):
+            with pytest.raises(amqp10.ConnectionLost):
+                async with amqp10.bridge((source, "a"), (target, "b"), exactly_once=True, window=10) as bridge:
+                    behind.stall("down")
+                    await until(lambda: bridge.report.in_flight == 10)
+                    before.cut()
+                    await until(lambda: not source.open)
+                    behind.resume()
+                    await bridge.done()
+            assert bridge.report.in_flight == bridge.report.duplicates == 0
+        async with (
+            Connection(before.url, container_id="s", delivery_store=store) as source,
+            Connection(behind.url, container_id="t", delivery_store=store) as target,
+        ):
+            await amqp10.bridge((source, "a"), (target, "b"), exactly_once=True, until_empty=True)
+        assert await bodies(new, "b") == list(range(100))
+        assert await bodies(old, "a") == []
+
+
+async def test_stopping_with_much_that_waits() -> None:
+    """It takes no longer than the outcomes that are out."""
+    async with two_brokers() as (old, new):
+        await fill(old, "a", range(TOTAL))
+        async with amqp10.bridge((old.url, "a"), (new.url, "b"), window=500, close_timeout=60) as bridge:
+            await until(lambda: bridge.report.moved > 10)
+            bridge.stop()
+            await bridge.done()
+        assert bridge.report.clean
+        assert await bodies(new, "b") + await bodies(old, "a") == list(range(TOTAL))

@@ -375,19 +375,29 @@ class Mover:
         Cancelling: is not noticed; it takes until the deadline at most.
         """
         self.stop()
-        with until(deadline):
-            await self._until(lambda: not self.flight.out or self._target._over)
         flight, keep = self.flight, self._target._remembered is not None
+        with until(deadline):
+            await self._until(lambda: not flight.out or self._target._over or self._source._over)
+        if self._source._over:
+            self._drop_told()
+            with until(deadline):
+                await self._until(lambda: not flight.out or self._target._over)
+        self._drop_told()
         back = []
         for transit in flight.held.values():
             if transit.phase in (Phase.WAITING, Phase.REFUSED):
                 back.append(transit.source)
-            elif transit.phase is not Phase.TOLD and not keep and not transit.stale:
+            elif not keep and not transit.stale:
                 flight.duplicates += 1
                 transit.stale = True
                 back.append(transit.source)
         flight.returned += len(back)
         self._source.give_back(back)
+
+    def _drop_told(self) -> None:
+        """The source does not say any more that it has settled: its link, or the store, knows of the outcome."""
+        for transit in [each for each in self.flight.held.values() if each.phase is Phase.TOLD]:
+            self.flight.drop(transit)
 
     # Waiting
 
@@ -397,6 +407,8 @@ class Mover:
         if 3 * self._freed >= self.flight.under_way:
             if not self.settings.until_empty:
                 self._grant()
+            self._changed()
+        elif self._stopped:
             self._changed()
 
     def _wake(self) -> None:

@@ -17,6 +17,7 @@ import anyio
 
 from ..client import Delivery
 from ..errors import AmqpError
+from ..messaging import ACCEPTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,8 +144,11 @@ class Flight:
         try:
             transit.source.accept()
         except (AmqpError, anyio.ClosedResourceError):
-            self.duplicates += 1  # the source's link is over, and the message the source's again
             self.drop(transit)
-            return
+            kept = transit.source.link.context._remembered
+            if kept is None:
+                self.duplicates += 1  # the source's link is over, and the message the source's again
+                return
+            kept.given(transit.source, ACCEPTED)  # the next attachment of the link tells it
         self.moved += 1
         self.moved_size += len(transit.source.payload)
