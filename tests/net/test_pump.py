@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import anyio
 import anyio.lowlevel
+import anyio.lowlevel
 import pytest
 from anyio.abc import ByteStream
 
@@ -326,6 +327,28 @@ async def test_backpressure() -> None:
             assert not released
             rig.wire.gate.set()
         assert released == [False, False]
+
+
+async def test_room_is_had_in_turn() -> None:
+    """Producers that fill the output again and again have it one after the other, in the order in which they came."""
+    async with running() as rig:
+        served: list[int] = []
+
+        async def produce(number: int) -> None:
+            for _ in range(4):
+                await rig.pump.drained()
+                served.append(number)
+                rig.engine.say(bytes(HIGH_WATER + 1))
+
+        rig.engine.say(bytes(HIGH_WATER + 1))
+        async with anyio.create_task_group() as tasks:
+            for number in range(5):
+                tasks.start_soon(produce, number)
+                await anyio.lowlevel.checkpoint()
+        for round_ in range(4):
+            assert sorted(served[round_ * 5 : round_ * 5 + 5]) == list(range(5))
+        assert served[5:] == served[:5] * 3
+        assert not rig.pump.awaited
 
 
 async def test_drained_wakes_the_writer() -> None:

@@ -609,6 +609,11 @@ class Connection(Endpoint, Links):
         """More is waiting to be written than should be; who sends waits in `_output_drained`."""
         return self._pump is not None and self._pump.full
 
+    @property
+    def _output_awaited(self) -> bool:
+        """Others wait in `_output_drained`."""
+        return self._pump is not None and self._pump.awaited
+
     async def _output_drained(self) -> None:
         """Wait until the output has room, or the connection is over.
 

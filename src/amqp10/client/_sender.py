@@ -475,21 +475,24 @@ class Sender(Link):
 
         Returns without another checkpoint once there is room, so what is found is what is used.
         """
+        behind = False
         if self._run > BURST:
             self._run = 0
             await anyio.lowlevel.checkpoint()
+            behind = self.connection._output_awaited  # others have waited for what would be taken again
         link, turns = self._link, self._turns
         if link is None or not (self.open or self._returning):
             raise self._refusal()
         ahead = len(turns)
-        if self._room_on(link, ahead) and not self.connection._output_full:
+        if self._room_on(link, ahead) and not (behind or self.connection._output_full):
             return link
         turn = Turn()
         turns.append(turn)
         try:
-            while not self._room_on(link, ahead) or self.connection._output_full:
+            while behind or not self._room_on(link, ahead) or self.connection._output_full:
                 if self._room_on(link, ahead):
                     await self.connection._output_drained()
+                    behind = False
                 else:
                     await turn.event.wait()
                     turn.event = anyio.Event()

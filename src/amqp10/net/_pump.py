@@ -14,6 +14,7 @@ other way to hold a sender back may stall the reader too (`Engine.reading`).
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from typing import Final
@@ -74,7 +75,7 @@ class Pump:
         self._awake = True  # the writer will look at the output without being told
         self._wakeup: anyio.Event | None = None  # what the writer sleeps on
         self._writing = 0  # bytes handed to the stream and not taken by it yet
-        self._writable: anyio.Event | None = None
+        self._line: deque[list[anyio.Event]] = deque()  # of those who wait for room in the output, one event each
         self._readable: anyio.Event | None = None  # what the reader sleeps on while the engine takes no more
         self._answers = 0  # bytes that reading has led to since a write was last done
         self._opened = self._ended = False
@@ -132,16 +133,30 @@ class Pump:
         """More is waiting than the stream takes: producers should `await drained()`. False once it is over."""
         return self._engine.output_size + self._writing > HIGH_WATER and not self._ended
 
+    @property
+    def awaited(self) -> bool:
+        """Somebody waits in `drained`: who has just had a turn lines up, too, or those behind would never have one."""
+        return bool(self._line)
+
     async def drained(self) -> None:
-        """Wait until `full` is False, or the connection has ended.
+        """Wait in line until `full` is False, or the connection has ended.
+
+        They are let go one after the other, each when the one before has had the time to produce.
 
         Cancelling: nothing changes.
         """
-        while self.full:
-            self.wake()
-            if self._writable is None:
-                self._writable = anyio.Event()
-            await self._writable.wait()
+        if not (self.full or self._line):
+            return
+        turn = [anyio.Event()]
+        self._line.append(turn)
+        try:
+            while not self._ended and (self.full or self._line[0] is not turn):
+                self.wake()
+                await turn[0].wait()
+                turn[0] = anyio.Event()
+        finally:
+            self._line.remove(turn)
+            self._release_next()
 
     # The three tasks
 
@@ -267,6 +282,12 @@ class Pump:
         self._release_waiters()
 
     def _release_waiters(self) -> None:
-        waiters, self._writable = self._writable, None
-        if waiters is not None:
-            waiters.set()
+        if self._ended:
+            for turn in self._line:
+                turn[0].set()
+        else:
+            self._release_next()
+
+    def _release_next(self) -> None:
+        if self._line:
+            self._line[0][0].set()
