@@ -21,21 +21,43 @@ Every AMQP has the same `Connection`, `Session`, `Sender`, `Receiver` and `Messa
 [its own page](../howto/dialects.md). Sending and receiving, settled or not, with credit, TLS and heartbeats, all of
 them do. Beyond that they differ, and asking one for what it does not have raises `Unsupported` before a byte is
 written. The page is written from what the dialects declare, by `python tools/dialects.py`.
+
+[The contract suite](../howto/testing.md) holds each dialect to it on the embedded broker, every "yes" and every "-" by
+the test that is named beside it, in `tests/testing/suite/`. That the bytes are right is proved by those who are not us:
 """
+
+PROOFS = {
+    "1.0": "Artemis, Broker-J and RabbitMQ as servers; proton, ProtonJ2, rhea and go-amqp as clients: "
+    "[the interop matrix](interop.md), and [the specification, clause by clause](conformance.md)",
+    "0-10": "Broker-J as server in `tests/interop/test_amqp_0_10.py`; vectors that Broker-J took, in "
+    "`tests/dialects/v0_10/`; resume, which it does not have, with the line cut after each frame",
+    "0-9-1": "RabbitMQ and Broker-J as servers in `tests/interop/test_amqp_0_9_1.py`; pika, aio-pika and amqp091-go as "
+    "clients of the embedded broker; pamqp on every method and property in `tests/dialects/v0_9/test_pamqp.py`",
+    "0-9": "Broker-J and RabbitMQ as servers in `tests/interop/test_amqp_0_9_1.py`",
+    "0-9-draft": "vectors made by hand in `tests/dialects/v0_9/`, for no peer of it is alive",
+    "fast": "vectors made by hand and a second decoder in `tests/dialects/fast/`, and a client that shares no code with "
+    "ours, for no peer of it is alive",
+}
+ELSEWHERE = {"multi-frame": "test_large", "session-resume": "tests/broker/test_kept_sessions.py"}
+SUITE = ROOT / "src" / "amqp10" / "testing" / "suite"
 
 
 def render(found: list[Dialect]) -> str:
     """The page."""
-    lines = [INTRODUCTION, "| `Connection(dialect=...)` | protocol header | `Connection.native` |", "|---|---|---|"]
+    lines = [INTRODUCTION, "| `Connection(dialect=...)` | protocol header | `Connection.native` | proved by |"]
+    lines.append("|---|---|---|---|")
+    tests = "".join(path.read_text(encoding="utf-8") for path in sorted(SUITE.glob("*.py")))
     for each in found:
         headers = " or ".join(f"`{header.hex(' ')}`" for header in each.headers)
         native = f"`{each.native.replace(':', '.')}`" if each.native is not None else "none"
-        lines.append(f'| `"{each.name}"` | {headers} | {native} |')
-    lines += ["", "| capability | what it is | " + " | ".join(each.name for each in found) + " |"]
-    lines.append("|---|---|" + ":-:|" * len(found))
+        lines.append(f'| `"{each.name}"` | {headers} | {native} | {PROOFS[each.name]} |')
+    lines += ["", "| capability | what it is | " + " | ".join(each.name for each in found) + " | test |"]
+    lines.append("|---|---|" + ":-:|" * len(found) + "---|")
     for word, meaning in CAPABILITIES.items():
         has = " | ".join("yes" if word in each.capabilities else "-" for each in found)
-        lines.append(f"| `{word}` | {meaning} | {has} |")
+        name = f"test_{word.replace('-', '_')}"
+        shown = [each for each in (name, f"{name}_out") if f"def {each}(" in tests]
+        lines.append(f"| `{word}` | {meaning} | {has} | `{shown[0] if shown else ELSEWHERE[word]}` |")
     return "\n".join(lines) + "\n"
 
 
