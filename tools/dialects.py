@@ -35,8 +35,8 @@ PROOFS = {
     "clients of the embedded broker; pamqp on every method and property in `tests/dialects/v0_9/test_pamqp.py`",
     "0-9": "Broker-J and RabbitMQ as servers in `tests/interop/test_amqp_0_9_1.py`",
     "0-9-draft": "vectors made by hand in `tests/dialects/v0_9/`, for no peer of it is alive",
-    "fast": "vectors made by hand and a second decoder in `tests/dialects/fast/`, and a client that shares no code with "
-    "ours, for no peer of it is alive",
+    "fast": "vectors made by hand and a second decoder in `tests/dialects/fast/`, and a client that shares no code "
+    "with ours, for no peer of it is alive",
 }
 ELSEWHERE = {"multi-frame": "test_large", "session-resume": "tests/broker/test_kept_sessions.py"}
 SUITE = ROOT / "src" / "amqp10" / "testing" / "suite"

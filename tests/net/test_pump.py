@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import anyio
 import anyio.lowlevel
-import anyio.lowlevel
 import pytest
 from anyio.abc import ByteStream
 
