@@ -125,7 +125,8 @@ class Havoc:
             self.proxy.cut_after(1 << 40, "down")
             self.proxy.resume()
             self.proxy.refusing = False
-            # all that was sent is taken
+            # all that was sent is taken, what is sent again with it
+            await self.until(lambda: all(sender.open and not sender.unsettled for sender in self.senders))
             await self.until(lambda: all(not self.broker.queue(queue).depth for queue in QUEUES))
             await self.until(lambda: self.sure <= self.done.keys())
             self.over = True

@@ -34,7 +34,7 @@ from ..engine import (
     SettlementsReceived,
     WindowOpened,
 )
-from ..errors import EncodeError, LocalProtocolError, RemoteProtocolError
+from ..errors import EncodeError, LinkDetached, LocalProtocolError, RemoteProtocolError
 from ..messaging import NEWEST_CONNECTION, Coordinator, Error, Source, Target, TransactionalState
 from ..types import Symbol
 from ._address import exchange_in
@@ -531,6 +531,9 @@ class Peer:
     def _on_link_ended(self, event: LinkEnded) -> None:
         # What we end for a fault, or because the link was attached elsewhere, is no wish of the peer's.
         ours = isinstance(event.error, RemoteProtocolError)
+        kept = self._kept.get(event.link)
+        if kept is not None and isinstance(event.error, LinkDetached | None):
+            kept.holder = 0  # it has let go of it
         self._end_link(event.link, "closed" if event.closed and not ours else "detached")
 
     def _end_link(self, link: Link, how: Leaving = "detached") -> None:

@@ -57,7 +57,7 @@ class KeptLink:
         consumer: the key of the consumer that it is, for its queue; the same in all attachments.
         parts: bytes of a message cut off, among `deliveries`.
         session, connection: those of its last attachment.
-        holder: the number of the connection that attached it last.
+        holder: the number of the connection that attached it last; 0 if that has detached it by its own will.
         deadline: when it ends, on the broker's clock; None while that is not settled.
     """
 

@@ -152,9 +152,11 @@ class Link(Endpoint):
 
     def _ask_to_be_kept(self) -> None:
         """Ask the peer to keep its end of the link for a while when the connection is lost (§3.5.6)."""
-        wanted = self.connection._recovery is not None or self._remembered is not None
-        if not wanted or not self._restorable or not self.connection._resumes:
+        restored = self.connection._recovery is not None
+        if not (restored or self._remembered is not None) or not self._restorable or not self.connection._resumes:
             return
+        if restored:
+            self._terms = replace(self._terms, properties={**self._terms.properties, NEWEST_CONNECTION: True})
         timeout = self.connection._lifeline.settings.resume_timeout
         name = "target" if self._kind == "sender" else "source"
         terminus = getattr(self._terms, name)
@@ -222,8 +224,6 @@ class Link(Endpoint):
         """Attach again; the connection and the session are there."""
         assert self._on is not None
         self._resuming = self._may_resume
-        if self._resuming:
-            self._terms = replace(self._terms, properties={**self._terms.properties, NEWEST_CONNECTION: True})
         made_up = self._terms.name.startswith(f"{self.connection.container_id}-")
         if made_up and not self._resuming and not self._lasts:
             # Broker-J does not answer who takes a name from a connection that it has not seen die yet.

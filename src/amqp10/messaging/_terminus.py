@@ -109,7 +109,7 @@ class Target(Composite):
 
 
 NEWEST_CONNECTION: Final = Symbol("amqp10:newest-connection")
-"""The property of an attach that says: the link is only ever attached again on a newer connection than before.
+"""The property of an attach that says: the link is only ever attached on a connection as new as that which has it.
 
 One that reaches the broker on an older connection was late, and steals nothing. A word of this project's own.
 """
