@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from amqp10.broker import Broker
+from amqp10.engine import dialects
 from amqp10.messaging import Accepted, Declared, Modified, Received, Source, Target, TransactionalState
 from amqp10.testing import Attach, Close, Detach, Disposition, Flow, SaslInit, SaslResponse, ScriptedPeer
 
@@ -22,6 +23,7 @@ OTHER_LIMITS = {"handle above the limit", "channel above the limit", "frame too 
 
 @pytest.fixture
 async def broker(anyio_backend: str) -> AsyncIterator[Broker]:
+    dialects()  # loaded with the first connection, else, in the time that the handshake may take
     async with Broker(
         credit=CREDIT,
         handshake_timeout=0.3,

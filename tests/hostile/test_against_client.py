@@ -208,7 +208,9 @@ async def test_a_window_that_is_overrun(amqp_peer: ScriptedPeer) -> None:
             await amqp_peer.accept_session()
             await amqp_peer.accept_link()
             await amqp_peer.expect(Flow)
-            await amqp_peer.send_bytes(transfer(0, more=True) + more() * 2 * STREAM_WINDOW)
+            endless = Transfer(handle=0, delivery_id=0, delivery_tag=b"0", more=True)
+            head = b"\x00\x53\x75\xb0" + u32(1 << 30)  # of a body of a gigabyte
+            await amqp_peer.send_bytes(frame(endless, head) + more() * 2 * STREAM_WINDOW)
             end = await amqp_peer.expect_any(End, skip=(Flow, Disposition))
             assert end.error is not None
             assert end.error.condition == "amqp:session:window-violation"
@@ -219,7 +221,7 @@ async def test_a_window_that_is_overrun(amqp_peer: ScriptedPeer) -> None:
             async with Connection(amqp_peer.url, close_timeout=0.2) as connection:
                 async with connection.receiver("q", stream=True) as receiver:
                     delivery = await receiver.receive()
-                    await anyio.wait_all_tasks_blocked()
+                    await receiver._until(lambda: receiver._over)
                     async for _ in delivery.body():
                         pass
         assert caught.value.condition == "amqp:session:window-violation"
