@@ -7,9 +7,11 @@ from datetime import timedelta
 import pytest
 
 import amqp10
-from amqp10 import Connection, Message, Selector, Source, Unsupported
+from amqp10 import Connection, MemoryDeliveryStore, Message, Selector, Source, Unsupported
 from amqp10.broker import Broker
+from amqp10.engine import DeliveriesReceived, Event, dialect
 
+from ..client.conftest import serving
 from ._ends import bodies, fill, messages, two_brokers, until
 
 pytestmark = pytest.mark.anyio
@@ -184,6 +186,11 @@ async def test_what_makes_no_sense() -> None:
             amqp10.bridge(("amqp://one", "a"), ("amqp://two", "a"), **settings)
     with pytest.raises(ValueError, match="exactly once"):
         amqp10.bridge(("amqp://one", "a"), ("amqp://two", "a"), exactly_once=True, copy=True)
+    with pytest.raises(ValueError, match="exactly_once only"):
+        amqp10.bridge(("amqp://one", "a"), ("amqp://two", "a"), name="n")
+    own = Connection("amqp://one", container_id="c", delivery_store=MemoryDeliveryStore())
+    with pytest.raises(ValueError, match="same store"):
+        amqp10.bridge((own, "a"), ("amqp://two", "a"), exactly_once=True)
     with pytest.raises(ValueError, match="not both"):
         amqp10.bridge(("amqp://one", "a"), ("amqp://two", "a"), on_refused="leave", refused_to="b")
 
@@ -210,3 +217,52 @@ async def test_an_address_that_is_refused() -> None:
             with pytest.raises(Unsupported, match="RabbitMQ does not browse"):
                 await amqp10.bridge((target, "b"), (source, "b"), copy=True)
         assert await bodies(old, "a") == [1]
+
+
+async def test_a_format_of_its_own() -> None:
+    """A payload that is no AMQP message, by its message-format, is passed on untouched, with that."""
+    payload = b"\0\x53\x70 whatever"
+    formats: list[tuple[int, bytes]] = []
+    async with serving() as (origin, source), serving() as (peer, target), source, target:
+
+        def taken(event: Event) -> bool:
+            if isinstance(event, DeliveriesReceived):
+                formats.extend((delivery.message_format, delivery.payload) for delivery in event.link.incoming)
+            return False
+
+        peer.on_event = taken
+        async with amqp10.bridge((source, "a"), (target, "b"), count=1) as bridge:
+            await until(lambda: "a" in origin.links and origin.links["a"].credit)
+            origin.links["a"].send(payload, message_format=7)
+            origin.pump.wake()
+            await bridge.done()
+    assert formats == [(7, payload)]
+
+
+async def test_a_source_that_cannot_be_drained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is empty when nothing has come for a while."""
+    capabilities = dialect("1.0").capabilities - {"drain"}
+    monkeypatch.setattr("amqp10.bridging._mover.QUIET", 0.1)
+    async with two_brokers() as (old, new):
+        await fill(old, "a", range(100))
+        with monkeypatch.context() as patch:
+            patch.setattr(Connection, "capabilities", property(lambda self: capabilities))
+            report = await amqp10.bridge((old.url, "a"), (new.url, "b"), until_empty=True, window=30)
+        assert await bodies(new, "b") == list(range(100))
+    assert report.moved == 100
+
+
+async def test_the_end_can_be_asked_for() -> None:
+    """`stop` ends it as an exception of its own does not: `done` returns, and what was not sent goes back."""
+    async with two_brokers() as (old, new):
+        await fill(old, "a", range(1000))
+        with pytest.raises(ZeroDivisionError):
+            async with amqp10.bridge((old.url, "a"), (new.url, "b"), rate=1000) as bridge:
+                await until(lambda: bridge.report.moved > 5)
+                bridge.stop()
+                assert (await bridge.done()).moved >= 5
+                raise ZeroDivisionError  # leaves the block as it is
+        there, left = await bodies(new, "b"), await bodies(old, "a")
+    assert there + left == list(range(1000))
+    assert bridge.report.moved == len(there)
+    assert str(bridge.report).startswith(f"{len(there)} moved")

@@ -68,6 +68,20 @@ def test_what_cannot_be(amqp10: Commands, broker_url: str, address: str) -> None
     assert lost.code == 3
 
 
+def test_a_message_that_the_target_does_not_accept(amqp10: Commands, broker_url: str, address: str) -> None:
+    """The code is 6, and the message is where it was; or with --refused-to elsewhere, and the code is 6, too."""
+    amqp10("send", broker_url, address, "one")
+    ends = "--from", broker_url, address, "--to", broker_url, "/exchanges/amq.direct/nobody"
+    stopped = amqp10("bridge", *ends, "--until-empty", "--json")
+    assert stopped.code == 6
+    last = json.loads(stopped.out.splitlines()[-1])
+    assert (last["moved"], last["refused"], last["returned"]) == (0, 1, 1)
+    assert "released" in last["ended"]
+    aside = amqp10("bridge", *ends, "--until-empty", "--refused-to", f"{address}-parked")
+    assert aside.code == 6
+    assert amqp10("receive", broker_url, f"{address}-parked", "-n", "1").out == "one\n"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal(amqp10: Commands, broker_url: str, address: str, number: signal.Signals) -> None:
     """It ends in order: every message is at one end, none at both."""

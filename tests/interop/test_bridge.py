@@ -103,6 +103,7 @@ def orders(count: int) -> list[Message]:
     ]
 
 
+@pytest.mark.parametrize("anyio_backend", ["trio"])
 @pytest.mark.parametrize(("source", "target"), PAIRS, ids=[f"{source} to {target}" for source, target in PAIRS])
 async def test_from_one_to_another(request: pytest.FixtureRequest, source: str, target: str) -> None:
     """Every message arrives, in order, with its body and properties; the source is empty, and the report says so."""
@@ -130,6 +131,7 @@ async def test_from_one_to_another(request: pytest.FixtureRequest, source: str, 
         assert await old.empty(1) == []
 
 
+@pytest.mark.parametrize("anyio_backend", ["trio"])
 @pytest.mark.parametrize(
     ("source", "target"),
     [("artemis", "rabbitmq"), ("rabbitmq 0-9-1", "artemis"), ("broker_j 0-10", "rabbitmq")],

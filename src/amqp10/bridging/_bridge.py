@@ -74,8 +74,8 @@ class Bridge:
         if settings.exactly_once:
             check_stores(source[0], target[0], delivery_store)
             name = name if name is not None else f"amqp10-bridge {addresses[0]} {addresses[1]}"
-        elif delivery_store is not None:
-            raise ValueError("a store of deliveries is of use for exactly_once only")
+        elif delivery_store is not None or name is not None:
+            raise ValueError("a store of deliveries, and a name, are of use for exactly_once only")
         self._name = name
         self._mover: Mover | None = None
         self._links: list[Ending | Outlet] = []

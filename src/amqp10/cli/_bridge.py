@@ -206,7 +206,7 @@ def bridge(
                     (taking, Source(source[1], filters=filters)),
                     (giving, target[1]),
                     exactly_once=exactly_once,
-                    name=name,
+                    name=name if exactly_once else None,
                     close_timeout=close_timeout,
                     **options,
                 )
