@@ -7,9 +7,10 @@
     class TestMine(DialectContract):
         dialect = "mine"        # known by `amqp10.engine.register_dialect("mine", "my_package:DIALECT")`
 
-Every test is a coroutine, run by anyio's pytest plugin. They go through `Connection` against the embedded broker, and
+Most tests are coroutines, run by anyio's pytest plugin. They go through `Connection` against the embedded broker, and
 so hold both ends of the dialect to it; who overrides `server` runs them against another server. A test of a capability
-that the dialect does not list asserts that asking for it raises `Unsupported` before a byte is written.
+that the dialect does not list asserts that asking for it raises `Unsupported` before a byte is written. `Octets` gives
+both engines what no peer should send.
 
 It needs pytest.
 """
@@ -18,13 +19,14 @@ from ._basics import Basics as Basics
 from ._contract import Contract as Contract
 from ._links import Links as Links
 from ._losses import Losses as Losses
+from ._octets import Octets as Octets
 from ._outcomes import Outcomes as Outcomes
 from ._streams import Streams as Streams
 from ._work import Work as Work
 
 
-class DialectContract(Basics, Outcomes, Links, Streams, Work, Losses):
+class DialectContract(Basics, Outcomes, Links, Streams, Work, Losses, Octets):
     """All of it."""
 
 
-__all__ = ("Basics", "Contract", "DialectContract", "Links", "Losses", "Outcomes", "Streams", "Work")
+__all__ = ("Basics", "Contract", "DialectContract", "Links", "Losses", "Octets", "Outcomes", "Streams", "Work")

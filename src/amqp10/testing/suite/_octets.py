@@ -1,0 +1,148 @@
+"""Octets as peers should not send them: cut off anywhere, in portions of any size, changed at random. No I/O."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Final
+
+from ...engine import (
+    ConnectionEnded,
+    ConnectionOpened,
+    ConnectionTerms,
+    Engine,
+    Event,
+    SessionBegun,
+)
+from ...engine import dialect as find_dialect
+from ...sasl import Authenticator
+from ._contract import Contract
+
+ATTEMPTS: Final = 300
+
+
+class Octets(Contract):
+    """What an engine makes of anything: it never raises, and it ends once."""
+
+    def _engines(self) -> tuple[Engine, Engine]:
+        """A client's and a server's, begun."""
+        spoken = find_dialect(self.dialect)
+        client = spoken.client(ConnectionTerms("client"), None, True)
+        server = spoken.server(ConnectionTerms("server"), Authenticator(None, anonymous=True))
+        for engine in (client, server):
+            engine.start()
+        client.open()
+        return client, server
+
+    def _conversation(self, size: int | None = None) -> _Conversation:
+        """A connection that opens, begins a session and closes; octets cross in portions of that size."""
+        said = _Conversation(*self._engines(), size)
+        said.carry()
+        assert said.client.opened, "the client's engine did not open"
+        assert said.server.opened, "the server's engine did not open"
+        said.client.begin()
+        said.carry()
+        said.client.close()
+        said.carry()
+        return said
+
+    def test_portions(self) -> None:
+        """It makes no difference in what portions octets come."""
+        whole = self._conversation()
+        for size in (1, 3, 50):
+            pieces = self._conversation(size)
+            assert pieces.told == whole.told
+
+    def test_cut_off(self) -> None:
+        """Wherever the transport ends, the connection does, once and last."""
+        said = self._conversation()
+        for which, data in enumerate((said.back, said.there)):
+            for end in range(0, len(data), max(1, len(data) // 200)):
+                engine = self._engines()[which]
+                events = _feed(engine, data[:end], end or 1)
+                engine.receive_eof()
+                events += _act(engine)
+                _check_end(events)
+
+    def test_changed(self) -> None:
+        """Whatever is changed in what comes, nothing is raised, and nothing comes after the end."""
+        chance = random.Random(self.dialect)
+        said = self._conversation()
+        for which, data in enumerate((said.back, said.there)):
+            for _ in range(ATTEMPTS):
+                changed = bytearray(data)
+                for _ in range(chance.randrange(1, 5)):
+                    place = chance.randrange(len(changed))
+                    changed[place : place + chance.randrange(3)] = chance.randbytes(chance.randrange(4))
+                engine = self._engines()[which]
+                events = _feed(engine, bytes(changed), chance.randrange(1, len(changed) + 1))
+                engine.receive_eof()
+                events += _act(engine)
+                _check_end(events)
+                assert engine.tick(0.0) is None
+
+    def test_noise(self) -> None:
+        """The same for octets that nobody meant."""
+        chance = random.Random(self.dialect)
+        header = find_dialect(self.dialect).headers[0]
+        for _ in range(ATTEMPTS):
+            noise = chance.randbytes(chance.randrange(200))
+            for engine, data in zip(self._engines(), (noise, header + noise), strict=True):
+                events = _feed(engine, data, chance.randrange(1, 60))
+                engine.receive_eof()
+                _check_end(events + _act(engine))
+
+
+def _act(engine: Engine) -> list[Event]:
+    """What an owner does who agrees to everything; all that is told."""
+    told: list[Event] = []
+    while events := engine.events():
+        told += events
+        for event in events:
+            if isinstance(event, ConnectionOpened) and engine.role.value == "server" and not engine.opened:
+                engine.open()
+            elif isinstance(event, SessionBegun) and event.session.terms is None:
+                event.session.begin()
+    return told
+
+
+class _Conversation:
+    """Two engines, all that they said, and what each told its owner."""
+
+    def __init__(self, client: Engine, server: Engine, size: int | None) -> None:
+        self.client = client
+        self.server = server
+        self.there = self.back = b""
+        self.told: tuple[list[str], list[str]] = ([], [])
+        self._size = size
+
+    def carry(self) -> None:
+        """Carry octets both ways until there are no more."""
+        for _ in range(12):
+            data = self.client.data_to_send()
+            self.there += data
+            self._give(self.server, data, 1)
+            answer = self.server.data_to_send()
+            self.back += answer
+            self._give(self.client, answer, 0)
+
+    def _give(self, engine: Engine, data: bytes, which: int) -> None:
+        size = self._size or max(1, len(data))
+        for start in range(0, len(data), size):
+            engine.receive_data(data[start : start + size])
+            self.told[which].extend(type(event).__name__ for event in _act(engine))
+
+
+def _feed(engine: Engine, data: bytes, size: int) -> list[Event]:
+    told: list[Event] = []
+    for start in range(0, len(data), size):
+        engine.receive_data(data[start : start + size])
+        told += _act(engine)
+        engine.data_to_send()
+    return told
+
+
+def _check_end(events: Iterable[Event]) -> None:
+    ends = [isinstance(event, ConnectionEnded) for event in events]
+    assert ends.count(True) == 1
+    assert ends[-1]
