@@ -151,4 +151,10 @@ PROTONJ2 = Program(
 AMQP091_GO = Program(
     "amqp091_go", "amqp091-go (Go)", install_go, lambda source, folder: [str(folder / "client")]
 )  # of AMQP 0-9-1, and so with words of its own
+QPID_CLIENT = Program(
+    "qpid_client",
+    "Qpid's JMS client for AMQP 0-8 to 0-10 (Java)",
+    install_java,
+    lambda source, folder: [java(), "-XX:TieredStopAtLevel=1", "-cp", f"{folder}/*", str(source / "Client.java")],
+)
 PROGRAMS = {program.name: program for program in (RHEA, GO_AMQP, PROTONJ2)}

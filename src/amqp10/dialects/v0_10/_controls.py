@@ -22,8 +22,8 @@ class ConnectionStartOk(Control):
 
     client_properties: dict[str, Any] | None = field("map")
     mechanism: str = field("str8", required=True)
-    response: bytes = field("vbin32", required=True)
-    locale: str = field("str8", required=True)
+    response: bytes = field("vbin32", required=True, default=b"")
+    locale: str = field("str8", required=True, default="en_US")
 
 
 @control(0x0103, "connection.secure")
