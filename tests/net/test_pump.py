@@ -339,11 +339,13 @@ async def test_room_is_had_in_turn() -> None:
                 served.append(number)
                 rig.engine.say(bytes(HIGH_WATER + 1))
 
+        rig.wire.gate = anyio.Event()
         rig.engine.say(bytes(HIGH_WATER + 1))
         async with anyio.create_task_group() as tasks:
             for number in range(5):
                 tasks.start_soon(produce, number)
-                await anyio.lowlevel.checkpoint()
+            await anyio.wait_all_tasks_blocked()
+            rig.wire.gate.set()
         for round_ in range(4):
             assert sorted(served[round_ * 5 : round_ * 5 + 5]) == list(range(5))
         assert served[5:] == served[:5] * 3
