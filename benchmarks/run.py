@@ -306,7 +306,7 @@ def main() -> int:
     cases = [Case(workload, int(size)) for size in given.sizes.split(",") for workload in given.workloads.split(",")]
     programs = {name: program.ready() for name, program in native.CLIENTS.items()} if given.native else {}
     commands = {name: command for name, command in programs.items() if command is not None}
-    peers += commands
+    peers += [name for name in commands if given.transport == "tcp" or name == "go-amqp"]
     options = ["--single"] if given.single else []
     with ExitStack() as stack:
         if given.transport == "tls":
