@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
@@ -128,8 +129,8 @@ class Receiving(RuleBasedStateMachine):
             assert left | set(self.queue) | self.done == set(range(1000))
 
 
-TestReceiving = Receiving.TestCase
-TestReceiving.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
+TestReceiving = pytest.mark.slow(Receiving.TestCase)
+TestReceiving.settings = settings(max_examples=12, stateful_step_count=40, deadline=None)
 
 
 class Exact(Receiving):
@@ -145,5 +146,5 @@ class Exact(Receiving):
             assert self.receiving.credit == 0
 
 
-TestExact = Exact.TestCase
-TestExact.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
+TestExact = pytest.mark.slow(Exact.TestCase)
+TestExact.settings = settings(max_examples=12, stateful_step_count=40, deadline=None)

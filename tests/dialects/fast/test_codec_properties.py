@@ -117,6 +117,7 @@ def all_fit(values: dict[str, Any]) -> bool:
         return False
 
 
+@pytest.mark.slow
 @given(values_of(GRAMMAR["message-head"]), st.binary(max_size=20))
 def test_heads(values: dict[str, Any], body: bytes) -> None:
     """The same for heads of messages."""

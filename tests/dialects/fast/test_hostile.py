@@ -252,7 +252,8 @@ def framed(drawn: tuple[tuple[str, dict[str, Any]], bytes]) -> bytes:
     return write(name, values)
 
 
-@settings(max_examples=200)
+@pytest.mark.slow
+@settings(max_examples=100)
 @given(st.lists(commands(), max_size=12), st.binary(max_size=8))
 def test_any_client(data: list[bytes], noise: bytes) -> None:
     """Whatever a client says, in whatever order: the broker's end does not raise, and tells all it has to tell."""
@@ -295,7 +296,8 @@ def connected() -> Engine:
     return client
 
 
-@settings(max_examples=200)
+@pytest.mark.slow
+@settings(max_examples=100)
 @given(st.lists(commands(), max_size=12), st.binary(max_size=8))
 def test_any_server(data: list[bytes], noise: bytes) -> None:
     """The same for a client before a server that says whatever it likes."""

@@ -41,6 +41,7 @@ def end_to_end(message: Message) -> dict[str, Any]:
     return {name: value for name, value in exact_message(message).items() if name not in HOP}
 
 
+@pytest.mark.slow
 @given(messages())
 def test_any_message(message: Message) -> None:
     """Every field, annotation, property and body comes back with its type; what is per hop does not."""

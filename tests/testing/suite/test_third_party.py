@@ -34,6 +34,7 @@ class TestMine(DialectContract):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("boast", "summary"), [("set()", "4 passed"), ("{'rejected'}", "1 failed, 3 passed")])
 def test_their_tests(tmp_path: Path, boast: str, summary: str) -> None:
     """What they list is tested to work, what they do not to raise; who lists too much fails."""
