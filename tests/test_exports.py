@@ -29,6 +29,7 @@ PACKAGES = [
     "amqp10.profiles",
     "amqp10.rabbitmq",
     "amqp10.sasl",
+    "amqp10.spark",
     "amqp10.testing",
     "amqp10.testing.suite",
     "amqp10.types",

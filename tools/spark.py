@@ -34,6 +34,18 @@ Without a schema of yours a DataFrame has all of these but the last, each in the
 When rows are written, each column that is marked so becomes the field of its name; the others are left out. NULL is the
 same as no such field. A `body` of `binary` is sent as data, one of `string` as a text value, unless `bodyFormat` says
 `json` or `amqp`.
+
+## From Python
+
+Spark finds the format by itself. A program that starts its own session can have Java found first:
+
+::: amqp10.spark.prepare
+
+::: amqp10.spark.JavaMissing
+
+::: amqp10.spark.AmqpDataSource
+    options:
+      members: []
 """
 
 

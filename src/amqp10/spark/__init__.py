@@ -4,6 +4,8 @@ Needs the extra `amqp10[spark]`. Spark finds the format by itself (module `pyspa
 """
 
 try:
+    from ._java import JavaMissing as JavaMissing
+    from ._java import prepare as prepare
     from ._options import Options as Options
     from ._source import AmqpDataSource as AmqpDataSource
 except ImportError as error:
@@ -11,4 +13,4 @@ except ImportError as error:
         f"amqp10.spark needs pyspark >= 4.2 and pyarrow: pip install 'amqp10[spark]' ({error})"
     ) from error
 
-__all__ = ("AmqpDataSource", "Options")
+__all__ = ("AmqpDataSource", "JavaMissing", "Options", "prepare")
