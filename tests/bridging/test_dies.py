@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import amqp10
-from amqp10 import AmqpError, Connection, SQLiteDeliveryStore
+from amqp10 import AmqpError, Connection, DeliveryUncertain, LinkKey, Reconnect, SQLiteDeliveryStore
 from amqp10.broker import Broker
 
 from ..client.test_delivery_store import Mortal, MortalStream
-from ._ends import bodies, fill, two_brokers
+from ._ends import bodies, fill, two_brokers, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -69,3 +70,58 @@ async def test_again_and_again(tmp_path: Path, last: int, before: bool) -> None:
         for life in range(4):
             assert await until_it_dies(old, new, path, last + life, before=before)
         await and_lives(old, new, path)
+
+
+@pytest.mark.parametrize("forgets", ["source", "target"])
+async def test_an_end_that_has_forgotten(tmp_path: Path, forgets: str) -> None:
+    """It is said at each start how many messages that is about, until the store is given up; then none is lost."""
+    path = tmp_path / "deliveries"
+    async with two_brokers() as (old, new), Broker() as blank:
+        await fill(old, "a", BODIES)
+        # At this commit the process dies with messages on their way, of which the target may know or not.
+        for last in range(4, 20):
+            await until_it_dies(old, new, path, last, before=False)
+            with SQLiteDeliveryStore(path) as store:
+                left = len(store.load(LinkKey("t", "amqp10-bridge a b", "sender")))
+            if left:
+                break
+        ends = (blank, new) if forgets == "source" else (old, blank)
+        for _ in range(2):
+            with SQLiteDeliveryStore(path) as store:
+                async with (
+                    ends[0].connect(container_id="s", delivery_store=store, close_timeout=0.2) as source,
+                    ends[1].connect(container_id="t", delivery_store=store, close_timeout=0.2) as target,
+                ):
+                    with pytest.raises(DeliveryUncertain, match=f"the {forgets} has forgotten {left} messages"):
+                        await amqp10.bridge((source, "a"), (target, "b"), exactly_once=True, close_timeout=0.2)
+        with SQLiteDeliveryStore(tmp_path / "another") as store:
+            async with (
+                old.connect(container_id="s", delivery_store=store) as source,
+                new.connect(container_id="t", delivery_store=store) as target,
+            ):
+                await amqp10.bridge((source, "a"), (target, "b"), exactly_once=True, until_empty=True)
+        assert set(await bodies(new, "b")) == set(BODIES)
+        assert await bodies(old, "a") == []
+
+
+async def test_two_of_one_name() -> None:
+    """The second takes the first one's link at the source, and that one says so; no message is at both ends."""
+    async with two_brokers() as (old, new):
+        await fill(old, "a", BODIES)
+
+        def life(source: Connection, target: Connection, **settings: Any) -> amqp10.Bridge:
+            return amqp10.bridge((source, "a"), (target, "b"), exactly_once=True, **settings)
+
+        async with (
+            Connection(old.url, container_id="s", close_timeout=0.5, reconnect=Reconnect()) as source,
+            Connection(new.url, container_id="t", close_timeout=0.5, reconnect=Reconnect()) as target,
+            Connection(old.url, container_id="s", close_timeout=0.5, reconnect=Reconnect()) as other_source,
+            Connection(new.url, container_id="u", close_timeout=0.5, reconnect=Reconnect()) as other_target,
+        ):
+            with pytest.raises(amqp10.LinkDetached) as stolen:
+                async with life(source, target, name="one", rate=1, window=1) as first:
+                    await until(lambda: first.report.moved)
+                    await life(other_source, other_target, name="one", until_empty=True)
+                    await first.done()
+            assert stolen.value.condition == "amqp:link:stolen"
+        assert sorted(await bodies(new, "b") + await bodies(old, "a")) == BODIES

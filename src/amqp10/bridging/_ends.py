@@ -19,6 +19,7 @@ from ..messaging import Source, Target
 
 if TYPE_CHECKING:
     from ..client import Transaction
+    from ..client._link import Link
     from ..engine import IncomingDelivery, OutgoingDelivery
 
 
@@ -27,6 +28,7 @@ class Ending(Receiver):
 
     forgotten: Callable[[Iterable[Delivery]], None]
     settled: Callable[[Iterable[Delivery]], None]
+    forgot = False  # see `Outlet`
 
     @property
     def ahead(self) -> int:
@@ -78,7 +80,10 @@ class Intake(Ending):
                 self._flow(len(self._spent_again))
 
     def _detach(self, closed: bool) -> None:
-        super()._detach(closed and not self.keeps())
+        if self.forgot:
+            end_for_good(self)
+        else:
+            super()._detach(closed and not self.keeps())
 
 
 class CopyIntake(Ending, Browser):
@@ -91,7 +96,11 @@ class Outlet(Sender):
     Attributes:
         unresumed: asked what to do with deliveries that the target has no word about; returns those to be sent again.
         recalled: told of those that an earlier process left.
+        forgot: the peer has forgotten what was in flight. The link is closed then, though the store has something of
+            it: else the peer would take the next attachment for that of a link which it remembers, with nothing on it.
     """
+
+    forgot = False
 
     unresumed: Callable[[list[OutgoingDelivery]], list[OutgoingDelivery]]
     recalled: Callable[[Iterable[SentDelivery]], None]
@@ -130,6 +139,12 @@ class Outlet(Sender):
             self._give_back()
         return delivery  # type: ignore[no-any-return]
 
+    def _detach(self, closed: bool) -> None:
+        if self.forgot:
+            end_for_good(self)
+        else:
+            super()._detach(closed)
+
     def _recalled(self) -> list[SentDelivery]:
         deliveries = super()._recalled()
         self.recalled(deliveries)
@@ -137,6 +152,15 @@ class Outlet(Sender):
 
     def _on_unresumed(self, deliveries: Iterable[OutgoingDelivery]) -> None:
         super()._on_unresumed(self.unresumed(list(deliveries)))
+
+
+def end_for_good(link: Link) -> None:
+    """Close the link at the peer, and leave the store as it is."""
+    link._parting = True
+    engine = link._engine_link
+    if engine is not None:
+        engine.detach(closed=True)
+        link.connection._wake()
 
 
 def intake(connection: Connection, source: Source, *, name: str | None, mode: ReceiverSettleMode, copy: bool) -> Ending:

@@ -73,7 +73,8 @@ def check_kept(link: Link) -> None:
         raise Unsupported(f"exactly once cannot be: the {_end(link)} does not settle in two steps (mode 'second')")
     terminus = link.remote.source if isinstance(link, Receiver) else link.remote.target
     if not isinstance(terminus, Source | Target) or not (terminus.expiry_policy == "never" or terminus.timeout):
-        raise Unsupported(f"exactly once cannot be: the {_end(link)} does not keep the link while it is away")
+        advice = "" if link.connection._recovery or link._remembered else " (give it reconnect=, or a delivery_store)"
+        raise Unsupported(f"exactly once cannot be: the {_end(link)} does not keep the link while it is away{advice}")
 
 
 def check_unsettled(source: Receiver) -> None:

@@ -330,6 +330,7 @@ class Mover:
             if isinstance(delivery.waiter, Transit):
                 self.flight.settled(delivery.waiter, Phase.UNKNOWN)
         if lost:
+            self._target.forgot = True
             self.fail(uncertain("target", len(lost)))
         return [delivery for delivery in deliveries if not delivery.handed_over]
 
@@ -363,6 +364,7 @@ class Mover:
             else:
                 flight.duplicates += 1
         if lost:
+            self._source.forgot = True
             self.fail(uncertain("source", lost))
         self._freed = self.settings.most
         self._free()

@@ -106,15 +106,18 @@ class Flight:
         """These an earlier process had sent: deliveries that the source is to resume, by their tags."""
         unbound: Any = None  # to a link, until it is attached
         found = {tag: Transit(Delivery(unbound, unbound, tag, b"", False), now, look) for tag in tags}
-        self.held.update((transit.source, transit) for transit in found.values())
-        self.recovered = len(found)
+        for transit in found.values():
+            transit.phase = Phase.OUT
+            self.held[transit.source] = transit
+        self.recovered = self.out = len(found)
         return found
 
     def sent(self, transit: Transit, delivery: SentDelivery) -> None:
         """It was handed to the target's wire; of one that is sent a second time, elsewhere, too."""
         transit.sent = delivery
-        transit.phase = Phase.OUT
-        self.out += 1
+        if transit.phase is not Phase.OUT:  # as one that is recovered is from the beginning
+            transit.phase = Phase.OUT
+            self.out += 1
 
     def settled(self, transit: Transit, phase: Phase) -> None:
         """The target's word is here, or will never be."""
