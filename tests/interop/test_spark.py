@@ -90,7 +90,7 @@ def test_queue_to_parquet_and_back(spark: SparkSession, peer: Peer, tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("broker", "dialect"),
-    [("rabbitmq", "0-9-1"), ("broker_j", "0-10"), ("embedded", "0-9-1"), ("embedded", "0-10"), ("embedded", "fast")],
+    [("rabbitmq", "0-9-1"), ("broker_j", "0-10"), ("embedded", "fast")],
 )
 def test_older_dialects(
     spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, broker: str, dialect: str

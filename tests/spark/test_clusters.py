@@ -53,6 +53,7 @@ def moved(url: str, address: str, folder: Path, *command: str) -> None:
     assert [path for path in (folder / "lake.checkpoint" / "wal").rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.skipif("AMQP10_CLUSTERS" not in os.environ, reason="takes minutes, and is much as the other: make nightly")
 def test_local_cluster(broker_url: str, tmp_path: Path) -> None:
     """Two executors, each a JVM with workers of its own."""
     path = f"spark.executorEnv.PYTHONPATH={ROOT / 'src'}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import pytest
@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
 import amqp10
+from amqp10.spark import AmqpDataSource
 
 from ._pipes import Pipe, depth, sent
 
@@ -135,26 +136,32 @@ def test_from_queue_to_queue(pipe: Pipe) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"walLocation": ""}, "option 'walLocation'"),
-        ({"ack": "browse"}, "a stream cannot browse a queue"),
-        ({"maxMessagesPerTrigger": "0"}, "'maxMessagesPerTrigger': a whole number from 1"),
-        ({"url": "amqp://guest:my-secret@127.0.0.1:1", "connectTimeout": "0.1"}, "ConnectionLost"),
+        ({"walLocation": "wal"}, "option 'walLocation': an absolute path"),
+        ({"walLocation": "/tmp/wal", "ack": "browse"}, "a stream cannot browse a queue"),
+        ({"walLocation": "/tmp/wal", "maxMessagesPerTrigger": "0"}, "'maxMessagesPerTrigger': a whole number from 1"),
+        ({}, "'walLocation' is missing: a stream of a queue writes"),
     ],
 )
-def test_mistakes(pipe: Pipe, options: dict[str, Any], words: str) -> None:
-    """One clear error on the driver, and no secret in it."""
-    with pytest.raises(PySparkException) as caught:
-        pipe.run(**options)
+def test_mistakes(options: dict[str, str], words: str) -> None:
+    """They are found when the query is planned."""
+    source = AmqpDataSource({"url": "amqp://guest:my-secret@127.0.0.1:1", "address": "orders", **options})
+    with pytest.raises(ValueError, match="amqp: ") as caught:
+        source.streamReader(source.schema())
     assert words in str(caught.value)
     assert "my-secret" not in str(caught.value)
 
 
+def test_no_broker(pipe: Pipe) -> None:
+    """One clear error on the driver, and no secret in it."""
+    with pytest.raises(PySparkException, match="ConnectionLost") as caught:
+        pipe.run(url="amqp://guest:my-secret@127.0.0.1:1", connectTimeout="0.1")
+    assert "my-secret" not in str(caught.value)
+
+
 def test_a_stream_needs_a_place_for_its_segments(pipe: Pipe) -> None:
-    """Without one it is refused, unless losing messages was asked for."""
+    """Unless losing messages was asked for."""
     options = {"url": pipe.url, "address": pipe.address}
     reader = pipe.spark.readStream.format("amqp").options(**options)
-    with pytest.raises(PySparkException, match="'walLocation' is missing: a stream of a queue writes"):
-        pipe.run(reader.load())
     sent(pipe.url, pipe.address, 0, 30)
     pipe.run(reader.option("ack", "accept").load())
     assert pipe.bodies() == list(range(30))
