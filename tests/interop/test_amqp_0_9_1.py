@@ -321,10 +321,10 @@ async def test_transactions(peer: Peer) -> None:
                 async with connection.transaction() as transaction:
                     second.accept(transaction=transaction)
                     raise KeyError
-            second.accept()
-            third = await receiver.receive()
-            assert third.message.body == b"3"
-            third.accept()
+            rest = [await receiver.receive() for _ in range(2)]  # a rollback gives back
+            assert sorted(delivery.message.body for delivery in rest) == [b"2", b"3"]
+            for delivery in rest:
+                delivery.accept()
         assert await connection.native.get(queue) is None
 
 

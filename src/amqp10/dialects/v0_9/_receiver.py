@@ -313,11 +313,15 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         """Those of a transaction, after what was said before it and with its publishes."""
         for delivery, state in settled:
             self._acks.add(delivery.delivery_id or 0, verb_of(state))
-            delivery.local_settled = True
-            self.unsettled.pop(delivery.tag, None)
         self._settling_all = True
         self._acks.flush()
         self._settling_all = False
+
+    def give_back(self, deliveries: Iterable[IncomingDelivery]) -> None:
+        """A transaction was rolled back."""
+        if self.attached:
+            for delivery in deliveries:
+                self._acks.add(delivery.delivery_id or 0, REQUEUE)
 
     def select(self) -> None:
         self._acks.flush()

@@ -45,13 +45,20 @@ class Work:
     """What one transaction is made of.
 
     Attributes:
+        coordinator: the link that declared it.
         receiver: whose deliveries it settles; None while it settles none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, coordinator: CoordinatorEndpoint) -> None:
+        self.coordinator = coordinator
         self.publishes: list[tuple[SenderEndpoint, bytes]] = []
         self.settled: list[tuple[IncomingDelivery, DeliveryState | None]] = []
         self.receiver: ReceiverEndpoint | None = None
+
+    def roll_back(self) -> None:
+        """Nothing of it was written; what it was to settle comes again."""
+        if self.receiver is not None:
+            self.receiver.give_back([delivery for delivery, _ in self.settled])
 
     def give_back(self) -> None:
         """It is rolled back: what was settled in it comes again."""
@@ -68,11 +75,18 @@ class Transactions:
         self._number = 0
         self._channels: dict[ClientSession, TransactionChannel] = {}
 
-    def declare(self) -> Declared:
+    def declare(self, coordinator: CoordinatorEndpoint) -> Declared:
         self._number += 1
         txn_id = self._number.to_bytes(8, "big")
-        self._open[txn_id] = Work()
+        self._open[txn_id] = Work(coordinator)
         return Declared(txn_id)
+
+    def give_up(self, coordinator: CoordinatorEndpoint) -> None:
+        """Its link is gone: what is not discharged is rolled back."""
+        for txn_id, work in list(self._open.items()):
+            if work.coordinator is coordinator:
+                del self._open[txn_id]
+                work.roll_back()
 
     def post(
         self,
@@ -102,6 +116,8 @@ class Transactions:
             raise LocalProtocolError("a transaction of this dialect settles deliveries of one receiver only")
         work.receiver = link
         delivery.state = state
+        delivery.local_settled = True
+        link.unsettled.pop(delivery.tag, None)
         work.settled.append((delivery, state.outcome))
 
     def _work(self, state: DeliveryState) -> Work:
@@ -119,6 +135,7 @@ class Transactions:
             work.give_back()
             done(None)
         elif any(not link.attached for link, _ in work.publishes) or (work.receiver and not work.receiver.attached):
+            work.roll_back()
             done(Error("amqp:transaction:rollback", "a link of the transaction is gone"))
         else:
             self._commit(session, work, done)
@@ -289,7 +306,7 @@ class CoordinatorEndpoint(SenderLink):
         except DecodeError:
             what = None
         if isinstance(what, Declare):
-            self._answer(delivery, transactions.declare())
+            self._answer(delivery, transactions.declare(self))
         elif isinstance(what, Discharge):
             transactions.discharge(
                 self.session,
@@ -318,6 +335,7 @@ class CoordinatorEndpoint(SenderLink):
         self.attached = False
         if not self._ended:
             self._ended = True
+            self.session.connection.transactions.give_up(self)
             if self in self.session.coordinators:
                 self.session.coordinators.remove(self)
             self.session.engine.emit(LinkEnded(self, closed, error))
