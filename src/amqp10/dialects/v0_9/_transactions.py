@@ -15,7 +15,6 @@ from ...engine import CreditChanged, LinkAttached, LinkEnded, LinkTerms, Outcome
 from ...errors import AmqpError, DecodeError, LocalProtocolError, RemoteProtocolError
 from ...messaging import (
     ACCEPTED,
-    RELEASED,
     Coordinator,
     Declare,
     Declared,
@@ -59,12 +58,6 @@ class Work:
         """Nothing of it was written; what it was to settle comes again."""
         if self.receiver is not None:
             self.receiver.give_back([delivery for delivery, _ in self.settled])
-
-    def give_back(self) -> None:
-        """It is rolled back: what was settled in it comes again."""
-        if self.receiver is not None and self.receiver.attached:
-            for delivery, _ in self.settled:
-                self.receiver.settle(delivery, RELEASED)
 
 
 class Transactions:
@@ -132,7 +125,7 @@ class Transactions:
         if work is None:
             done(Error("amqp:transaction:unknown-id", "the transaction is not open"))
         elif what.fail or not (work.publishes or work.settled):
-            work.give_back()
+            work.roll_back()
             done(None)
         elif any(not link.attached for link, _ in work.publishes) or (work.receiver and not work.receiver.attached):
             work.roll_back()
