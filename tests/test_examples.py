@@ -27,6 +27,7 @@ EXPECTED = {
     "request_reply.py": "".join(f"{n} * {n} = {n * n}\n" for n in range(10)),
     "durable_broker.py": "kept: durable\nleft: 0\n",
     "exactly_once.py": "got 0\ngot 1\ngot 2\n",
+    "amqp_0_9_1.py": "nobody wants db.info\ndisk full came as db.error\nerrors has 0\n",
     "amqp_0_10.py": "errors has 2\ndisk full came as db.error\nno route came as net.error\nprepared: ['order 4711']\n"
     "nothing yet: 0\npart of something larger\n",
     "amqp_fast.py": "listed: 1 2 3\n3 is id-3, order 3\n2 is id-2, order 2\n1 is id-1, order 1\n"

@@ -10,6 +10,8 @@ The peer's faults are caught here, in one place: a soft one closes its channel, 
 from __future__ import annotations
 
 import struct
+from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...engine import ConnectionEnded, ConnectionTerms, Engine, Event, Role, Session, SessionTerms
@@ -95,6 +97,7 @@ class V09Engine(Engine):
         self.output: list[bytes] = []
         self.events_told = 0  # how often `events` was called: what is merged until then
         self._events: list[Event] = []
+        self._later: deque[Callable[[], None]] = deque()
         self._owing: list[Owing] = []
         self._reader = FrameReader(variant.framing, max(LEAST_FRAME, terms.max_frame_size) - variant.framing.overhead)
         self._started = self._begun = self._over = False
@@ -223,7 +226,13 @@ class V09Engine(Engine):
     def emit(self, event: Event) -> None:
         self._events.append(event)
 
+    def later(self, action: Callable[[], None]) -> None:
+        """Do it when what has been told by now was acted on: before the next events."""
+        self._later.append(action)
+
     def events(self) -> list[Event]:
+        while self._later and not self._events:
+            self._later.popleft()()
         events, self._events = self._events, []
         self.events_told += 1
         return events
@@ -334,6 +343,7 @@ class V09Engine(Engine):
         self.opened = False
         self.reading = True
         self._owing.clear()
+        self._later.clear()
         self.connection.over(error)
         self.channels.clear()
         self._events.append(ConnectionEnded(error))

@@ -83,7 +83,8 @@ class ServerTransactions:
             if isinstance(ending, TxSelect):
                 session.write(TxSelectOk())
             self._ending = None
-            session.release(self)
+            # Not at once: what was said in the transaction has to be acted on before its end is asked for.
+            session.engine.later(lambda: session.release(self))
             return
         error = state.error if isinstance(state, Rejected) else None
         acked, self.acked = self.acked, []
