@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help demo test check format unit coverage nightly soak fuzz interop docs bench bench-large bench-spark clean
+.PHONY: help demo test check format unit coverage nightly soak fuzz interop docs bench bench-quick bench-full bench-scale bench-large bench-spark clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -73,6 +73,16 @@ docs: $(VENV)/.dev  ## build the site into site/, warnings are errors
 bench: $(VENV)/.bench  ## CPU per message of this client beside others, in one run
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/amqp091.py
+
+bench-quick: $(VENV)/.bench  ## the same in a minute, for a first impression
+	$(BIN)/python benchmarks/run.py --quick
+
+bench-full: $(VENV)/.bench  ## beside Go, Rust and JavaScript, too; write the docs' table and plot from it (half an hour)
+	$(BIN)/python benchmarks/run.py --native --variants asyncio --sizes 100,1024,65536 --reps 3 --json benchmarks/full_run.json
+	$(BIN)/python benchmarks/report.py
+
+bench-scale: $(VENV)/.bench  ## many links and connections, fairness, memory
+	$(BIN)/python benchmarks/scale.py
 
 bench-large: $(VENV)/.dev  ## pass a message of 2 GiB through the client, and measure its memory
 	$(BIN)/python benchmarks/large_message.py
