@@ -228,6 +228,7 @@ class Line:
         self.server = server
         self.passed = 0
         self.cuts: list[int] = []
+        self.said: dict[object, list[bytes]] = {client: [], server: []}
         self.since = 0
 
     def run(self) -> None:
@@ -245,6 +246,7 @@ class Line:
                         moved = True
                         break
                     self.passed += 1
+                    self.said[one].append(frame)
                     moved = True
                     other.engine.receive_data(frame)
                     other.handle(other.engine.events())

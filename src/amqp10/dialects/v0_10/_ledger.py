@@ -193,6 +193,10 @@ class Inbox:
         self.news = False
         self._syncs: list[int] = []
 
+    def begin(self, number: int) -> None:
+        """The first command of all has this id."""
+        self.next = self._cursor = number
+
     def point(self, number: int) -> None:
         """The command that comes next has this id."""
         self._cursor = number

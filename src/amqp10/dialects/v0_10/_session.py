@@ -273,10 +273,12 @@ class SessionEndpoint(Session):
         self.timeout = control.timeout if control.timeout is not None else 0xFFFF_FFFF
 
     def _receive_command_point(self, control: SessionCommandPoint) -> None:
+        first = not (self._was_pointed or self._resumed)
         self._was_pointed = True
         if control.command_offset:
             raise RemoteProtocolError("a command that begins in its midst", "amqp:not-implemented")
-        self.inbox.point(near(control.command_id, self.inbox.next))
+        number = near(control.command_id, self.inbox.next)
+        (self.inbox.begin if first else self.inbox.point)(number)
 
     def _receive_expected(self, control: SessionExpected) -> None:
         """What the peer is missing of a session that is resumed: say all that from there on."""
