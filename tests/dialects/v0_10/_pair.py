@@ -132,7 +132,7 @@ class ServerApplication:
             link.flow(1000)
 
     def take(self, link: ReceiverLink) -> None:
-        while link.incoming:
+        while link.incoming and link.attached:
             delivery = link.incoming.popleft()
             message = Message.decode(delivery.payload)
             assert link.remote is not None
@@ -195,7 +195,8 @@ class ClientApplication:
                 while event.link.incoming:
                     received = event.link.incoming.popleft()
                     self.got.append(Message.decode(received.payload).body)
-                    event.link.settle(received, ACCEPTED)
+                    if event.link.attached:
+                        event.link.settle(received, ACCEPTED)
             elif isinstance(event, SettlementsReceived):
                 self.settled += event.deliveries
             elif isinstance(event, SessionResumed):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import EncodeError
 from ...messaging import Error
 from ._declare import Command
+from ._session import SessionFault
 
 if TYPE_CHECKING:
     from ._client_session import ClientSession
@@ -33,7 +34,7 @@ class Conversation:
         failed: hears why it did not come to that.
     """
 
-    __slots__ = ("_done", "_failed", "_session", "_talk", "_value")
+    __slots__ = ("_done", "_failed", "_session", "_talk", "_value", "_wanted")
 
     def __init__(
         self, session: ClientSession, talk: Talk, done: Callable[[Any], None], failed: Callable[[Error], None]
@@ -43,6 +44,7 @@ class Conversation:
         self._done = done
         self._failed = failed
         self._value: Any = None
+        self._wanted: str | None = None  # the struct that the command under way results in
         self._go_on(None)
 
     def _go_on(self, value: Any) -> None:
@@ -53,19 +55,28 @@ class Conversation:
         except Refusal as refusal:
             self._failed(refusal.error)
         else:
-            self._value = None
+            self._value, self._wanted = None, command.result
             try:
                 self._session.invoke(command, self)
             except EncodeError as error:  # a name that is too long, for one
                 self._session.soon(self._failed, Error("amqp:invalid-field", str(error)))
 
     def result(self, sent: Sent, value: Any) -> None:
-        """What the command gave; its completion follows."""
+        """What the command gave; its completion follows.
+
+        Raises:
+            SessionFault: it is not what such a command gives.
+        """
+        if getattr(value, "spec_name", None) != self._wanted:
+            raise SessionFault(531, f"a result that is no {self._wanted}")
         self._value = value
 
     def completed(self, sent: Sent) -> None:
         """It is done."""
-        self._go_on(self._value)
+        if self._wanted is not None and self._value is None:
+            self._failed(Error("amqp:internal-error", f"the server gave no {self._wanted}"))
+        else:
+            self._go_on(self._value)
 
     def failed(self, sent: Sent, error: Error) -> None:
         """It is not, and the session ends with that."""
