@@ -1,0 +1,117 @@
+"""A client of 0-9-1 and its kin whose server says anything: its octets changed, cut or repeated at random."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from amqp10.dialects.v0_9 import DIALECT, DRAFT, FINAL
+from amqp10.dialects.v0_9._methods import (
+    BasicAck,
+    BasicCancelOk,
+    BasicConsumeOk,
+    BasicDeliver,
+    BasicQosOk,
+    BasicReturn,
+    ChannelOpenOk,
+    ConfirmSelectOk,
+    ConnectionOpenOk,
+    ConnectionStart,
+    ConnectionTune,
+    Method,
+    QueueDeclareOk,
+)
+from amqp10.dialects.v0_9._properties import BasicProperties
+from amqp10.dialects.v0_9._variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
+from amqp10.engine import ConnectionEnded, ConnectionTerms, Dialect, Engine, Event, LinkTerms
+from amqp10.messaging import Message, Source, Target
+from amqp10.sasl import Anonymous
+
+DIALECTS = ((DIALECT, V0_9_1), (FINAL, V0_9), (DRAFT, V0_9_DRAFT))
+OPENING = (ConnectionStart(mechanisms=b"ANONYMOUS"), ConnectionTune(100, 131072, 0), ConnectionOpenOk())
+
+
+def frames(variant: Variant, channel: int, *methods: Method) -> bytes:
+    """What a server writes; a message follows each method that carries one."""
+    out = b""
+    for method in methods:
+        out += variant.framing.frame(1, channel, variant.methods.encode(method))
+        if method.carries:
+            said = BasicProperties(content_type="text", headers={"a": "b"}).encode(variant.tables)
+            out += variant.framing.message(channel, 60, said, b"body", 4096)
+    return out
+
+
+def conversation(variant: Variant) -> bytes:
+    """All that a server says to a client that sends one message and receives one."""
+    return frames(variant, 1, ChannelOpenOk(), QueueDeclareOk("q"), ConfirmSelectOk()) + frames(
+        variant,
+        2,
+        ChannelOpenOk(),
+        QueueDeclareOk("q"),
+        BasicQosOk(),
+        BasicConsumeOk("r"),
+        BasicDeliver("r", 1, False, "", "q"),
+        BasicCancelOk("r"),
+    )
+
+
+def opened(dialect: Dialect, variant: Variant) -> Engine:
+    """A client that is open, with a link of each kind on its way."""
+    engine = dialect.client(ConnectionTerms("client"), (Anonymous(),), True)
+    engine.start()
+    engine.open()
+    engine.receive_data(frames(variant, 0, *OPENING))
+    engine.events()
+    session = engine.begin()
+    session.attach_sender(LinkTerms("s", Source(), Target("q")))
+    session.attach_receiver(LinkTerms("r", Source("q"), Target())).flow(10)
+    return engine
+
+
+def ended(events: list[Event]) -> int:
+    return sum(isinstance(event, ConnectionEnded) for event in events)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(DIALECTS), st.data())
+def test_changed_octets(dialect: tuple[Dialect, Variant], data: st.DataObject) -> None:
+    """Whatever comes, nothing is raised; the connection goes on, or ends once, and says why in octets."""
+    engine = opened(*dialect)
+    octets = bytearray(conversation(dialect[1]))
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(octets) - 1))
+        change = data.draw(st.sampled_from(("set", "cut", "repeat")))
+        if change == "set":
+            octets[place] = data.draw(st.integers(0, 255))
+        elif change == "cut" and len(octets) > 40:
+            del octets[place : place + data.draw(st.integers(1, 20))]
+        else:
+            octets[place:place] = octets[place : place + data.draw(st.integers(1, 40))]
+    portion = data.draw(st.integers(1, len(octets)))
+    for at in range(0, len(octets), portion):
+        engine.receive_data(bytes(octets[at : at + portion]))
+    events = engine.events()
+    engine.data_to_send()
+    engine.receive_eof()
+    assert ended(events + engine.events()) == 1
+
+
+def test_confirms_that_nobody_waits_for() -> None:
+    """A confirm of what was never published closes the channel, not the connection; a return of it is dropped."""
+    for dialect, variant in DIALECTS:
+        engine = opened(dialect, variant)
+        engine.receive_data(conversation(variant))
+        engine.receive_data(frames(variant, 1, BasicReturn(312, "NO_ROUTE", "", "q")))
+        engine.receive_data(frames(variant, 1, BasicAck(7)))
+        assert engine.opened
+        assert not ended(engine.events())
+
+
+def test_the_conversation_is_one() -> None:
+    """Unchanged, it delivers the message."""
+    for dialect, variant in DIALECTS:
+        engine = opened(dialect, variant)
+        engine.receive_data(conversation(variant))
+        found = [event for event in engine.events() if type(event).__name__ == "DeliveriesReceived"]
+        assert Message.decode(found[0].link.incoming[0].payload).body == b"body"  # type: ignore[attr-defined]
