@@ -16,7 +16,7 @@ AT_ONCE = Reconnect(initial_delay=0.005, max_delay=0.05)
 
 async def test_exactly_once() -> None:
     """Through thirty breaks: each message is received once, in order, none is redelivered, and the queue is empty."""
-    count, breaks = 2000, 30
+    count, breaks = 1000, 30
     async with Broker() as broker, FaultProxy(broker.url) as proxy:
         with anyio.fail_after(50):
             async with Connection(proxy.url, dialect="0-10", reconnect=AT_ONCE) as connection:
@@ -84,7 +84,7 @@ async def test_transaction() -> None:
 
 async def test_time_is_up() -> None:
     """A client that does not come back: after the time that was agreed its messages are another's."""
-    settings = Reconnect(initial_delay=0.01, resume_timeout=1, max_time=0.5)
+    settings = Reconnect(initial_delay=0.01, attempt_timeout=0.2, resume_timeout=1, max_time=0.5)
     async with Broker() as broker, FaultProxy(broker.url) as proxy, Connection(broker.url) as other:
         with anyio.fail_after(20):
             async with other.sender("q") as sender:
