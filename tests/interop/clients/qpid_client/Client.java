@@ -58,7 +58,8 @@ public class Client {
     }
 
     static void run(String[] words) throws Exception {
-        System.setProperty("qpid.amqp.version", "0-10");
+        if (System.getProperty("qpid.amqp.version") == null)
+            System.setProperty("qpid.amqp.version", "0-10");
         String url = words[1];
         String address = words[2];
         int count = Integer.parseInt(words[3]);
