@@ -1,4 +1,4 @@
-"""Qpid's JMS client in AMQP 0-9-1 and 0-9 against the embedded broker; against Broker-J to know that the tests are right.
+"""Qpid's JMS client in AMQP 0-9-1 and 0-9 against the embedded broker; and Broker-J, to know that the tests are right.
 
 In AMQP 0-10 it is asked in test_amqp_0_10_clients.py.
 """

@@ -69,7 +69,10 @@ public class Client {
         boolean receives = words[0].equals("receive");
         Session session = connection.createSession(transacted || how.equals("rollback"),
             receives && how.equals("accept") ? Session.CLIENT_ACKNOWLEDGE : Session.AUTO_ACKNOWLEDGE);
-        AMQAnyDestination queue = new AMQAnyDestination("ADDR:" + address + (receives ? "" : ";{create: always}"));
+        // In the older versions it finds a queue of other brokers than Qpid's only by declaring it.
+        boolean declares = !receives || !System.getProperty("qpid.amqp.version").equals("0-10");
+        AMQAnyDestination queue = new AMQAnyDestination(
+            "ADDR:" + address + (declares ? ";{create: always, node: {type: queue}}" : ""));
         connection.start();
         if (receives) {
             String selector = words.length > 5 ? words[5] : null;
