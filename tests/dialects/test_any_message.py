@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,7 +48,8 @@ odd_annotations = st.dictionaries(
 QUEUE = Address("", "q")
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
 @given(messages(), odd_annotations)
 def test_any_message(message: Message, odd: dict[Any, Any]) -> None:
     """Any message, with anything in the annotations that dialects have for their own."""
