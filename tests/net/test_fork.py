@@ -8,6 +8,7 @@ import sys
 
 import anyio
 import pytest
+from anyio.abc import ByteStream, SocketAttribute
 
 from amqp10 import Connection
 from amqp10.broker import Broker
@@ -90,6 +91,57 @@ async def main():
 
 anyio.run(main, backend=sys.argv[1])
 """
+
+
+CONNECTING = """
+import os, sys, anyio
+from amqp10 import Connection
+
+def sockets():
+    # There are as many numbers in the child, but what a number stands for is another thing.
+    names = {}
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            names[number] = os.readlink(f"/proc/self/fd/{number}")
+        except OSError:
+            pass  # the one of the directory itself
+    return {name for name in names.values() if name.startswith("socket:")}
+
+async def main():
+    before = sockets()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(Connection(sys.argv[1]).__aenter__)
+        while not sockets() - before:
+            await anyio.sleep(0.01)
+        await anyio.sleep(0.2)  # connected; and the handshake of TLS waits for the server
+        ours = sockets() - before
+        child = os.fork()
+        if child == 0:
+            print(len(ours), len(ours & sockets()), flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        print(len(ours & sockets()), flush=True)
+        tasks.cancel_scope.cancel()
+
+anyio.run(main, backend=sys.argv[2])
+"""
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="this system does not tell what a process has open")
+async def test_30_a_child_of_one_that_connects(anyio_backend: str) -> None:
+    """Pitfall 30: a socket that is being secured is the parent's alone, too."""
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, silent)
+        url = f"amqps://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
+        with anyio.fail_after(15):
+            done = await anyio.run_process([sys.executable, "-c", CONNECTING, url, anyio_backend])
+        tasks.cancel_scope.cancel()
+    assert done.stdout.decode().splitlines() == ["1 0", "1"]
+
+
+async def silent(stream: ByteStream) -> None:
+    async with stream:
+        await anyio.sleep_forever()
 
 
 @pytest.mark.parametrize("how", ["plain", "reconnect"])

@@ -170,11 +170,11 @@ class Connection(Endpoint, Links):
                 endpoint,  # type: ignore[arg-type]
                 reconnect=reconnect,
                 delivery_store=delivery_store,
-                tls=tls,
+                tls=self._lifeline.login[1],
                 tls_upgrade=tls_upgrade,
                 proxy=proxy,
                 websocket=websocket,
-                sasl=sasl,
+                sasl=self._lifeline.login[0],
                 container_id=container_id,
                 idle_timeout=idle_timeout,
                 max_frame_size=max_frame_size,

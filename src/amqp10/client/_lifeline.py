@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -91,6 +92,7 @@ class Lifeline:
         self._hostname = hostname
         self._tls = tls
         self._sasl = sasl
+        self.login: tuple[SASLSettings, TLSSettings | None] = sasl, tls  # what the callable said last, if there is one
         self._route = route
         self._before_write = before_write
         self.given: tuple[ByteStream, StreamFacts] | None = None
@@ -100,6 +102,7 @@ class Lifeline:
         self._first = True  # there was no connection yet
         self._opened = False  # the transport that is there has become a connection
         self._since = 0.0  # of that, or of the loss before it
+        self._process = 0  # whose the connection is
         self._attempts = 0  # since then
         self._rounds = 0
         self._redirects = 0  # that were followed in a row
@@ -116,10 +119,12 @@ class Lifeline:
         Cancelling: the transport is closed, and `owner` told of its end.
         """
         self._since = anyio.current_time()
+        self._process = os.getpid()
         alone = not self.persistent and len(self._hosts) == 1
         while await self._turn(owner):
             endpoint = self._round.popleft()
-            limit = math.inf if alone else anyio.current_time() + self.settings.attempt_timeout
+            began, timeout = anyio.current_time(), math.inf if alone else self.settings.attempt_timeout
+            limit = min(began + timeout, self._since + self._longest)
             with anyio.CancelScope(deadline=limit) as self._deadline:
                 if await self._establish(owner, endpoint):
                     assert self.pump is not None
@@ -131,7 +136,7 @@ class Lifeline:
                 continue
             where = str(self.endpoint) if self.endpoint is not None else ""
             if self._deadline.cancelled_caught:
-                self._error = ConnectionLost(f"{where} did not open in {self.settings.attempt_timeout} s")
+                self._error = ConnectionLost(f"{where} did not open in {limit - began:.3g} s")
             assert self._error is not None
             owner._observers.tell(ConnectionAttempted(self._attempts, where, self._error))
 
@@ -185,7 +190,7 @@ class Lifeline:
         if now - self._since < self.settings.max_delay:
             self._short_lives += 1
         else:
-            self._short_lives = self._redirects = 0
+            self._short_lives = 0
         self._since, self._attempts, self._rounds = now, 0, 0
         self._opened = False
         self._round.clear()
@@ -196,8 +201,14 @@ class Lifeline:
     def _most_rounds(self) -> float:
         return self.settings.first_attempts if self._first else self.settings.attempts
 
+    @property
+    def _longest(self) -> float:
+        return self.settings.first_max_time if self._first else self.settings.max_time
+
     async def _turn(self, owner: Connection) -> bool:
         """Wait for the time of the next attempt, whose host is then the first of the round; False: there is none."""
+        if self._attempts and anyio.current_time() - self._since >= self._longest:
+            self._round.clear()
         target = self._redirected(self._error)
         self._error = None if target is not None else self._error
         self._attempts += 1
@@ -208,7 +219,8 @@ class Lifeline:
             if not await self._pause(owner):
                 return False
             self._rounds += 1
-            hosts: list[Endpoint | None] = [*self._hosts, *self._alternatives] if self._ask is None else [None]
+            self._redirects = 0  # after a pause they are worth following again
+            hosts: list[Endpoint | None] = [*(self._hosts if self._ask is None else [None]), *self._alternatives]
             if self.settings.order == "random":
                 random.shuffle(hosts)
             self._round.extend(hosts)
@@ -218,9 +230,8 @@ class Lifeline:
         """Between rounds, and after a loss; False when it is given up."""
         failures = self._rounds if self._first else self._rounds + max(1, self._short_lives)
         delay = self.settings.delay(failures, random.random()) if failures else 0.0
-        longest = self.settings.first_max_time if self._first else self.settings.max_time
         spent = anyio.current_time() - self._since
-        if self._rounds < self._most_rounds and spent + delay <= longest:
+        if self._rounds < self._most_rounds and spent + delay <= self._longest:
             if delay:
                 await anyio.sleep(delay)
             return True
@@ -241,12 +252,13 @@ class Lifeline:
     async def _establish(self, owner: Connection, endpoint: Endpoint | None) -> bool:
         """Connect, and begin; False if that failed, and the owner was told if it is over with that."""
         try:
-            sasl, tls = self._sasl, self._tls
             if endpoint is None:
                 said = await self._asked(owner)
                 if said is None:
                     return False
                 endpoint, sasl, tls = self._details(said)
+                self.login = sasl, tls
+            sasl, tls = self.login
             self.endpoint = endpoint
             login = mechanisms(sasl, endpoint)
             if self._automatic and self._first:
@@ -254,9 +266,13 @@ class Lifeline:
                 candidates = automatic(dialects(), self._route)
                 self.dialect = await choose_dialect(candidates, endpoint, tls, self._route, secret=secret)
             stream, facts = self.given if self.given is not None else await connect(endpoint, tls, self._route)
+            if os.getpid() != self._process:
+                await anyio.aclose_forcefully(stream)
+                raise ConnectionLost("the process that was to be connected is the one that this was forked from")
         except (AmqpError, OSError, ValueError) as error:
             self._error = error
-            if not (isinstance(error, AmqpError) and self._worth_another(error)):
+            ours = os.getpid() == self._process
+            if not (ours and isinstance(error, AmqpError) and self._worth_another(error)):
                 owner._not_connected(error)
             return False
         keep_from_children(owner, stream, type(owner)._forked)
@@ -273,7 +289,7 @@ class Lifeline:
         """What the open says there."""
         hostname = self._hostname
         if hostname is None:
-            hostname = (tls.server_hostname if isinstance(tls, TLS) else None) or endpoint.host or None
+            hostname = (tls.server_hostname if isinstance(tls, TLS) else None) or endpoint.name or endpoint.host or None
         return replace(self._terms, hostname=hostname)
 
     async def _asked(self, owner: Connection) -> str | ConnectionDetails | None:

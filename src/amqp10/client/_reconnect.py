@@ -175,4 +175,5 @@ def _elsewhere(info: Mapping[Any, Any], came_from: Endpoint) -> Endpoint | None:
         return None
     if not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65536:
         port = parse_url(f"{scheme}://host").port if scheme != came_from.scheme else came_from.port
-    return replace(came_from, scheme=scheme, host=host, port=port)
+    name = info.get("hostname")
+    return replace(came_from, scheme=scheme, host=host, port=port, name=name if isinstance(name, str) else None)

@@ -7,6 +7,7 @@ from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.tls import TLSStream
 
 from ..errors import ConnectionLost, Unsupported
+from ._fork import keep_from_children
 from ._proxy import connect_through
 from ._route import Route, WebSocket
 from ._stream import STREAM_ERRORS, StreamFacts, TLSSettings, client_context, describe, set_no_delay
@@ -48,7 +49,7 @@ async def connect(
             if route.tls_upgrade:
                 await ask_for_tls(stream, str(endpoint))
             if context is not None:
-                name = (tls.server_hostname if isinstance(tls, TLS) else None) or endpoint.host
+                name = (tls.server_hostname if isinstance(tls, TLS) else None) or endpoint.name or endpoint.host
                 stream = await TLSStream.wrap(stream, hostname=name, ssl_context=context, standard_compatible=False)
             if endpoint.websocket:
                 from ._websocket_handshake import open_websocket
@@ -67,6 +68,7 @@ async def _reach(endpoint: Endpoint, route: Route) -> tuple[ByteStream, bool]:
     if route.proxy is not None:
         return await connect_through(route.proxy, endpoint), False
     stream = await anyio.connect_tcp(endpoint.host, endpoint.port)
+    keep_from_children(stream, stream)  # while it is secured, and until it has an owner
     set_no_delay(stream)
     # By the address that was reached, for a name may lead anywhere. None: the peer is gone already.
     address = stream.extra(SocketAttribute.remote_address, None)

@@ -26,6 +26,7 @@ class Endpoint:
         port: TCP port; 0 for a Unix socket.
         user, password: percent-decoded; None where the URL has none.
         path: of the URL, percent-decoded and without its leading slash; of a Unix socket, the socket's.
+        name: what TLS and the open call the host, if a redirect says other than `host`.
         target: what to ask the HTTP server of a WebSocket for: path and query as they were written; "" otherwise.
     """
 
@@ -36,6 +37,7 @@ class Endpoint:
     password: str | None = field(default=None, repr=False)
     path: str = ""
     target: str = field(default="", repr=False)  # the query may have a token
+    name: str | None = None
 
     @property
     def tls(self) -> bool:

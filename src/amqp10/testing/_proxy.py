@@ -184,6 +184,7 @@ class FaultProxy:
                     await anyio.sleep(self.delay)
                 await self._forward(data, relay, way)
         except anyio.EndOfStream:
+            await self._opened(way)
             with suppress(*_BROKEN):
                 await relay.sinks[way].send_eof()
             relay.ended.add(way)
@@ -192,12 +193,15 @@ class FaultProxy:
         except _BROKEN:
             relay.scope.cancel()
 
+    async def _opened(self, way: Way) -> None:
+        while (gate := self._open_gates[way]) is not None:
+            await gate.wait()
+
     async def _forward(self, data: bytes, relay: Relay, way: Way) -> None:
         """Write data in its pieces, up to where it is to be cut."""
         size = self.piece or len(data)
         for at in range(0, len(data), size):
-            while (gate := self._open_gates[way]) is not None:
-                await gate.wait()
+            await self._opened(way)
             left = self._limits[way] - self.passed[way]
             piece = data[at : at + int(min(size, left))]
             self.passed[way] += len(piece)
