@@ -43,12 +43,16 @@ demo: $(VENV)/.demo  ## publish a real data set to the embedded broker and take 
 test: $(VENV)/.interop  ## every test: unit, conformance, fuzz, examples, docs, real brokers
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
+# Tests of whole processes, or of everything with everything; `make test` has them.
+END_TO_END := bridging cli hostile spark test_benchmarks.py test_examples.py
+
 check: $(VENV)/.dev  ## format, lint, types, imports, unit tests: under two minutes
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n 4 -m 'not interop and not slow'
+	AMQP10_PROFILE=quick $(BIN)/python -m pytest -q -n 4 -m 'not interop and not slow' \
+		$(foreach tests,$(END_TO_END),--ignore=tests/$(tests))
 
 format: $(VENV)/.dev  ## put the code in its format
 	$(BIN)/ruff format .

@@ -287,6 +287,7 @@ class TestBadPeers:
             await stream.send(garbage)
             assert (await read_all(stream)).startswith(answer)
 
+    @pytest.mark.slow
     @pytest.mark.timeout(120)
     async def test_garbage_on_a_thousand_connections(self, caplog: pytest.LogCaptureFixture) -> None:
         """However many peers send rubbish in all dialects, the next client is served, and nothing of them is left."""

@@ -82,6 +82,7 @@ async def test_transaction() -> None:
             assert broker.queue("q").depth == 0
 
 
+@pytest.mark.slow
 async def test_time_is_up() -> None:
     """A client that does not come back: after the time that was agreed its messages are another's."""
     settings = Reconnect(initial_delay=0.01, attempt_timeout=0.2, resume_timeout=1, max_time=0.5)

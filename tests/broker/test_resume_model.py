@@ -17,6 +17,7 @@ WALKS = int(os.environ.get("AMQP10_WALKS", "500"))
 STEPS = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 11), st.integers(0, 1500)), min_size=10, max_size=60)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=WALKS,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

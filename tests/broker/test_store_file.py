@@ -50,6 +50,7 @@ def test_in_use_here(path: str) -> None:
         StoreFile(path)
 
 
+@pytest.mark.slow
 def test_in_use_elsewhere(path: str) -> None:
     """Neither can another process."""
     program = f"from amqp10.broker._store_file import StoreFile; StoreFile({path!r})"
@@ -120,6 +121,7 @@ os.kill(os.getpid(), 9)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 @pytest.mark.parametrize("child", ["closes", "ends"])
 def test_forked(path: str, child: str) -> None:
