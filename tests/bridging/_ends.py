@@ -60,6 +60,13 @@ class Program:
         command = [sys.executable, "-m", "amqp10", "bridge", *self._arguments, "--json"]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
+    def goes_on(self) -> bool:
+        """True; started again if it could not connect, for a cut that was meant for the one before came late."""
+        if self._process.poll() == NO_CONNECTION:
+            self._process.communicate()
+            self.start()
+        return True
+
     def kill(self) -> None:
         """SIGKILL, unless it has ended."""
         self.kills += self._process.poll() is None

@@ -43,12 +43,13 @@ async def test_the_bridge_is_killed(tmp_path: Path, seed: int, exactly_once: boo
         await fill(old, "a", range(TOTAL))
         async with FaultProxy(old.url) as before, FaultProxy(new.url) as behind:
             ends = "--from", before.url, "a", "--to", behind.url, "b"
-            options = "--window", str(WINDOW), "--rate", "1000", "--until-empty"
+            # Slow enough that it has not moved all before it was killed for the last time.
+            options = "--window", str(WINDOW), "--rate", "400", "--until-empty"
             program = Program(*ends, *options, *(("--exactly-once", "--store", str(store)) if exactly_once else ()))
             for _ in range(KILLS):
                 sent = behind.passed["up"]
                 program.start()
-                await until(lambda: behind.passed["up"] > sent + 5000)  # noqa: B023
+                await until(lambda: program.goes_on() and behind.passed["up"] > sent + 5000)  # noqa: B023
                 behind.stall(chance.choice(("up", "down")))  # so that much is in flight
                 await anyio.sleep(chance.random() / 5)
                 chance.choice([before, behind]).cut_after(chance.randrange(3000), chance.choice(("up", "down")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import anyio.lowlevel
@@ -58,9 +58,13 @@ async def test_through_broken_connections() -> None:
             Connection(behind.url, reconnect=QUICK) as target,
             amqp10.bridge((source, "a"), (target, "b"), stream=True, until_empty=True) as bridge,
         ):
+            ways: list[tuple[FaultProxy, Literal["up", "down"]]] = [(before, "down"), (behind, "up")]
             for _ in range(8):
-                chance.choice((before, behind)).cut_after(chance.randrange(900_000), chance.choice(("up", "down")))
-                await anyio.sleep(chance.random() / 20)
+                # Where the bodies are.
+                proxy, way = chance.choice(ways)
+                proxy.cut_after(chance.randrange(300_000), way)
+                with anyio.move_on_after(1):
+                    await proxy.until_cut()
             report = await bridge.done()
         assert before.cuts + behind.cuts > 1
         came = await messages(new, "b")
