@@ -78,12 +78,12 @@ def test_what_cannot_be_decoded_stays_in_the_queue(broker_url: str, tmp_path: Pa
     """The attempt fails and names the message; nothing was published or accepted, and nothing is left on the disk."""
 
     async def send() -> None:
-        await amqp10.send(broker_url, "broken", amqp10.Message(b"good"), amqp10.Message(b"\xff"))
+        await amqp10.send(broker_url, "undecodable", amqp10.Message(b"good"), amqp10.Message(b"\xff"))
 
     anyio.run(send, backend="trio")
-    options = Options.parse({"url": broker_url, "address": "broken", "walLocation": str(tmp_path)})
+    options = Options.parse({"url": broker_url, "address": "undecodable", "walLocation": str(tmp_path)})
     partition = QueuePartition(Segment(str(tmp_path / "query"), 1, 0), 100, "run")
-    with pytest.raises(amqp10.DecodeError, match="a message of 'broken'"):
+    with pytest.raises(amqp10.DecodeError, match="a message of 'undecodable'"):
         list(consumed(options, struct([("body", "string")]), partition))
-    assert depth(broker_url, "broken") == 2
+    assert depth(broker_url, "undecodable") == 2
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
