@@ -88,6 +88,7 @@ async def test_a_balancer_that_redirects_each_time(monkeypatch: pytest.MonkeyPat
                 events = connection.events()
                 await hosts.cut()
                 await restored(events)
+                assert (connection.open, connection.url) == (True, "amqp://b:5672")
 
 
 async def test_the_name_that_a_redirect_says(monkeypatch: pytest.MonkeyPatch) -> None:
