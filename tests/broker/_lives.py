@@ -7,6 +7,7 @@ are resumed: it counts messages.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -139,7 +140,7 @@ def no_faults(events: list[Event]) -> None:
         assert getattr(error, "condition", None) in (None, "amqp:link:stolen"), event
 
 
-class End:
+class End(ABC):
     """A client with one link.
 
     Attributes:
@@ -163,8 +164,8 @@ class End:
             self.line = Line(self.life.router, self.life.setting, self.name)
             self.attach()
 
-    def attach(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def attach(self) -> None: ...
 
     def cut(self, there: int, back: int, heard: bool) -> None:
         """Lose the connection when so many octets have crossed."""
@@ -215,8 +216,8 @@ class End:
             else:
                 self.on(event)
 
-    def on(self, event: Event) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def on(self, event: Event) -> None: ...
 
 
 class Producer(End):
