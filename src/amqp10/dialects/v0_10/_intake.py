@@ -185,7 +185,7 @@ class IntakeLink(LinkEndpoint, ReceiverLink):
         for delivery in self._held:
             self.session.engine.hold(-1, -len(delivery.payload))
         self._held.clear()
-        self.end(False, error)
+        super().over(error)
 
 
 def _text(error: Error | None) -> str:

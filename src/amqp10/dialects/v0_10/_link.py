@@ -75,6 +75,10 @@ class LinkEndpoint(Link):
         self.session.forget(self)
         self.end(True, detached(error))
 
+    def over(self, error: AmqpError | None) -> None:
+        """The session is over."""
+        self.end(False, error)
+
     def end(self, closed: bool, error: AmqpError | None) -> None:
         """Tell that it is over, once."""
         self.attached = False

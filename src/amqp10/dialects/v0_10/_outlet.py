@@ -281,4 +281,4 @@ class OutletLink(LinkEndpoint, SenderLink):
     def over(self, error: AmqpError | None) -> None:
         """The session is over."""
         self._held.clear()
-        self.end(False, error)
+        super().over(error)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ...engine import CreditChanged, LinkTerms, OutgoingDelivery, SenderLink, parse_address, route_address
-from ...errors import AmqpError, DecodeError, EncodeError, LocalProtocolError
+from ...errors import DecodeError, EncodeError, LocalProtocolError
 from ...messaging import ACCEPTED, RELEASED, Error, Rejected, Target, TransactionalState
 from ._codes import UNROUTABLE
 from ._commands import MessageTransfer
@@ -250,7 +250,3 @@ class PublisherLink(LinkEndpoint, SenderLink):
     def _gone(self, closed: bool) -> None:
         self.session.forget(self)
         self.end(closed, None)
-
-    def over(self, error: AmqpError | None) -> None:
-        """The session is over."""
-        self.end(False, error)

@@ -19,7 +19,7 @@ from ...engine import (
     parse_address,
     route_address,
 )
-from ...errors import AmqpError, LocalProtocolError
+from ...errors import LocalProtocolError
 from ...messaging import Error, NoLocal, Selector, Source, TransactionalState
 from ...types import Symbol
 from ._commands import (
@@ -293,7 +293,3 @@ class SubscriberLink(LinkEndpoint, ReceiverLink):
     def _gone(self, closed: bool) -> None:
         self.session.forget(self)
         self.end(closed, None)
-
-    def over(self, error: AmqpError | None) -> None:
-        """The session is over."""
-        self.end(False, error)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from ...engine import CreditChanged, LinkTerms, OutgoingDelivery, SenderLink
-from ...errors import AmqpError, DecodeError, LocalProtocolError
+from ...errors import DecodeError, LocalProtocolError
 from ...messaging import ACCEPTED, Coordinator, Declare, Declared, Discharge, Error, Message, Rejected
 from ...types import as_composite
 from ._commands import ExecutionSync
@@ -258,10 +258,6 @@ class CoordinatorLink(LinkEndpoint, SenderLink):
     def _gone(self, closed: bool) -> None:
         self.session.forget(self)
         self.end(closed, None)
-
-    def over(self, error: AmqpError | None) -> None:
-        """The session is over."""
-        self.end(False, error)
 
 
 def _good(result: Any) -> bool:
