@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp10.dialects.fast._mapping import to_fast
-from amqp10.dialects.v0_9._mapping import Outgoing
+from amqp10.dialects.v0_9._outgoing import Outgoing
 from amqp10.dialects.v0_9._table import DRAFT_TABLES, TABLES
 from amqp10.dialects.v0_10._write_message import write_message
 from amqp10.engine import Address

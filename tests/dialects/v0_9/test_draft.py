@@ -11,8 +11,10 @@ import pytest
 from amqp10.dialects.v0_9 import DRAFT
 from amqp10.dialects.v0_9._codes import Fault
 from amqp10.dialects.v0_9._frames import BODY, HEADER, METHOD, FrameReader
-from amqp10.dialects.v0_9._mapping import NATIVE, Incoming, Outgoing
+from amqp10.dialects.v0_9._incoming import Incoming
+from amqp10.dialects.v0_9._mapping import NATIVE
 from amqp10.dialects.v0_9._methods import ChannelOpen, ConnectionClose, ConnectionStartOk
+from amqp10.dialects.v0_9._outgoing import Outgoing
 from amqp10.dialects.v0_9._properties import BasicProperties
 from amqp10.dialects.v0_9._structured import Assembler
 from amqp10.dialects.v0_9._table import DRAFT_TABLES, TABLES

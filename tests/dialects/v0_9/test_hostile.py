@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp10.dialects.v0_9 import DIALECT, DRAFT, FINAL
+from amqp10.dialects.v0_9._method import Method
 from amqp10.dialects.v0_9._methods import (
     BasicAck,
     BasicCancelOk,
@@ -18,7 +19,6 @@ from amqp10.dialects.v0_9._methods import (
     ConnectionOpenOk,
     ConnectionStart,
     ConnectionTune,
-    Method,
     QueueDeclareOk,
 )
 from amqp10.dialects.v0_9._properties import BasicProperties

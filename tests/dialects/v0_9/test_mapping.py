@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amqp10.dialects.v0_9._mapping import EXCHANGE, LOST, NATIVE, ROUTING_KEY, Incoming, Outgoing, incoming_head
+from amqp10.dialects.v0_9._incoming import Incoming, incoming_head
+from amqp10.dialects.v0_9._mapping import EXCHANGE, LOST, NATIVE, ROUTING_KEY
+from amqp10.dialects.v0_9._outgoing import Outgoing
 from amqp10.dialects.v0_9._properties import BasicProperties
 from amqp10.dialects.v0_9._table import DRAFT_TABLES, TABLES, Tables
 from amqp10.errors import EncodeError

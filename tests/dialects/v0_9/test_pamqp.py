@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from amqp10.dialects.v0_9._fields import Field
 from amqp10.dialects.v0_9._frames import HEADER, METHOD, Framing
-from amqp10.dialects.v0_9._methods import METHODS, Method, MethodTable
+from amqp10.dialects.v0_9._method import Method, MethodTable
+from amqp10.dialects.v0_9._methods import METHODS
 from amqp10.dialects.v0_9._properties import BasicProperties
 from amqp10.dialects.v0_9._table import TABLES
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from amqp10.dialects.v0_9._methods import METHODS, Method
+from amqp10.dialects.v0_9._method import Method
+from amqp10.dialects.v0_9._methods import METHODS
 from amqp10.dialects.v0_9._properties import SETS
 from amqp10.dialects.v0_9._variant import V0_9, V0_9_1, V0_9_DRAFT
 from amqp10.engine import dialect, dialects

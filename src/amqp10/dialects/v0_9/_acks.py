@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ._methods import BasicAck, BasicNack, BasicReject, Method
+from ._method import Method
+from ._methods import BasicAck, BasicNack, BasicReject
 
 if TYPE_CHECKING:
     from ._channel import Channel

@@ -15,7 +15,8 @@ from ...errors import AmqpError, RemoteProtocolError
 from ...messaging import Error
 from ._codes import Fault, as_error, code_of, text_of
 from ._engine import text_of_fault, unknown_method
-from ._methods import ChannelClose, ChannelCloseOk, ChannelFlow, ChannelFlowOk, Method
+from ._method import Method
+from ._methods import ChannelClose, ChannelCloseOk, ChannelFlow, ChannelFlowOk
 from ._structured import Assembler, Content
 
 if TYPE_CHECKING:

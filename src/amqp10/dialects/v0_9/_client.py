@@ -31,6 +31,7 @@ from ._asks import UpdateSecret
 from ._codes import Fault, as_error, as_exception
 from ._engine import V09Engine
 from ._frames import LEAST_FRAME
+from ._method import Method
 from ._methods import (
     ConnectionBlocked,
     ConnectionClose,
@@ -46,7 +47,6 @@ from ._methods import (
     ConnectionUnblocked,
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
-    Method,
 )
 from ._sender import SenderEndpoint
 from ._session import ClientSession

@@ -26,8 +26,9 @@ from ...errors import (
 from ...messaging import Error
 from ._codes import Fault, code_of, text_of
 from ._frames import BODY, HEADER, HEARTBEAT, LEAST_FRAME, METHOD, TRACE, FrameReader
-from ._mapping import Incoming
-from ._methods import ConnectionClose, ConnectionCloseOk, Method
+from ._incoming import Incoming
+from ._method import Method
+from ._methods import ConnectionClose, ConnectionCloseOk
 from ._table import BadName
 from ._variant import Variant
 

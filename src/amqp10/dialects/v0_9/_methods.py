@@ -1,124 +1,14 @@
 """The methods of 0-9-1 with RabbitMQ's extensions, one declaration each, in the order of their classes and numbers.
 
-What only 0-9 final and its drafts have is in `_methods_0_9`; a `MethodTable` is the methods of one dialect.
+What only 0-9 final and its drafts have is in `_methods_0_9` and `_methods_0_8`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
-from ...errors import DecodeError, EncodeError
-from ._fields import (
-    Field,
-    Fields,
-    bit,
-    long,
-    longlong,
-    longstr,
-    octet,
-    read_fields,
-    short,
-    shortstr,
-    table,
-    write_fields,
-)
-from ._table import Tables
-
-Code = tuple[int, int]
-
-
-class Method(Fields):
-    """The base of all methods.
-
-    Attributes:
-        name: as the specification writes it, "basic.publish".
-        code: its class, and its number there.
-        carries: content follows it: a header, and a body (§4.2.6).
-    """
-
-    name: ClassVar[str]
-    code: ClassVar[Code]
-    carries: ClassVar[bool] = False
-
-    def __init_subclass__(cls, *, name: str, code: Code, carries: bool = False) -> None:
-        super().__init_subclass__()
-        cls.name, cls.code, cls.carries = name, code, carries
-
-
-class MethodTable:
-    """The methods of one dialect.
-
-    Args:
-        methods: all of them.
-        tables: how its field tables are written.
-        moved: those that have another code there.
-        without: those that lack some fields there.
-    """
-
-    def __init__(
-        self,
-        methods: Iterable[type[Method]],
-        tables: Tables,
-        moved: Mapping[type[Method], Code] | None = None,
-        without: Mapping[type[Method], tuple[str, ...]] | None = None,
-    ) -> None:
-        self.tables = tables
-        self._layouts: dict[type[Method], tuple[bytes, tuple[Field, ...]]] = {}
-        self._by_code: dict[bytes, tuple[type[Method], tuple[Field, ...]]] = {}
-        for method in methods:
-            left_out = (without or {}).get(method, ())
-            fields = tuple(field for field in method.fields if field.name not in left_out)
-            number, index = (moved or {}).get(method, method.code)
-            code = number.to_bytes(2, "big") + index.to_bytes(2, "big")
-            self._layouts[method] = code, fields
-            self._by_code[code] = method, fields
-
-    def __contains__(self, method: type[Method]) -> bool:
-        return method in self._layouts
-
-    def __iter__(self) -> Any:
-        return iter(self._layouts)
-
-    def code(self, method: type[Method]) -> Code:
-        """Class and number here."""
-        code, _ = self._layouts[method]
-        return int.from_bytes(code[:2], "big"), int.from_bytes(code[2:], "big")
-
-    def encode(self, method: Method) -> bytes:
-        """The payload of its frame.
-
-        Raises:
-            EncodeError: a field is of the wrong type or out of range; it is named.
-        """
-        code, fields = self._layouts[type(method)]
-        out = bytearray(code)
-        try:
-            write_fields(out, fields, method, self.tables)
-        except EncodeError as error:
-            raise EncodeError(f"{method.name}: {error}") from None
-        return bytes(out)
-
-    def decode(self, payload: bytes) -> Method | None:
-        """The method in the payload of a frame; None for one that is not known.
-
-        Raises:
-            DecodeError: it is malformed, or octets follow it.
-        """
-        found = self._by_code.get(payload[:4])
-        if found is None:
-            if len(payload) < 4:
-                raise DecodeError("a method frame without a method")
-            return None
-        kind, fields = found
-        try:
-            values, end = read_fields(payload, 4, fields, self.tables)
-        except DecodeError as error:
-            raise type(error)(f"{kind.name}: {error}") from None
-        if end != len(payload):
-            raise DecodeError(f"{kind.name}: {len(payload) - end} octets follow it")
-        return kind(**values)
-
+from ._fields import bit, long, longlong, longstr, octet, short, shortstr, table
+from ._method import Method, declared
 
 # Class connection (10)
 
@@ -509,7 +399,5 @@ class TxRollbackOk(Method, name="tx.rollback-ok", code=(90, 31)):
     pass
 
 
-METHODS: tuple[type[Method], ...] = tuple(
-    each for each in list(vars().values()) if isinstance(each, type) and issubclass(each, Method) and each is not Method
-)
+METHODS: tuple[type[Method], ...] = declared(vars())
 """All of the above."""

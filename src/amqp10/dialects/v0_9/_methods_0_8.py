@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ._fields import long, longlong, longstr, octet, short, shortstr, table
-from ._methods import Method
+from ._method import Method, declared
 
 # Class channel (20)
 
@@ -60,7 +60,5 @@ class TestContentOk(Method, name="test.content-ok", code=(120, 41), carries=True
     content_checksum: int = long()
 
 
-METHODS_0_8: tuple[type[Method], ...] = tuple(
-    each for each in list(vars().values()) if isinstance(each, type) and issubclass(each, Method) and each is not Method
-)
+METHODS_0_8: tuple[type[Method], ...] = declared(vars())
 """All of the above."""

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from ._fields import bit, content, instant, long, longlong, longstr, octet, short, shortstr, table
-from ._methods import Method
+from ._method import Method, declared
 
 # Class connection (10)
 
@@ -332,7 +332,5 @@ class MessageOffset(Method, name="message.offset", code=(120, 530)):
     value: int = longlong()
 
 
-METHODS_0_9: tuple[type[Method], ...] = tuple(
-    each for each in list(vars().values()) if isinstance(each, type) and issubclass(each, Method) and each is not Method
-)
+METHODS_0_9: tuple[type[Method], ...] = declared(vars())
 """All of the above."""

@@ -29,6 +29,7 @@ from ...messaging import Error
 from ._asks import GetMessage, Got
 from ._channel import Channel, State
 from ._link import ON_DEMAND
+from ._method import Method
 from ._methods import (
     BasicAck,
     BasicGet,
@@ -43,7 +44,6 @@ from ._methods import (
     ExchangeDeleteOk,
     ExchangeUnbind,
     ExchangeUnbindOk,
-    Method,
     QueueBind,
     QueueBindOk,
     QueueDeclare,

@@ -16,8 +16,8 @@ from ._channel import BASIC
 from ._codes import Fault, as_error
 from ._frames import METHOD
 from ._link import ClientLink
-from ._mapping import Outgoing, Route
 from ._methods import BasicPublish, BasicReturn, ConfirmSelect, ConfirmSelectOk
+from ._outgoing import Outgoing, Route
 
 if TYPE_CHECKING:
     from ._session import ClientSession

@@ -14,6 +14,7 @@ from ._client import MAX_ROUNDS, agreed, capabilities_of
 from ._codes import Fault, as_error, as_exception
 from ._engine import V09Engine
 from ._frames import LEAST_FRAME, METHOD
+from ._method import Method
 from ._methods import (
     ChannelOpen,
     ConnectionClose,
@@ -28,7 +29,6 @@ from ._methods import (
     ConnectionTuneOk,
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
-    Method,
 )
 from ._server_session import ServerSession
 from ._variant import Variant

@@ -23,7 +23,6 @@ from ._channel import BASIC, State
 from ._codes import Fault
 from ._fields import write_shortstr
 from ._frames import METHOD
-from ._mapping import Outgoing, Route
 from ._methods import (
     BasicCancel,
     BasicCancelOk,
@@ -33,6 +32,7 @@ from ._methods import (
     BasicGetEmpty,
     BasicGetOk,
 )
+from ._outgoing import Outgoing, Route
 from ._server_link import ServerLink
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ...errors import LocalProtocolError
 from ...messaging import Accepted, DeliveryState, Error, Rejected, Released, Source, Target, TransactionalState
 from ._acks import ACCEPT, DISCARD, Acks, confirm
 from ._channel import BASIC
-from ._mapping import read_route
+from ._incoming import read_route
 from ._methods import BasicPublish, BasicReturn
 from ._server_link import ServerLink
 

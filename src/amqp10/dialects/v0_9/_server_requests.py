@@ -14,6 +14,7 @@ from ...engine import (
     QueueFacts,
     Unbind,
 )
+from ._method import Method
 from ._methods import (
     ExchangeBind,
     ExchangeBindOk,
@@ -23,7 +24,6 @@ from ._methods import (
     ExchangeDeleteOk,
     ExchangeUnbind,
     ExchangeUnbindOk,
-    Method,
     QueueBind,
     QueueBindOk,
     QueueDeclare,

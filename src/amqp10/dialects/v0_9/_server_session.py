@@ -17,6 +17,7 @@ from ._channel import Channel, State
 from ._codes import SOFT, Fault, as_exception, code_of, text_of
 from ._engine import PEERS_FAULTS
 from ._frames import BODY, HEADER, METHOD
+from ._method import Method
 from ._methods import (
     AccessRequest,
     AccessRequestOk,
@@ -37,7 +38,6 @@ from ._methods import (
     ExchangeDeclare,
     ExchangeDelete,
     ExchangeUnbind,
-    Method,
     QueueBind,
     QueueDeclare,
     QueueDelete,

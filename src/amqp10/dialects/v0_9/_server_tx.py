@@ -23,7 +23,8 @@ from ...messaging import (
     Source,
 )
 from ._codes import Fault
-from ._methods import Method, TxCommit, TxCommitOk, TxRollbackOk, TxSelect, TxSelectOk
+from ._method import Method
+from ._methods import TxCommit, TxCommitOk, TxRollbackOk, TxSelect, TxSelectOk
 from ._server_link import ServerLink
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from ...engine import Tracer
 from ...errors import AmqpError
 from ._frames import BODY, HEADER, HEARTBEAT, METHOD, FrameReader
-from ._methods import Method
+from ._method import Method
 from ._properties import SETS
 
 if TYPE_CHECKING:

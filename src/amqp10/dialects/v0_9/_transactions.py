@@ -28,7 +28,8 @@ from ...messaging import (
 from ...types import as_composite
 from ._channel import Channel, State
 from ._frames import METHOD
-from ._methods import ChannelOpen, ChannelOpenOk, Method, TxCommit, TxCommitOk, TxSelect, TxSelectOk
+from ._method import Method
+from ._methods import ChannelOpen, ChannelOpenOk, TxCommit, TxCommitOk, TxSelect, TxSelectOk
 
 if TYPE_CHECKING:
     from ...engine import IncomingDelivery

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ._frames import Framing
+from ._method import MethodTable
 from ._methods import (
     METHODS,
     BasicConsume,
@@ -14,7 +15,6 @@ from ._methods import (
     ConnectionClose,
     ConnectionCloseOk,
     ConnectionUnblocked,
-    MethodTable,
 )
 from ._methods_0_8 import METHODS_0_8
 from ._methods_0_9 import METHODS_0_9, ConnectionRedirect, FileConsume, StreamConsume

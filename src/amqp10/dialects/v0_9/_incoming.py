@@ -1,0 +1,241 @@
+"""What peers say in the words of the basic class, as messages of AMQP 1.0 (see `_mapping`)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from ...engine import route_address
+from ...errors import AmqpError, DecodeError, EncodeError
+from ...messaging import Message, data_head
+from ...types import Symbol, Timestamp
+from ._mapping import (
+    COUNT,
+    EXCHANGE,
+    LOST,
+    MOST_ENTRIES,
+    NATIVE,
+    NUMBERS,
+    PLACES,
+    PROPERTIES,
+    REPLY_TO,
+    RESERVED,
+    ROUTING_KEY,
+    SECTIONS,
+    near_text,
+    near_value,
+    queue_of,
+)
+from ._properties import BasicProperties
+from ._structured import Content
+from ._table import Tables
+
+_SIMPLE: Final = (bool, int, float, str, bytes, datetime, type(None))
+
+
+class Incoming:
+    """Maps what one peer sends."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._known: dict[bytes, tuple[bytes, bytes, bool]] = {}
+
+    def map(self, route: bytes, properties: bytes, body: bytes, children: Sequence[Content] = ()) -> bytes:
+        """The payload of a message.
+
+        Args:
+            route: the octet `redelivered`, then exchange and routing key as short strings: the end of a deliver.
+            properties: of the content header: flags and values.
+            children: contents within it.
+
+        Raises:
+            DecodeError: one of these is malformed.
+        """
+        if children:
+            return self._map_structured(route, properties, body, children)
+        known = route + properties
+        found = self._known.get(known)
+        if found is None:
+            if len(self._known) >= MOST_ENTRIES:
+                self._known.clear()
+            exchange, key, end = read_route(route)
+            if end != len(route):
+                raise DecodeError("octets follow the routing key")
+            said = BasicProperties.decode(properties, self._tables)
+            found = self._known[known] = incoming_head(said, exchange, key, bool(route[0] & 1), self._tables)
+        head, footer, sections = found
+        if sections and is_body(body):
+            return b"".join((head, body, footer))
+        return b"".join((head, data_head(len(body)), body, footer))
+
+    def _map_structured(self, route: bytes, properties: bytes, body: bytes, children: Sequence[Content]) -> bytes:
+        within = [self.map(b"\0\0\0", each.properties, each.body, each.children) for each in children]
+        exchange, key, _ = read_route(route)
+        said = BasicProperties.decode(properties, self._tables)
+        head, footer, _ = incoming_head(said, exchange, key, bool(route[0] & 1), self._tables, within)
+        return b"".join((head, data_head(len(body)), body, footer))
+
+
+def read_route(route: bytes) -> tuple[str, str, int]:
+    """Exchange and routing key, behind the octet of the bits; and where they end."""
+    try:
+        start = 2 + route[1]
+        end = start + 1 + route[start]
+        if end > len(route):
+            raise IndexError
+        return route[2:start].decode(), route[start + 1 : end].decode(), end
+    except IndexError:
+        raise DecodeError("the data ends within exchange or routing key") from None
+    except UnicodeDecodeError:
+        raise DecodeError("exchange or routing key is not UTF-8") from None
+
+
+def is_body(sections: bytes) -> bool:
+    """These octets are a body: data, sequences or a value, and nothing else."""
+    message = Message.decode(sections)
+    try:
+        message.check()
+        return bool(sections) and message.encode_head() == b"" and not message.footer
+    except AmqpError:
+        return False
+
+
+def incoming_head(
+    said: BasicProperties,
+    exchange: str,
+    key: str,
+    redelivered: bool,
+    tables: Tables,
+    children: Sequence[bytes] = (),
+) -> tuple[bytes, bytes, bool]:
+    """The sections before the body, those after it, and whether the body is sections of its own."""
+    fields: dict[str, Any] = {"to": route_address(exchange, key)}
+    annotations: dict[Any, Any] = {EXCHANGE: exchange, ROUTING_KEY: key}
+    native: dict[str, Any] = {}
+    if exchange:
+        fields["subject"] = key
+    fields["first_acquirer"] = not redelivered
+    if redelivered:
+        fields["delivery_count"] = 1
+    if said.delivery_mode == 2:
+        fields["durable"] = True
+    if said.priority is not None:
+        fields["priority"] = said.priority
+    for name in ("message_id", "correlation_id", "reply_to"):
+        fields[name] = getattr(said, name)
+    for name in ("content_type", "content_encoding"):
+        text = getattr(said, name)
+        if text is not None:
+            (fields if text.isascii() else native)[name if text.isascii() else name.replace("_", "-")] = text
+    fields["creation_time"] = said.timestamp
+    if said.user_id is not None:
+        fields["user_id"] = said.user_id.encode()
+    if said.expiration is not None:
+        ttl = _ttl(said.expiration)
+        if ttl is None:
+            native["expiration"] = said.expiration
+        fields["ttl"] = ttl
+    sections = said.type == SECTIONS
+    for name in PROPERTIES:
+        text = getattr(said, name)
+        if text is not None and not (sections and name == "type"):
+            native[name.replace("_", "-")] = text
+    headers = said.headers or {}
+    spelled = {tables.spelled(name): name for name in RESERVED}
+    headers = {spelled.get(name, name): value for name, value in headers.items()}
+    application = _read_headers(headers, fields, annotations, native)
+    footer = _restore(headers.get(LOST), fields, annotations, application, tables)
+    if fields.get("ttl") is not None:
+        native.pop("expiration", None)  # a moment, and the time to live was kept beside it
+    if children:
+        native["children"] = list(children)
+    if native:
+        before = annotations.get(NATIVE)
+        if isinstance(before, dict):
+            if isinstance(before.get("headers"), dict):
+                native["headers"] = before["headers"] | native.get("headers", {})
+            native = before | native
+        annotations[NATIVE] = native
+    fields["application_properties"] = application
+    fields["message_annotations"] = annotations
+    try:
+        return Message(**fields).encode_head(), footer, sections
+    except EncodeError:  # what a table can have and a message can not
+        return Message(to=fields["to"], subject=fields.get("subject")).encode_head(), b"", sections
+
+
+def _ttl(expiration: str) -> timedelta | None:
+    if expiration.isascii() and expiration.isdigit() and len(expiration) <= 10 and int(expiration) <= 0xFFFF_FFFF:
+        return timedelta(milliseconds=int(expiration))
+    return None
+
+
+def _read_headers(
+    headers: dict[str, Any], fields: dict[str, Any], annotations: dict[Any, Any], native: dict[str, Any]
+) -> dict[str, Any]:
+    """Each header where it belongs; what is returned are those of the application."""
+    application, others = {}, {}
+    for name, value in headers.items():
+        if name in RESERVED:
+            continue
+        if name.startswith("x-") and name.isascii():
+            annotations[Symbol(name)] = value
+        elif isinstance(value, _SIMPLE):
+            application[name] = value
+        else:
+            others[name] = value
+    for field, name in PLACES.items():
+        value = headers.get(name)
+        if field == "absolute_expiry_time" and isinstance(value, int):
+            fields[field] = Timestamp(value)
+        elif field == "group_sequence" and isinstance(value, int) and 0 <= value <= 0xFFFF_FFFF:
+            fields[field] = int(value)
+        elif isinstance(value, str) and field not in NUMBERS:
+            fields[field] = value
+        elif value is not None:
+            others[name] = value
+    reply_to = headers.get(REPLY_TO)
+    if isinstance(reply_to, str) and queue_of(reply_to) == fields.get("reply_to"):
+        fields["reply_to"] = reply_to
+    count = headers.get(COUNT)
+    if isinstance(count, int) and 0 <= count <= 0xFFFF_FFFF:
+        fields["delivery_count"] = int(count)
+    if others:
+        native["headers"] = others
+    return application
+
+
+def _restore(
+    lost: Any, fields: dict[str, Any], annotations: dict[Any, Any], application: dict[str, Any], tables: Tables
+) -> bytes:
+    """Put back what had no place, where what has one still agrees; what is returned is the footer."""
+    if not isinstance(lost, bytes | str):
+        return b""
+    try:
+        rest = Message.decode(base64.b64decode(lost, validate=True) if isinstance(lost, str) else lost)
+        rest.check()
+    except (DecodeError, binascii.Error, ValueError):
+        return b""
+    for name in ("message_id", "correlation_id", "user_id", "content_type", "content_encoding", "reply_to"):
+        value = getattr(rest, name)
+        there = fields.get(name)
+        if value is not None and (there is None or near_text(value) == near_text(there)):
+            fields[name] = value
+    if rest.ttl is not None and fields.get("ttl") is None:
+        fields["ttl"] = rest.ttl
+    time = rest.creation_time
+    if time is not None and fields.get("creation_time") in (None, near_value(time, tables)):
+        fields["creation_time"] = time
+    for name in PLACES:
+        value = getattr(rest, name)
+        if value is not None and (fields.get(name) is None or name in ("to", "subject")):
+            fields[name] = value
+    for key, value in rest.message_annotations.items():
+        annotations.setdefault(key, value)
+    for key, value in rest.application_properties.items():
+        if key not in application or application[key] == near_value(value, tables):
+            application[key] = value
+    return rest.encode_footer()

@@ -1,0 +1,336 @@
+"""Messages of AMQP 1.0 in the words of the basic class: where they go, their properties and body (see `_mapping`)."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from ...engine import parse_address, route_address
+from ...errors import DecodeError, EncodeError
+from ...messaging import Data, Message
+from ...types import Int, Timestamp
+from ._mapping import (
+    COUNT,
+    EXCHANGE,
+    LOST,
+    MOST_ENTRIES,
+    NATIVE,
+    NUMBERS,
+    PLACES,
+    PROPERTIES,
+    REPLY_TO,
+    RESERVED,
+    ROUTING_KEY,
+    SECTIONS,
+    near_text,
+    near_value,
+    queue_of,
+)
+from ._properties import BasicProperties
+from ._structured import Content
+from ._table import Tables, milliseconds, moment, seconds
+
+Clock = Callable[[], int]
+
+
+class Route:
+    """Where a message goes, and what it says.
+
+    Attributes:
+        properties: flags and values.
+        redelivered: it failed before.
+        children: contents within it, in the draft.
+        passing: it would be another one later.
+    """
+
+    __slots__ = ("children", "exchange", "key", "passing", "properties", "redelivered")
+
+    def __init__(
+        self, exchange: str, key: str, properties: bytes, redelivered: bool, children: Sequence[Content] = ()
+    ) -> None:
+        self.children = children
+        self.passing = False
+        self.exchange = exchange
+        self.key = key
+        self.properties = properties
+        self.redelivered = redelivered
+
+
+class Outgoing:
+    """Maps the messages of one link.
+
+    Args:
+        exchange, key: where they go; `key` None: each message's subject says it.
+        anonymous: each message's `to` says where it goes.
+        came: of deliveries: the annotations say where the message came from, if they say anything.
+        clock: milliseconds since 1970 now, for a peer to which an expiration is a moment, not a time to live (Qpid).
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        exchange: str = "",
+        key: str | None = "",
+        *,
+        anonymous: bool = False,
+        came: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self._tables = tables
+        self._clock = clock
+        self._came = came
+        self._exchange = exchange
+        self._key = key
+        self._anonymous = anonymous
+        self._known: dict[bytes, Route] = {}
+
+    def map(self, payload: bytes) -> tuple[Route, bytes]:
+        """Where the message goes and what it says, and its body.
+
+        Raises:
+            EncodeError: it says no address, or one that is none.
+        """
+        at = _body_at(payload)
+        if at < 0:
+            return self._map_rare(payload)
+        head = payload[:at]
+        route = self._known.get(head)
+        if route is None:
+            if len(self._known) >= MOST_ENTRIES:
+                self._known.clear()
+            try:
+                route = self._route(Message.decode(payload), False)
+            except DecodeError:
+                return self._map_rare(payload)
+            if not route.passing:
+                self._known[head] = route
+        return route, payload[at + (5 if payload[at + 3] == 0xA0 else 8) :]
+
+    def _map_rare(self, payload: bytes) -> tuple[Route, bytes]:
+        message = Message.decode(payload)
+        try:
+            message.check()
+            body = message.body
+            if isinstance(body, Data):
+                return self._route(message, False), b"".join(body.parts)
+            sections = not isinstance(body, bytes)
+            return self._route(message, sections), Message(body).encode() if sections else body
+        except DecodeError:  # no message at all: let it pass as it is
+            return self._route(Message(), True), payload
+
+    def _route(self, message: Message, sections: bool) -> Route:
+        exchange, key = self._exchange, self._key
+        if self._anonymous:
+            if message.to is None:
+                raise EncodeError("a message without `to`, on a link that does not say where messages go")
+            try:
+                address = parse_address(message.to)
+            except ValueError as error:
+                raise EncodeError(f"to: {error}") from None
+            exchange, key = address.exchange, address.key
+        if self._came:
+            there, known = (message.message_annotations.get(name) for name in (EXCHANGE, ROUTING_KEY))
+            if isinstance(there, str) and isinstance(known, str):
+                exchange, key = there, known
+        if key is None:
+            key = message.subject or ""
+        passing = self._clock is not None and message.ttl is not None
+        properties = outgoing_properties(message, self._tables, exchange, key, sections, self._clock)
+        children = [self._child(each) for each in _children(message)] if self._tables.structured else ()
+        route = Route(exchange, key, properties.encode(self._tables), message.delivery_count > 0, children)
+        route.passing = passing
+        return route
+
+    def _child(self, payload: bytes) -> Content:
+        """A content within another."""
+        route, body = Outgoing(self._tables).map(payload)
+        return Content(route.properties, 0, 0, [body], list(route.children))
+
+
+def _children(message: Message) -> list[bytes]:
+    """The payloads of the contents within a message that the draft has brought."""
+    native = message.message_annotations.get(NATIVE)
+    children = native.get("children") if isinstance(native, dict) else None
+    return [each for each in children if isinstance(each, bytes)] if isinstance(children, list) else []
+
+
+def _body_at(payload: bytes) -> int:
+    """Where the one data section is that ends the payload; -1 if it is another kind of message."""
+    at, size = 0, len(payload)
+    try:
+        while payload[at] == 0 and payload[at + 1] == 0x53:
+            code, kind = payload[at + 2], payload[at + 3]
+            if kind & 0xFE == 0xC0 or kind == 0xA0:
+                end = at + 5 + payload[at + 4]
+            elif kind & 0xFE == 0xD0 or kind == 0xB0:
+                end = at + 8 + int.from_bytes(payload[at + 4 : at + 8], "big")
+            elif kind == 0x45:
+                end = at + 4
+            else:
+                return -1
+            if code >= 0x75:
+                return at if code == 0x75 and end == size and kind in (0xA0, 0xB0) else -1
+            at = end
+    except IndexError:
+        pass
+    return -1
+
+
+def outgoing_properties(
+    message: Message, tables: Tables, exchange: str, key: str, sections: bool = False, clock: Clock | None = None
+) -> BasicProperties:
+    """What a message says, in the words of the basic class.
+
+    Raises:
+        EncodeError: something in it can be said in no way.
+    """
+    headers: dict[str, Any] = {}
+    lost: dict[str, Any] = {}
+    said = BasicProperties()
+    for name in ("message_id", "correlation_id"):
+        _say_text(said, name, getattr(message, name), lost)
+    _say_text(said, "user_id", message.user_id, lost)
+    _say_text(said, "content_type", message.content_type, lost)
+    _say_text(said, "content_encoding", message.content_encoding, lost)
+    _say_reply_to(said, message.reply_to, headers, lost)
+    if message.creation_time is not None:
+        _say_time(said, message.creation_time, lost)
+    if message.durable:
+        said.delivery_mode = 2
+    if message.priority != 4:
+        said.priority = message.priority
+    if message.ttl is not None:
+        ttl = -(-message.ttl // timedelta(milliseconds=1))
+        said.expiration = str(ttl if clock is None else clock() + ttl)
+        if clock is not None:
+            lost["ttl"] = message.ttl
+    if message.delivery_count:
+        headers[COUNT] = Int(min(message.delivery_count, 0x7FFF_FFFF))
+    _say_places(message, headers, lost, tables, exchange, key)
+    if sections:
+        said.type = SECTIONS
+    _say_annotations(said, message, headers, lost, tables)
+    _say_application(message, headers, lost, tables)
+    if message.footer:
+        lost["footer"] = message.footer
+    if lost:
+        rest = Message(**lost)
+        data = rest.encode_head() + rest.encode_footer()
+        headers[LOST] = data if tables.binary else base64.b64encode(data).decode()
+    if headers:
+        said.headers = {tables.spelled(name) if name in RESERVED else name: headers[name] for name in headers}
+    return said
+
+
+def _say_text(said: BasicProperties, name: str, value: Any, lost: dict[str, Any]) -> None:
+    """A property that is a short string; of another kind of value it says what people would read."""
+    if value is None:
+        return
+    text = near_text(value)
+    if text is not None:
+        setattr(said, name, text)
+    if text is None or not isinstance(value, bytes if name == "user_id" else str):
+        lost[name] = value
+
+
+def _say_reply_to(said: BasicProperties, value: str | None, headers: dict[str, Any], lost: dict[str, Any]) -> None:
+    if value is None:
+        return
+    plain = queue_of(value)
+    if plain != value:
+        headers[REPLY_TO] = value
+    _say_text(said, "reply_to", plain, lost)
+    if "reply_to" in lost:
+        lost["reply_to"] = value
+
+
+def _say_time(said: BasicProperties, value: datetime | Timestamp, lost: dict[str, Any]) -> None:
+    try:
+        said.timestamp = moment(seconds(value))
+    except EncodeError:
+        pass
+    if said.timestamp != value:
+        lost["creation_time"] = value
+
+
+def _say_places(
+    message: Message, headers: dict[str, Any], lost: dict[str, Any], tables: Tables, exchange: str, key: str
+) -> None:
+    for name, header in PLACES.items():
+        value = getattr(message, name)
+        if value is None or (name == "subject" and exchange and value == key):
+            continue
+        if name == "to" and _same_route(value, exchange, key):
+            continue
+        if name == "absolute_expiry_time":
+            value = near_value(milliseconds(value), tables)
+        if name == "group_sequence":
+            value = near_value(int(value), tables)
+        if tables.holds(value) and isinstance(value, int) is (name in NUMBERS):
+            headers[header] = value
+        else:
+            lost[name] = getattr(message, name)
+
+
+def _same_route(to: str, exchange: str, key: str) -> bool:
+    return to == route_address(exchange, key)
+
+
+def _say_annotations(
+    said: BasicProperties, message: Message, headers: dict[str, Any], lost: dict[str, Any], tables: Tables
+) -> None:
+    others = {}
+    for name, value in message.message_annotations.items():
+        if name in (EXCHANGE, ROUTING_KEY):
+            continue
+        if name == NATIVE and isinstance(value, dict):
+            if left := _say_native(said, value, headers, tables):
+                others[name] = left
+        elif _header_named(name) and tables.holds({str(name): value}):
+            headers[str(name)] = value
+        else:
+            others[name] = value
+    if others:
+        lost["message_annotations"] = others
+
+
+def _header_named(key: Any) -> bool:
+    """An annotation that is a header of the same name."""
+    return isinstance(key, str) and key.startswith("x-") and key not in RESERVED
+
+
+def _say_native(
+    said: BasicProperties, native: dict[Any, Any], headers: dict[str, Any], tables: Tables
+) -> dict[str, Any]:
+    """Say what only these dialects have, and brought along; what of it only another one of them has is returned."""
+    left = {"children": native["children"]} if "children" in native and not tables.structured else {}
+    for name in PROPERTIES:
+        value = native.get(name.replace("_", "-"))
+        if isinstance(value, str) and getattr(said, name) is None:
+            setattr(said, name, near_text(value))
+    if isinstance(native.get("expiration"), str):
+        said.expiration = near_text(native["expiration"])
+    more = native.get("headers")
+    if isinstance(more, dict):
+        taken = {name: value for name, value in more.items() if tables.takes(name, value)}
+        headers.update(taken)
+        if len(taken) < len(more):
+            left["headers"] = {name: value for name, value in more.items() if name not in taken}
+    return left
+
+
+def _say_application(message: Message, headers: dict[str, Any], lost: dict[str, Any], tables: Tables) -> None:
+    others = {}
+    for name, value in message.application_properties.items():
+        if name in RESERVED or name in headers or name.startswith("x-") or not tables.names(name):
+            others[name] = value
+            continue
+        near = near_value(value, tables)
+        if near is not None or value is None:
+            headers[name] = near
+        if not (type(near) is type(value) and near == value) and not tables.holds(value):
+            others[name] = value
+    if others:
+        lost["application_properties"] = others
