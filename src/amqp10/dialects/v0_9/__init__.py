@@ -1,9 +1,9 @@
 """AMQP 0-9-1, 0-9 final and the draft before it: tables of methods, framings, and one engine for all three.
 
 `_fields`, `_method`, `_methods`, `_properties`, `_table` values and octets · `_frames` frames · `_variant` which of the
-three · `_mapping`, `_outgoing`, `_incoming` messages · `_engine` the facade · `_channel` channels ·
-`_client`, `_session`, `_link`, `_sender`, `_receiver`, `_acks`, `_requests`, `_transactions` the client's side
-· `_server` and the others of that name a server's
+three · `_mapping`, `_outgoing`, `_incoming` messages · `_engine` the facade · `_connection` channel 0 · `_channel` the
+others · `_client`, `_session`, `_link`, `_sender`, `_receiver`, `_acks`, `_requests`, `_transactions` the client's
+side · `_server` and the others of that name a server's
 """
 
 from __future__ import annotations

@@ -23,19 +23,18 @@ from ...engine import (
     Role,
     SessionTerms,
 )
-from ...errors import AmqpError, AuthenticationFailed, ConnectionClosed, LocalProtocolError, Unsupported
+from ...errors import AmqpError, AuthenticationFailed, LocalProtocolError, Unsupported
 from ...messaging import RELEASED, DeliveryState, Rejected
 from ...sasl import Anonymous, choose
 from ...types import Symbol
 from ._asks import UpdateSecret
-from ._codes import Fault, as_error, as_exception
+from ._codes import Fault, as_error
+from ._connection import MAX_ROUNDS, Connection
 from ._engine import V09Engine
 from ._frames import LEAST_FRAME
-from ._method import Method
 from ._methods import (
     ConnectionBlocked,
     ConnectionClose,
-    ConnectionCloseOk,
     ConnectionOpen,
     ConnectionOpenOk,
     ConnectionSecure,
@@ -67,10 +66,9 @@ OURS = (
     *("authentication_failure_close", "basic.nack", "connection.blocked", "consumer_cancel_notify"),
     *("exchange_exchange_bindings", "publisher_confirms"),
 )
-MAX_ROUNDS = 10  # challenges in one login; no mechanism needs more than three
 
 
-class ClientConnection:
+class ClientConnection(Connection):
     """Channel 0 of a client.
 
     Attributes:
@@ -83,14 +81,24 @@ class ClientConnection:
             (Qpid) that the message could not be routed.
     """
 
+    handlers: ClassVar = Connection.handlers | {
+        ConnectionStart: "receive_start",
+        ConnectionSecure: "receive_secure",
+        ConnectionTune: "receive_tune",
+        ConnectionOpenOk: "receive_open",
+        ConnectionBlocked: "receive_blocked",
+        ConnectionUnblocked: "receive_unblocked",
+        ConnectionUpdateSecretOk: "receive_updated",
+    }
+
     def __init__(self, engine: V09Engine, mechanisms: tuple[Mechanism, ...] | None, secure: bool) -> None:
-        self.engine = engine
+        super().__init__(engine)
+        self.sessions: list[ClientSession] = []
         self.capabilities: frozenset[str] = frozenset()
         self.blocked = False
         self.prefetch_by_consumer = False
         self.expiry_clock: Callable[[], int] | None = None
         self.nack_outcome: DeliveryState = RELEASED
-        self.sessions: list[ClientSession] = []
         self.transactions = Transactions()
         self._mechanisms = mechanisms if mechanisms is not None else (Anonymous(),)
         self._secure = secure
@@ -116,13 +124,7 @@ class ClientConnection:
     def open(self) -> None:
         """What is said of this side is known."""
 
-    def receive(self, method: Method) -> None:
-        handle = self._HANDLERS.get(type(method))
-        if handle is None:
-            raise Fault(503, f"{method.name}, which is not expected here", method.code)
-        handle(self, method)
-
-    def _start(self, method: ConnectionStart) -> None:
+    def receive_start(self, method: ConnectionStart) -> None:
         if self._exchange is not None:
             raise Fault(503, "a second connection.start", method.code)
         self._properties = method.server_properties or {}
@@ -130,7 +132,7 @@ class ClientConnection:
         offered = method.mechanisms.decode("ascii", "replace").split()
         self._mechanism = mechanism = choose(offered, self._mechanisms, secure=self._secure)
         self._exchange = exchange = mechanism.exchange(self.engine.terms.hostname)
-        self._write(
+        self.write(
             ConnectionStartOk(
                 client_properties=self._client_properties(),
                 mechanism=mechanism.name,
@@ -159,13 +161,13 @@ class ClientConnection:
                 said[str(name)] = value
         return said
 
-    def _secure_(self, method: ConnectionSecure) -> None:
+    def receive_secure(self, method: ConnectionSecure) -> None:
         self._rounds += 1
         if self._exchange is None or self._tuned or self._rounds > MAX_ROUNDS:
             raise Fault(503, "connection.secure, which is not expected here", method.code)
-        self._write(ConnectionSecureOk(self._exchange.respond(method.challenge)))
+        self.write(ConnectionSecureOk(self._exchange.respond(method.challenge)))
 
-    def _tune(self, method: ConnectionTune) -> None:
+    def receive_tune(self, method: ConnectionTune) -> None:
         engine, terms = self.engine, self.engine.terms
         if self._exchange is None or self._tuned:
             raise Fault(503, "connection.tune, which is not expected here", method.code)
@@ -181,10 +183,10 @@ class ClientConnection:
         engine.heartbeat = min(agreed(method.heartbeat, wanted), 0xFFFF)
         engine.room = frame_max - engine.variant.framing.overhead
         self._frame_max = frame_max
-        self._write(ConnectionTuneOk(self._channel_max, frame_max, engine.heartbeat))
-        self._write(ConnectionOpen(virtual_host(terms.hostname)))
+        self.write(ConnectionTuneOk(self._channel_max, frame_max, engine.heartbeat))
+        self.write(ConnectionOpen(virtual_host(terms.hostname)))
 
-    def _opened(self, method: ConnectionOpenOk) -> None:
+    def receive_open(self, method: ConnectionOpenOk) -> None:
         engine = self.engine
         if not self._tuned or engine.opened:
             raise Fault(503, "connection.open-ok, which is not expected here", method.code)
@@ -226,10 +228,10 @@ class ClientConnection:
 
     # What the server says
 
-    def _blocked(self, _: ConnectionBlocked) -> None:
+    def receive_blocked(self, _: ConnectionBlocked) -> None:
         self._block(True)
 
-    def _unblocked(self, _: ConnectionUnblocked) -> None:
+    def receive_unblocked(self, _: ConnectionUnblocked) -> None:
         self._block(False)
 
     def _block(self, blocked: bool) -> None:
@@ -238,32 +240,20 @@ class ClientConnection:
             if isinstance(channel, SenderEndpoint):
                 channel.admit()
 
-    def _closed(self, method: ConnectionClose) -> None:
-        engine = self.engine
-        self._write(ConnectionCloseOk())
-        text = method.reply_text
+    def cause_of(self, method: ConnectionClose) -> AmqpError | None:
         if not self._tuned:
-            engine.finish(AuthenticationFailed(text or "the server refused the credentials", 1))
-        elif method.reply_code in (0, 200):
-            engine.finish(ConnectionClosed() if not engine.closing else None)
-        else:
-            error = as_error(method.reply_code, text, method.class_id, method.method_id)
-            engine.finish(as_exception(ConnectionClosed, error))
-
-    def _close_answered(self, method: ConnectionCloseOk) -> None:
-        if not self.engine.closing:
-            raise Fault(503, "connection.close-ok, and nobody closed", method.code)
-        self.engine.finish(None)
+            return AuthenticationFailed(method.reply_text or "the server refused the credentials", 1)
+        return super().cause_of(method)
 
     def update_secret(self, pending: PendingRequest[Any]) -> None:
         """Tell the server a new secret."""
         request: UpdateSecret = pending.request  # type: ignore[assignment]
         if ConnectionUpdateSecret not in self.engine.variant.methods:
             raise Unsupported("the dialect has no connection.update-secret")
-        self._write(ConnectionUpdateSecret(request.secret.encode(), request.reason))
+        self.write(ConnectionUpdateSecret(request.secret.encode(), request.reason))
         self._updating.append(pending)
 
-    def _updated(self, method: ConnectionUpdateSecretOk) -> None:
+    def receive_updated(self, method: ConnectionUpdateSecretOk) -> None:
         if not self._updating:
             raise Fault(503, f"{method.name}, for which nobody asked", method.code)
         pending = self._updating.popleft()
@@ -275,24 +265,7 @@ class ClientConnection:
             pending = self._updating.popleft()
             pending.fail(error if error is not None else LocalProtocolError("the connection was closed"))
             self.engine.emit(RequestAnswered(pending))
-        for session in self.sessions:
-            session.over(error)
-        self.sessions.clear()
-
-    def _write(self, method: Method) -> None:
-        self.engine.write_method(0, method)
-
-    _HANDLERS: ClassVar[dict[type[Method], Any]] = {
-        ConnectionStart: _start,
-        ConnectionSecure: _secure_,
-        ConnectionTune: _tune,
-        ConnectionOpenOk: _opened,
-        ConnectionBlocked: _blocked,
-        ConnectionUnblocked: _unblocked,
-        ConnectionUpdateSecretOk: _updated,
-        ConnectionClose: _closed,
-        ConnectionCloseOk: _close_answered,
-    }
+        super().over(error)
 
 
 def _wall_clock() -> int:

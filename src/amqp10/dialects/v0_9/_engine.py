@@ -34,6 +34,7 @@ from ._variant import Variant
 
 if TYPE_CHECKING:
     from ._channel import Channel
+    from ._connection import Connection
 
 HEADER_SIZE = 8
 # Bytes of a frame that count as a sign of life before it is whole: a large one takes its time on a slow line.
@@ -41,26 +42,6 @@ DRIBBLE = 4096
 # What the frames of the peer may make fail: each is a fault of the peer's.
 BROKEN = (IndexError, struct.error, UnicodeDecodeError)
 PEERS_FAULTS = (AmqpError, *BROKEN)
-
-
-class Connection(Protocol):
-    """Channel 0 and what belongs to the role: `ClientConnection`, or `ServerConnection`."""
-
-    @property
-    def may_close(self) -> bool:
-        """The state of the handshake allows a close."""
-
-    def begin(self, terms: SessionTerms | None) -> Session: ...
-
-    def started(self) -> None: ...
-
-    def open(self) -> None: ...
-
-    def receive(self, method: Method) -> None: ...
-
-    def unknown_channel(self, number: int, kind: int, payload: bytes) -> None: ...
-
-    def over(self, error: AmqpError | None) -> None: ...
 
 
 class Owing(Protocol):

@@ -4,7 +4,8 @@
         delivery_tag: int = longlong()
         multiple: bool = bit()
 
-From the declaration follow `__init__`, `__eq__`, `__repr__`, and how the fields are read and written.
+From the declaration follow `__init__`, `__eq__`, `__repr__`, and how the fields are read and written. A class that is
+derived from another has the fields of that first.
 """
 
 from __future__ import annotations
@@ -80,8 +81,9 @@ class Fields:
 
     def __init_subclass__(cls) -> None:
         declared = [(name, value) for name, value in vars(cls).items() if isinstance(value, Field)]
-        cls.fields = tuple(Field(name, field.type, field.default) for name, field in declared)
-        for field in cls.fields:
+        own = tuple(Field(name, field.type, field.default) for name, field in declared)
+        cls.fields = (*cls.fields, *own)
+        for field in own:
             setattr(cls, field.name, field.default)  # what an instance has that does not say it
 
     def __init__(self, *values: Any, **named: Any) -> None:

@@ -1,6 +1,7 @@
 """The methods that 0-9 final has beyond 0-9-1, and that the draft has: most of them nobody ever implemented.
 
-They are here for the codec alone: a peer that sends one is told that it is not implemented (540).
+They are here for the codec alone: a peer that sends one is told that it is not implemented (540). Where one has the
+fields of a method of the class basic it is derived from that.
 """
 
 from __future__ import annotations
@@ -10,6 +11,18 @@ from typing import Any
 
 from ._fields import bit, content, instant, long, longlong, longstr, octet, short, shortstr, table
 from ._method import Method, declared
+from ._methods import (
+    BasicAck,
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsumeOk,
+    BasicDeliver,
+    BasicPublish,
+    BasicQos,
+    BasicRecover,
+    BasicReject,
+    BasicReturn,
+)
 
 # Class connection (10)
 
@@ -66,10 +79,8 @@ class BasicRecoverSync(Method, name="basic.recover-sync", code=(60, 102)):
 # Class file (70)
 
 
-class FileQos(Method, name="file.qos", code=(70, 10)):
-    prefetch_size: int = long()
-    prefetch_count: int = short()
-    global_: bool = bit()
+class FileQos(BasicQos, name="file.qos", code=(70, 10)):
+    pass
 
 
 class FileQosOk(Method, name="file.qos-ok", code=(70, 11)):
@@ -87,17 +98,16 @@ class FileConsume(Method, name="file.consume", code=(70, 20)):
     filter: dict[str, Any] | None = table()
 
 
-class FileConsumeOk(Method, name="file.consume-ok", code=(70, 21)):
-    consumer_tag: str = shortstr()
+class FileConsumeOk(BasicConsumeOk, name="file.consume-ok", code=(70, 21)):
+    pass
 
 
-class FileCancel(Method, name="file.cancel", code=(70, 30)):
-    consumer_tag: str = shortstr()
-    nowait: bool = bit()
+class FileCancel(BasicCancel, name="file.cancel", code=(70, 30)):
+    pass
 
 
-class FileCancelOk(Method, name="file.cancel-ok", code=(70, 31)):
-    consumer_tag: str = shortstr()
+class FileCancelOk(BasicCancelOk, name="file.cancel-ok", code=(70, 31)):
+    pass
 
 
 class FileOpen(Method, name="file.open", code=(70, 40)):
@@ -113,39 +123,24 @@ class FileStage(Method, name="file.stage", code=(70, 50), carries=True):
     pass
 
 
-class FilePublish(Method, name="file.publish", code=(70, 60)):
-    ticket: int = short()
-    exchange: str = shortstr()
-    routing_key: str = shortstr()
-    mandatory: bool = bit()
-    immediate: bool = bit()
+class FilePublish(BasicPublish, name="file.publish", code=(70, 60)):
     identifier: str = shortstr()
 
 
-class FileReturn(Method, name="file.return", code=(70, 70), carries=True):
-    reply_code: int = short()
-    reply_text: str = shortstr()
-    exchange: str = shortstr()
-    routing_key: str = shortstr()
+class FileReturn(BasicReturn, name="file.return", code=(70, 70), carries=True):
+    pass
 
 
-class FileDeliver(Method, name="file.deliver", code=(70, 80)):
-    consumer_tag: str = shortstr()
-    delivery_tag: int = longlong()
-    redelivered: bool = bit()
-    exchange: str = shortstr()
-    routing_key: str = shortstr()
+class FileDeliver(BasicDeliver, name="file.deliver", code=(70, 80)):
     identifier: str = shortstr()
 
 
-class FileAck(Method, name="file.ack", code=(70, 90)):
-    delivery_tag: int = longlong()
-    multiple: bool = bit()
+class FileAck(BasicAck, name="file.ack", code=(70, 90)):
+    pass
 
 
-class FileReject(Method, name="file.reject", code=(70, 100)):
-    delivery_tag: int = longlong()
-    requeue: bool = bit()
+class FileReject(BasicReject, name="file.reject", code=(70, 100)):
+    pass
 
 
 # Class stream (80)
@@ -172,32 +167,24 @@ class StreamConsume(Method, name="stream.consume", code=(80, 20)):
     filter: dict[str, Any] | None = table()
 
 
-class StreamConsumeOk(Method, name="stream.consume-ok", code=(80, 21)):
-    consumer_tag: str = shortstr()
+class StreamConsumeOk(BasicConsumeOk, name="stream.consume-ok", code=(80, 21)):
+    pass
 
 
-class StreamCancel(Method, name="stream.cancel", code=(80, 30)):
-    consumer_tag: str = shortstr()
-    nowait: bool = bit()
+class StreamCancel(BasicCancel, name="stream.cancel", code=(80, 30)):
+    pass
 
 
-class StreamCancelOk(Method, name="stream.cancel-ok", code=(80, 31)):
-    consumer_tag: str = shortstr()
+class StreamCancelOk(BasicCancelOk, name="stream.cancel-ok", code=(80, 31)):
+    pass
 
 
-class StreamPublish(Method, name="stream.publish", code=(80, 40), carries=True):
-    ticket: int = short()
-    exchange: str = shortstr()
-    routing_key: str = shortstr()
-    mandatory: bool = bit()
-    immediate: bool = bit()
+class StreamPublish(BasicPublish, name="stream.publish", code=(80, 40), carries=True):
+    pass
 
 
-class StreamReturn(Method, name="stream.return", code=(80, 50), carries=True):
-    reply_code: int = short()
-    reply_text: str = shortstr()
-    exchange: str = shortstr()
-    routing_key: str = shortstr()
+class StreamReturn(BasicReturn, name="stream.return", code=(80, 50), carries=True):
+    pass
 
 
 class StreamDeliver(Method, name="stream.deliver", code=(80, 60), carries=True):
@@ -282,8 +269,8 @@ class MessageGet(Method, name="message.get", code=(120, 40)):
     no_ack: bool = bit()
 
 
-class MessageRecover(Method, name="message.recover", code=(120, 50)):
-    requeue: bool = bit()
+class MessageRecover(BasicRecover, name="message.recover", code=(120, 50)):
+    pass
 
 
 class MessageOpen(Method, name="message.open", code=(120, 60)):
@@ -309,10 +296,8 @@ class MessageResume(Method, name="message.resume", code=(120, 100)):
     identifier: str = shortstr()
 
 
-class MessageQos(Method, name="message.qos", code=(120, 110)):
-    prefetch_size: int = long()
-    prefetch_count: int = short()
-    global_: bool = bit()
+class MessageQos(BasicQos, name="message.qos", code=(120, 110)):
+    pass
 
 
 class MessageOk(Method, name="message.ok", code=(120, 500)):

@@ -7,18 +7,17 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...engine import Authenticated, ConnectionOpened, ConnectionTerms, Role, SessionTerms
-from ...errors import AmqpError, AuthenticationFailed, ConnectionClosed, LocalProtocolError
+from ...errors import AuthenticationFailed, LocalProtocolError
 from ...sasl import Challenge, Success
 from ...types import Symbol
-from ._client import MAX_ROUNDS, agreed, capabilities_of
-from ._codes import Fault, as_error, as_exception
+from ._client import agreed, capabilities_of
+from ._codes import Fault
+from ._connection import MAX_ROUNDS, Connection
 from ._engine import V09Engine
 from ._frames import LEAST_FRAME, METHOD
-from ._method import Method
 from ._methods import (
     ChannelOpen,
     ConnectionClose,
-    ConnectionCloseOk,
     ConnectionOpen,
     ConnectionOpenOk,
     ConnectionSecure,
@@ -45,15 +44,24 @@ MOST_WAITING = 1 << 20
 MOST_FRAMES = 3000
 
 
-class ServerConnection:
+class ServerConnection(Connection):
     """Channel 0 of a server.
 
     Attributes:
         told_of_cancels: the client takes basic.cancel.
     """
 
+    handlers: ClassVar = Connection.handlers | {
+        ConnectionStartOk: "receive_start_ok",
+        ConnectionSecureOk: "receive_secure_ok",
+        ConnectionTuneOk: "receive_tune_ok",
+        ConnectionOpen: "receive_open",
+        ConnectionUpdateSecret: "receive_update_secret",
+    }
+
     def __init__(self, engine: V09Engine, authenticator: Authenticator) -> None:
-        self.engine = engine
+        super().__init__(engine)
+        self.sessions: list[ServerSession] = []
         self.told_of_cancels = False
         self._authenticator = authenticator
         self._offered = tuple(authenticator.mechanisms())
@@ -66,7 +74,6 @@ class ServerConnection:
         self._frame_max = 0
         self._channel_max = 0
         self._waiting = [0, 0]
-        self.sessions: list[ServerSession] = []
 
     # Opening
 
@@ -89,15 +96,9 @@ class ServerConnection:
         else:
             said["capabilities"] = " ".join((*OURS, *offered))
         major, minor = variant.version
-        self._write(ConnectionStart(major, minor, said, " ".join(self._offered).encode(), b"en_US"))
+        self.write(ConnectionStart(major, minor, said, " ".join(self._offered).encode(), b"en_US"))
 
-    def receive(self, method: Method) -> None:
-        handle = self._HANDLERS.get(type(method))
-        if handle is None:
-            raise Fault(503, f"{method.name}, which is not expected here", method.code)
-        handle(self, method)
-
-    def _start_ok(self, method: ConnectionStartOk) -> None:
+    def receive_start_ok(self, method: ConnectionStartOk) -> None:
         if self._exchange is not None:
             raise Fault(503, "a second connection.start-ok", method.code)
         self._properties = method.client_properties or {}
@@ -109,7 +110,7 @@ class ServerConnection:
         self._exchange = self._authenticator.exchange(method.mechanism)
         self._step(method.response)
 
-    def _secure_ok(self, method: ConnectionSecureOk) -> None:
+    def receive_secure_ok(self, method: ConnectionSecureOk) -> None:
         if self._exchange is None or self._tune_sent:
             raise Fault(503, "connection.secure-ok, which is not expected here", method.code)
         if self._last_word:
@@ -124,12 +125,12 @@ class ServerConnection:
         assert self._exchange is not None
         step = self._exchange.step(response)
         if isinstance(step, Challenge):
-            self._write(ConnectionSecure(step.data))
+            self.write(ConnectionSecure(step.data))
         elif isinstance(step, Success):
             self.engine.identity = step.identity
             if step.additional:
                 self._last_word = True
-                self._write(ConnectionSecure(step.additional))
+                self.write(ConnectionSecure(step.additional))
             else:
                 self._tune()
         else:
@@ -137,7 +138,7 @@ class ServerConnection:
 
     def _refuse(self, reason: str) -> None:
         text = f"ACCESS_REFUSED - login was refused using authentication mechanism {self._mechanism[:50]}"
-        self._write(ConnectionClose(403, text))
+        self.write(ConnectionClose(403, text))
         self.engine.finish(AuthenticationFailed(reason, 1))
 
     def _tune(self) -> None:
@@ -147,9 +148,9 @@ class ServerConnection:
         self._frame_max = max(LEAST_FRAME, terms.max_frame_size)
         self._channel_max = terms.channel_max or 1
         engine.heartbeat = min(math.ceil(terms.idle_timeout / 2), 0xFFFF) if terms.idle_timeout else 0
-        self._write(ConnectionTune(self._channel_max, self._frame_max, engine.heartbeat))
+        self.write(ConnectionTune(self._channel_max, self._frame_max, engine.heartbeat))
 
-    def _tune_ok(self, method: ConnectionTuneOk) -> None:
+    def receive_tune_ok(self, method: ConnectionTuneOk) -> None:
         engine = self.engine
         if not self._tune_sent or self._tuned:
             raise Fault(503, "connection.tune-ok, which is not expected here", method.code)
@@ -162,7 +163,7 @@ class ServerConnection:
         engine.heartbeat = method.heartbeat
         engine.room = frame_max - engine.variant.framing.overhead
 
-    def _open(self, method: ConnectionOpen) -> None:
+    def receive_open(self, method: ConnectionOpen) -> None:
         engine = self.engine
         if not self._tuned or engine.remote is not None:
             raise Fault(503, "connection.open, which is not expected here", method.code)
@@ -182,7 +183,7 @@ class ServerConnection:
             raise LocalProtocolError("the client has not asked to open yet")
         if not self.engine.opened:
             self.engine.opened = True
-            self._write(ConnectionOpenOk())
+            self.write(ConnectionOpenOk())
 
     # Channels
 
@@ -208,41 +209,9 @@ class ServerConnection:
 
     # The rest of what a client says
 
-    def _update_secret(self, method: ConnectionUpdateSecret) -> None:
+    def receive_update_secret(self, method: ConnectionUpdateSecret) -> None:
         """The transport is the client's as long as it lasts: what it proved when it came counts."""
-        self._write(ConnectionUpdateSecretOk())
-
-    def _closed(self, method: ConnectionClose) -> None:
-        engine = self.engine
-        self._write(ConnectionCloseOk())
-        if method.reply_code in (0, 200):
-            engine.finish(ConnectionClosed() if not engine.closing else None)
-        else:
-            error = as_error(method.reply_code, method.reply_text, method.class_id, method.method_id)
-            engine.finish(as_exception(ConnectionClosed, error))
-
-    def _close_answered(self, method: ConnectionCloseOk) -> None:
-        if not self.engine.closing:
-            raise Fault(503, "connection.close-ok, and nobody closed", method.code)
-        self.engine.finish(None)
-
-    def over(self, error: AmqpError | None) -> None:
-        for session in self.sessions:
-            session.over(error)
-        self.sessions.clear()
-
-    def _write(self, method: Method) -> None:
-        self.engine.write_method(0, method)
-
-    _HANDLERS: ClassVar[dict[type[Method], Any]] = {
-        ConnectionStartOk: _start_ok,
-        ConnectionSecureOk: _secure_ok,
-        ConnectionTuneOk: _tune_ok,
-        ConnectionOpen: _open,
-        ConnectionUpdateSecret: _update_secret,
-        ConnectionClose: _closed,
-        ConnectionCloseOk: _close_answered,
-    }
+        self.write(ConnectionUpdateSecretOk())
 
 
 def server(
