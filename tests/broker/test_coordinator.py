@@ -370,6 +370,22 @@ def test_settled_post_that_cannot_be(wire: Wire, control: Controller) -> None:
     assert queue_of(wire.router, "q").depth == 1
 
 
+@pytest.mark.spec("4.4.4.1", "what is sent settled and no queue takes keeps its transaction from being committed")
+def test_settled_post_that_no_queue_takes(wire: Wire, control: Controller) -> None:
+    """It is not dropped in silence: nothing of the transaction happens."""
+    exchange = wire.send_to("/exchanges/amq.direct/nobody", settle_mode="settled", name="exchange")
+    queue = wire.send_to("q", name="queue")
+    txn_id = control.declare()
+    control.post(queue, "with it", txn_id)
+    control.post(exchange, "unroutable", txn_id, settled=True)
+    state = control.discharge(txn_id)
+    assert isinstance(state, Rejected)
+    assert state.error is not None
+    assert state.error.condition == ROLLBACK
+    assert "no queue takes" in (state.error.description or "")
+    assert queue_of(wire.router, "q").depth == 0
+
+
 def test_settled_post_of_no_transaction(wire: Wire, control: Controller) -> None:
     """It cannot be rejected, so the link is what ends."""
     sender = wire.send_to("q", settle_mode="settled", name="settled")

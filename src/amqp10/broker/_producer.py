@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from ..engine import RoutedDelivery
 from ..errors import DecodeError
 from ..messaging import ACCEPTED, RELEASED, Error, Rejected, TransactionalState
 from ..types import Symbol
@@ -117,12 +118,25 @@ class ProducerLink(Producer):
             except NodeFull as full:
                 self._reject(delivery, "amqp:resource-limit-exceeded", str(full))
                 return
-            self._settle(delivery, TransactionalState(state.txn_id, ACCEPTED if posted else RELEASED))
+            if not posted and delivery.local_settled:
+                self._drop(delivery)
+            else:
+                self._settle(delivery, TransactionalState(state.txn_id, ACCEPTED if posted else RELEASED))
         elif delivery.local_settled and self._link.attached:
             reason = "a message for a transaction that is not open"
             self._link.detach(closed=True, error=Error(Symbol("amqp:transaction:unknown-id"), reason))
         else:
             self._reject(delivery, "amqp:transaction:unknown-id", "the transaction of the message is not open")
+
+    def _drop(self, delivery: IncomingDelivery) -> None:
+        """No queue takes a message that was sent settled in a transaction.
+
+        Where senders name an exchange, they have said with that that they do not mind; elsewhere, see `_reject`.
+        """
+        if isinstance(delivery, RoutedDelivery):
+            self._router.unroutable += 1
+        else:
+            self._reject(delivery, "amqp:not-found", "no queue takes the message")
 
     def _put(self, delivery: IncomingDelivery, posted: list[tuple[Node, Entry]]) -> None:
         """Put a message where it goes, copies into several nodes; the sender hears of a node that refused its own."""

@@ -79,11 +79,26 @@ class Branch:
 
     def rejected(self, sent: Sent, code: int, text: str | None) -> None:
         """The server rejected a message of it."""
-        self.failure = Error("amqp:transaction:rollback", f"a message of it was rejected: {text or code}")
+        self.failure = Error(
+            "amqp:transaction:rollback", f"a message of it was rejected: {text or code}", {"reply-code": code}
+        )
 
     def released(self, sent: Sent) -> None:
         """The server gave a message of it back."""
         self.failure = Error("amqp:transaction:rollback", "a message of it was released")
+
+
+class _Ended:
+    """What the server gave for the end of a branch."""
+
+    given: Any = None
+
+    def result(self, sent: Sent, value: Any) -> None:
+        """It is looked at when all is completed."""
+        self.given = value
+
+    def completed(self, sent: Sent) -> None:
+        """So will the sync be."""
 
 
 class Transactions:
@@ -208,10 +223,12 @@ class CoordinatorLink(LinkEndpoint, SenderLink):
         self.session.invoke(DtxStart(branch.xid))
         branch.do()
         self.session.flush_dispositions()
-        ended = yield DtxEnd(branch.xid)
-        if branch.failure is not None or not _good(ended):
+        end = _Ended()
+        self.session.invoke(DtxEnd(branch.xid), end)
+        yield ExecutionSync()  # by then each message of it is taken, or was rejected
+        if branch.failure is not None or not _good(end.given):
             yield DtxRollback(branch.xid)
-            return Rejected(branch.failure) if branch.failure is not None else _rolled_back(ended)
+            return Rejected(branch.failure) if branch.failure is not None else _rolled_back(end.given)
         result = yield DtxCommit(branch.xid, one_phase=True)
         return ACCEPTED if _good(result) else _rolled_back(result)
 
