@@ -13,7 +13,8 @@ from ..client._browser import Browser
 from ..client._connection import Connection
 from ..client._delivery import Delivery, SentDelivery
 from ..client._receiver import Receiver
-from ..client._sender import MESSAGE_COST, Sender
+from ..client._sender import Sender
+from ..client._sender_turns import MESSAGE_COST
 from ..engine import ReceiverSettleMode
 from ..messaging import Source, Target
 

@@ -43,7 +43,7 @@ from ._endpoint import fresh
 from ._files import BodyTarget, save
 
 if TYPE_CHECKING:
-    from ._receiver import Receiver
+    from ._receiver_recovery import RecoveringReceiver
     from ._transaction import Transaction
 
 OUTCOMES = frozenset({Accepted, Rejected, Released, Modified, Declared})
@@ -71,7 +71,7 @@ def unknown(delivery: OutgoingDelivery) -> AmqpError | None:
 class Stale:
     """In the place of the link of deliveries that the peer did not resume: nothing can be told of them."""
 
-    def __init__(self, receiver: Receiver) -> None:
+    def __init__(self, receiver: RecoveringReceiver) -> None:
         self.context = receiver
 
     def settle(self, *_: Any, **__: Any) -> None:

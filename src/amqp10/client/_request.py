@@ -19,7 +19,7 @@ from ..messaging import ACCEPTED, Accepted, Error, Message, Rejected, Source
 from ..types import Symbol
 from ._delivery import SentDelivery, not_accepted
 from ._receiver import Receiver
-from ._sender import Repeating
+from ._sender_recovery import Repeating
 
 if TYPE_CHECKING:
     from ._connection import Connection

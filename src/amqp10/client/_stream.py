@@ -22,7 +22,7 @@ from ._delivery import not_accepted
 if TYPE_CHECKING:
     from ..engine import OutgoingDelivery, SenderLink
     from ..messaging import Outcome
-    from ._sender import Sender
+    from ._sender_streams import StreamingSender
     from ._transaction import Transaction
 
 # A header that says nothing (§3.2.1), for a message without any head: some bytes have to go first.
@@ -44,7 +44,12 @@ class BodyWriter:
     """
 
     def __init__(
-        self, sender: Sender, message: Message, size: int | None, settled: bool, transaction: Transaction | None
+        self,
+        sender: StreamingSender,
+        message: Message,
+        size: int | None,
+        settled: bool,
+        transaction: Transaction | None,
     ) -> None:
         self.message = message
         self.sent = 0

@@ -49,7 +49,8 @@ from ._sender import Sender
 if TYPE_CHECKING:
     from ._connection import Connection
     from ._link import Link
-    from ._receiver import Receiver
+    from ._receiver_credit import CreditingReceiver
+    from ._sender_streams import StreamingSender
     from ._session import Links, Session
     from ._stream import BodyWriter
 
@@ -88,7 +89,7 @@ class Transaction:
         # On which something was said that gets no answer before the commit, and how often they had been lost by then.
         self._unanswered: dict[Link, int] = {}
         self._streams: dict[BodyWriter, None] = {}  # that are not complete
-        self._acquirers: dict[Receiver, int] = {}  # and how often they had been lost before
+        self._acquirers: dict[CreditingReceiver, int] = {}  # and how often they had been lost before
         self._retired: list[Delivery] = []  # that were given an outcome, and are not settled with that
 
     @property
@@ -166,7 +167,7 @@ class Transaction:
         if not (together or coordinator.spans_sessions or self._support.spans_sessions):
             raise LocalProtocolError("the link and the transaction are on different sessions")
 
-    def _post(self, sender: Sender) -> TransactionalState:
+    def _post(self, sender: StreamingSender) -> TransactionalState:
         """The state of a message that is sent as part of this (§4.4.1)."""
         self._check(sender)
         return self._posted
@@ -197,7 +198,7 @@ class Transaction:
         if not delivery.local_settled:
             self._retired.append(delivery)
 
-    def _acquire(self, receiver: Receiver) -> bytes:
+    def _acquire(self, receiver: CreditingReceiver) -> bytes:
         """A receiver acquires messages as part of this (§4.4.3); the id for its flows."""
         self._check(receiver)
         if not self._support.acquires:
@@ -205,7 +206,7 @@ class Transaction:
         self._acquirers[receiver] = receiver._generation
         return self._posted.txn_id
 
-    def _check_acquiring(self, receiver: Receiver) -> None:
+    def _check_acquiring(self, receiver: CreditingReceiver) -> None:
         """Raise if the link was lost, so that nothing comes any more that would be part of this."""
         if receiver._generation != self._acquirers[receiver]:
             lost = f"it can only be rolled back, for a link that acquires in it was lost: {receiver._loss}"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from amqp10.dialects.v1_0._dispositions import ranges
 from amqp10.dialects.v1_0._frames import FRAME_AMQP, FrameReader, encode_frame
 from amqp10.dialects.v1_0._performatives import Disposition, Transfer
-from amqp10.dialects.v1_0._session import ranges
 from amqp10.dialects.v1_0._transfer import TransferTemplate, encode_disposition, read_transfer
 from amqp10.errors import DecodeError, RemoteProtocolError
 from amqp10.messaging import ACCEPTED, RELEASED, Accepted, Error, Modified, Received, Rejected

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ...messaging import DeliveryState
     from ...sasl import Authenticator, Mechanism
     from ...types import Composite
+    from ._dispositions import SettlingSession
     from ._session import SessionEndpoint
 
 CAPABILITIES = frozenset(
@@ -108,7 +109,7 @@ class V1Engine(Engine):
         self._reader = FrameReader(reuses=True)
         self.output: list[bytes] = []
         self._events: list[Event] = []
-        self._dirty: list[SessionEndpoint] = []
+        self._dirty: list[SettlingSession] = []
         self._unsaid: list[tuple[int, Composite]] = []  # answers to what the peer pipelined after an open
         self._open_asked = False
         self._open_sent = False
@@ -327,7 +328,7 @@ class V1Engine(Engine):
             raise LocalProtocolError(f"a delivery state of {size} bytes does not fit a frame; the peer takes {limit}")
         return size
 
-    def owe(self, session: SessionEndpoint) -> None:
+    def owe(self, session: SettlingSession) -> None:
         """The session has dispositions to be merged and written with the next output."""
         self._dirty.append(session)
         self.output_size += 1

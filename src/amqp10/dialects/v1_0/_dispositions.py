@@ -1,0 +1,132 @@
+"""Dispositions: deliveries by their ids, what is said of them in ranges, both ways (§2.7.6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...engine import OutcomesReceived, Session, SettlementsReceived
+from ._frames import encode_disposition
+from ._link import SessionFault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...engine import IncomingDelivery, OutgoingDelivery
+    from ...messaging import DeliveryState
+    from ._connection import ConnectionEndpoint
+    from ._engine import V1Engine
+    from ._link import LinkEndpoint
+    from ._performatives import Disposition
+
+MASK = 0xFFFF_FFFF
+
+
+class SettlingSession(Session):
+    """The part of a session that tells and hears states: `outgoing` and `incoming` are deliveries by delivery-id."""
+
+    engine: V1Engine
+
+    def __init__(self, connection: ConnectionEndpoint, channel: int) -> None:
+        self.connection = connection
+        self.engine = connection.engine
+        self.channel = channel
+        self.muted = False
+        self.outgoing: dict[int, OutgoingDelivery] = {}
+        self.incoming: dict[int, IncomingDelivery] = {}
+        self._by_remote_handle: dict[int, LinkEndpoint] = {}
+        self._dispositions: dict[tuple[bool, bool, Any], list[int]] = {}
+        self._last_key = (False, False)
+        self._last_state: object = self  # the state and list of the disposition said last: mostly the next one too
+        self._last_ids: list[int] = []
+
+    # Dispositions out: ids are collected by what is said of them, and become ranges when the output is taken.
+
+    def dispose(self, as_receiver: bool, number: int, settled: bool, state: DeliveryState | None) -> None:
+        if state is self._last_state:
+            key_ids = self._last_ids
+            if key_ids and self._last_key == (as_receiver, settled):
+                key_ids.append(number)
+                return
+        if self.muted:
+            return
+        if state is not None:
+            self.engine.check_state(state)
+        if not self._dispositions:
+            self.engine.owe(self)
+        try:
+            ids = self._dispositions.setdefault((as_receiver, settled, state), [])
+        except TypeError:  # a state that cannot be hashed, a Modified with annotations: a range of its own
+            self.flush()
+            self._write_ranges(as_receiver, settled, state, [number])
+            return
+        ids.append(number)
+        self._last_state, self._last_ids, self._last_key = state, ids, (as_receiver, settled)
+
+    def flush(self) -> None:
+        if not self._dispositions:
+            return
+        pending, self._dispositions = self._dispositions, {}
+        self._last_state = self
+        for (as_receiver, settled, state), ids in pending.items():
+            self._write_ranges(as_receiver, settled, state, ids)
+
+    def _write_ranges(self, as_receiver: bool, settled: bool, state: Any, ids: list[int]) -> None:
+        for first, last in ranges(ids):
+            self.engine.write(encode_disposition(self.channel, as_receiver, first, last, settled, state))
+
+    # Dispositions in
+
+    def _receive_disposition(self, frame: Disposition) -> None:
+        first = frame.first
+        count = ((frame.last if frame.last is not None else first) - first & MASK) + 1
+        if count > 0x8000_0000:
+            raise SessionFault(
+                "amqp:invalid-field", f"a disposition from {first} to {frame.last}: last is before first"
+            )
+        # The role in the frame is its sender's: a receiver speaks of what we sent (§2.7.6).
+        table: dict[int, Any] = self.outgoing if frame.role else self.incoming
+        numbers: Iterable[int]
+        if count == 1:
+            numbers = (first,)
+        elif count > len(table):
+            # A range may span four thousand million ids; only those that are unsettled cost anything.
+            numbers = [number for number in table if (number - first & MASK) < count]
+        else:
+            numbers = [number & MASK for number in range(first, first + count)]
+        changed = [delivery for number in numbers if (delivery := table.get(number)) is not None]
+        if frame.settled and not frame.role and len(changed) < count:
+            for each in self._by_remote_handle.values():
+                each.receive_settled_part(first, count, frame.state)
+        if not changed:
+            return
+        groups: dict[LinkEndpoint, list[Any]] = {}
+        for delivery in changed:
+            groups.setdefault(delivery.link, []).append(delivery)
+        for link, deliveries in groups.items():
+            if link.errant:
+                raise self._errant("disposition")
+            told = link.receive_states(deliveries, frame.state, frame.settled)
+            if told:
+                event = OutcomesReceived(link, told) if link.is_sender else SettlementsReceived(link, told)  # type: ignore[arg-type]
+                self.engine.emit(event)
+
+    def _errant(self, what: str) -> SessionFault:
+        return SessionFault("amqp:session:errant-link", f"a {what} for a link that was detached with an error")
+
+
+def ranges(ids: list[int]) -> list[tuple[int, int]]:
+    """The runs of consecutive serial numbers in `ids`, which lie within 2**31 of each other (RFC 1982)."""
+    first, last = min(ids), max(ids)
+    if last - first == len(ids) - 1 and len(set(ids)) == len(ids):
+        return [(first, last)]  # one run, as is usual, without a step for each
+    base = ids[0] - 0x8000_0000
+    offsets = sorted(number - base & MASK for number in ids)
+    runs = []
+    first = last = offsets[0]
+    for offset in offsets[1:]:
+        if offset > last + 1:
+            runs.append((first + base & MASK, last + base & MASK))
+            first = offset
+        last = offset
+    runs.append((first + base & MASK, last + base & MASK))
+    return runs
