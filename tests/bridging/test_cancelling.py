@@ -7,8 +7,8 @@ import pytest
 
 import amqp10
 
+from ..client.cancelling import CancelAt, Store, at_each_checkpoint
 from ..client.conftest import serving
-from ..client.test_cancellation import CancelAt, Store, at_each_checkpoint
 
 pytestmark = pytest.mark.anyio
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 
 from amqp10 import Connection, Message
 
+from ..broker.stored import StoredBroker
 from ._ends import Program
 
 pytestmark = [
@@ -26,28 +25,6 @@ pytestmark = [
 
 TOTAL = 1500
 KILLS = 9
-
-
-class StoredBroker:
-    """`amqp10 broker --store`."""
-
-    def __init__(self, store: Path) -> None:
-        self._store = store
-        self.url = "amqp://127.0.0.1:0"
-        self.start()
-
-    def start(self) -> None:
-        options = ["--port", self.url.rpartition(":")[2], "--store", str(self._store)]
-        command = [sys.executable, "-m", "amqp10", "broker", *options]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        self.url = self._process.stdout.readline().split()[3]
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -14,10 +15,12 @@ from amqp10.broker._memory import memory_streams
 from amqp10.client import Connection, Reconnect
 from amqp10.engine import ConnectionTerms, SessionTerms
 from amqp10.errors import ConnectionLost
+from amqp10.messaging import Error, Source, Target
 from amqp10.net import Endpoint, StreamFacts
 from amqp10.sasl import Authenticator
+from amqp10.types import Symbol
 
-from .conftest import Peer, Valve
+from .conftest import Peer, Valve, replace_terminus
 
 QUICK = Reconnect(initial_delay=0.001, max_delay=0.01)
 
@@ -97,3 +100,26 @@ async def hosting(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hosts]:
 def connecting(url: Any = "amqp://a", reconnect: Reconnect | None = QUICK, **settings: Any) -> Connection:
     """A connection that stays up, and closes soon."""
     return Connection(url, reconnect=reconnect, **{"close_timeout": 1.0, **settings})
+
+
+def forgetful(peer: Peer) -> None:
+    """A peer that keeps nothing of a link, and says so."""
+    attach = peer.attach
+
+    def plainly(link: Any) -> None:
+        remote = link.remote
+        changes = {}
+        for name in ("source", "target"):
+            terminus = getattr(remote, name)
+            if isinstance(terminus, Source | Target) and not terminus.dynamic:
+                changes[name] = replace_terminus(terminus, expiry_policy="session-end", timeout=0)
+        link.remote = replace(remote, **changes)
+        attach(link)
+
+    peer.attach = plainly  # type: ignore[method-assign]
+
+
+def detach(hosts: Hosts, name: str, condition: str = "amqp:link:detach-forced") -> None:
+    """The peer detaches one of the client's links."""
+    hosts.peer.links[name].detach(closed=True, error=Error(Symbol(condition)))
+    hosts.peer.pump.wake()

@@ -11,9 +11,9 @@ import pytest
 from amqp10 import AmqpError, Connection, Delivery, Message, Receiver, Sender
 from amqp10.messaging import ACCEPTED
 
+from .cancelling import CancelAt, at_each_checkpoint
 from .conftest import Peer
 from .hosts import Hosts, connecting, hosting, until
-from .test_cancellation import CancelAt, at_each_checkpoint
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""The coroutines of streams, cancelled at every one of their checkpoints; see test_cancellation.py for the harness."""
+"""The coroutines of streams, cancelled at every one of their checkpoints; see cancelling.py for the harness."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from amqp10.errors import LocalProtocolError
 from amqp10.messaging import Data, Message, data_head
 from amqp10.profiles import Profile
 
-from .test_cancellation import CancelAt, Serve, at_each_checkpoint, when_blocked, world
+from .cancelling import CancelAt, Serve, at_each_checkpoint, when_blocked, world
 
 pytestmark = pytest.mark.anyio
 

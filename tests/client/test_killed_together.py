@@ -15,6 +15,8 @@ import pytest
 
 from amqp10.testing import FaultProxy
 
+from ..broker.stored import StoredBroker
+
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.slow,
@@ -110,37 +112,15 @@ class Program:
             self.doubtful.add(self.at)
 
 
-class Broker:
-    """`amqp10 broker --store`."""
-
-    def __init__(self, store: Path) -> None:
-        self._store = store
-        self.url = "amqp://127.0.0.1:0"
-        self.start()
-
-    def start(self) -> None:
-        options = ["--port", self.url.rpartition(":")[2], "--store", str(self._store)]
-        command = [sys.executable, "-m", "amqp10", "broker", *options]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        self.url = self._process.stdout.readline().split()[3]
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-
-
 async def test_exactly_once(tmp_path: Path) -> None:
     """Nothing is lost; only what a program was at when it was killed may have been done twice."""
     chance = random.Random(1)
-    broker = Broker(tmp_path / "broker")
+    broker = StoredBroker(tmp_path / "broker")
     async with FaultProxy(broker.url) as proxy:
         sender = Program(SENDER, proxy.url, tmp_path / "sender")
         receiver = Program(RECEIVER, proxy.url, tmp_path / "receiver")
 
-        def again(which: Program | Broker) -> None:
+        def again(which: Program | StoredBroker) -> None:
             which.kill()
             which.start()
 

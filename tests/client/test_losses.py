@@ -13,80 +13,17 @@ from amqp10 import (
     Error,
     LinkDetached,
     LinkRestored,
-    Message,
     Symbol,
-    TransactionRolledBack,
 )
 from amqp10.broker import Broker
-from amqp10.engine import CreditChanged, DeliveriesReceived, LinkAttached
-from amqp10.messaging import ACCEPTED, Coordinator, Declared, Received, Source, Target
+from amqp10.engine import LinkAttached
+from amqp10.messaging import ACCEPTED
 from amqp10.testing import FaultProxy
 
-from .conftest import Peer, replace_terminus
-from .hosts import QUICK, Hosts, connecting, hosting, until
+from .conftest import Peer
+from .hosts import QUICK, connecting, detach, forgetful, hosting, until
 
 pytestmark = pytest.mark.anyio
-
-
-def forgetful(peer: Peer) -> None:
-    """A peer that keeps nothing of a link, and says so."""
-    attach = peer.attach
-
-    def plainly(link: Any) -> None:
-        remote = link.remote
-        changes = {}
-        for name in ("source", "target"):
-            terminus = getattr(remote, name)
-            if isinstance(terminus, Source | Target) and not terminus.dynamic:
-                changes[name] = replace_terminus(terminus, expiry_policy="session-end", timeout=0)
-        link.remote = replace(remote, **changes)
-        attach(link)
-
-    peer.attach = plainly  # type: ignore[method-assign]
-
-
-async def test_manual_credit_at_a_forgetful_peer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was here and is the peer's again has its credit again, also where nothing can be resumed."""
-    async with hosting(monkeypatch) as hosts:
-        hosts.prepare = forgetful
-        async with connecting() as connection, connection.receiver("q", credit=0) as receiver:
-            receiver.add_credit(2)
-            await hosts.credit("q")
-            hosts.peer.send("q", 1, 2)
-            await until(lambda: receiver.buffered == 2)
-            await receiver.receive()
-            await hosts.cut()
-            link = await hosts.link("q", of=1)
-            await until(lambda: link.credit)
-            assert link.credit == 1
-
-
-@pytest.mark.parametrize("alone", [False, True])
-async def test_a_request_whose_reply_address_stands(monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
-    """A request that was on its way when its link was lost is sent again, where the replies still come."""
-    async with hosting(monkeypatch) as hosts:
-        hosts.prepare = lambda peer: setattr(peer, "outcome", None)
-        async with connecting() as connection, connection.requester("service", reply_to="replies") as requester:
-            answer: list[Any] = []
-
-            async def ask() -> None:
-                answer.append((await requester.request("ping")).body)
-
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(ask)
-                await until(lambda: hosts.peer.received)
-                if alone:
-                    hosts.peer.links["service"].detach(closed=True, error=Error(Symbol("amqp:link:detach-forced")))
-                    hosts.peer.received.clear()
-                    hosts.peer.pump.wake()
-                else:
-                    await hosts.cut()
-                    await hosts.link("replies", of=1)
-                await until(lambda: hosts.peer.received)
-                request = Message.decode(hosts.peer.received[0])
-                await hosts.credit("replies")
-                hosts.peer.send("replies", Message("pong", correlation_id=request.correlation_id).encode())
-            assert answer == ["pong"]
 
 
 async def test_the_outcome_of_a_settled_one_while_it_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,111 +151,6 @@ async def test_settled_waits_while_it_is_away(monkeypatch: pytest.MonkeyPatch, h
         assert not receiver._hidden
 
 
-async def test_drain_ends_without_credit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Manual credit that was to be drained is not granted anew."""
-    async with (
-        hosting(monkeypatch) as hosts,
-        connecting() as connection,
-        connection.receiver("q", credit=0) as receiver,
-    ):
-        receiver.add_credit(5)
-        await hosts.credit("q")
-        hosts.peer.answers = False
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(receiver.drain)
-            await anyio.wait_all_tasks_blocked()
-            await hosts.cut()
-        await hosts.link("q", of=1)
-        await anyio.wait_all_tasks_blocked()
-        assert receiver.credit == 0
-        assert hosts.peer.links["q"].credit == 0
-
-
-def declaring(peer: Peer) -> None:
-    """Make the peer a coordinator, too."""
-
-    def on_event(event: Any) -> bool:
-        link = getattr(event, "link", None)
-        if link is None or link.remote is None or not isinstance(link.remote.target, Coordinator):
-            return False
-        if isinstance(event, LinkAttached):
-            link.attach(replace(link.remote, initial_delivery_count=0))
-            link.flow(10)
-        elif isinstance(event, DeliveriesReceived):
-            delivery = link.incoming.popleft()
-            declares = b"\x53\x31" in delivery.payload  # the descriptor of declare
-            link.settle(delivery, Declared(b"t") if declares else ACCEPTED)
-        return True
-
-    peer.on_event = on_event
-
-
-async def test_a_settled_one_of_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A transaction with a message that was sent settled and cut off rolls back, and does not wait for it."""
-    async with hosting(monkeypatch) as hosts:
-        hosts.prepare = declaring
-        hosts.session_terms = replace(hosts.session_terms, incoming_window=2)
-        async with connecting() as connection, connection.sender("q", settle_mode="mixed") as sender:
-            with anyio.fail_after(3), pytest.raises(TransactionRolledBack):
-                async with connection.transaction() as transaction:
-                    hosts.peer.stream.shut = True
-                    await sender.submit(b"x" * 600_000, settled=True, transaction=transaction)
-                    await hosts.cut()
-                    await hosts.link("q", of=1)
-
-
-async def test_an_outcome_of_a_transaction_on_a_link_that_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was told on a link that the peer detached since is not committed: it may not have heard of it."""
-    async with hosting(monkeypatch) as hosts:
-        hosts.prepare = declaring
-        async with connecting() as connection, connection.receiver("q") as receiver:
-            await hosts.credit("q")
-            hosts.peer.send("q", "x")
-            delivery = await receiver.receive()
-            with pytest.raises(TransactionRolledBack):
-                async with connection.transaction() as transaction:
-                    delivery.accept(transaction=transaction)
-                    detach(hosts, "q")
-                    await until(lambda: receiver._generation and receiver.open)
-
-
-@pytest.mark.parametrize("alone", [False, True])
-async def test_what_a_transaction_acquires_is_lost_with_the_link(monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
-    """Nothing comes outside of a transaction that the program believes to be part of it; who waits for it is told."""
-    async with hosting(monkeypatch) as hosts:
-        hosts.prepare = declaring
-        async with connecting() as connection, connection.receiver("q", credit=0) as receiver:
-            with pytest.raises(TransactionRolledBack):
-                async with connection.transaction() as transaction, anyio.create_task_group() as tasks:
-                    receiver.add_credit(5, transaction=transaction)
-
-                    async def lose() -> None:
-                        await anyio.wait_all_tasks_blocked()
-                        if alone:
-                            detach(hosts, "q")
-                        else:
-                            await hosts.cut()
-
-                    tasks.start_soon(lose)
-                    try:
-                        await receiver.receive()
-                    except TransactionRolledBack:
-                        raised = True
-            assert raised
-            await until(lambda: receiver.open)
-            assert receiver.credit == 0
-            receiver.add_credit(1)
-            await hosts.credit("q")
-            hosts.peer.send("q", "x")
-            (await receiver.receive()).accept()
-
-
-def detach(hosts: Hosts, name: str, condition: str = "amqp:link:detach-forced") -> None:
-    """The peer detaches one of the client's links."""
-    hosts.peer.links[name].detach(closed=True, error=Error(Symbol(condition)))
-    hosts.peer.pump.wake()
-
-
 async def test_a_link_that_is_lost_with_messages_that_nobody_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaving the sender says why the link did not come back: no message vanishes without an exception."""
     async with hosting(monkeypatch) as hosts, connecting() as connection:
@@ -399,50 +231,6 @@ async def restored(events: Any, link: Any) -> LinkRestored:
     raise AssertionError
 
 
-async def test_a_request_is_sent_again_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The replies' link comes back before the requests' one: the request goes out once, with the new address."""
-    async with hosting(monkeypatch) as hosts:
-        hosts.prepare = lambda peer: setattr(peer, "dynamic", f"replies-{len(hosts.peers)}")
-        async with connecting() as connection, connection.requester("service") as requester:
-            hosts.peer.outcome = None
-            answer: list[Any] = []
-
-            async def ask() -> None:
-                answer.append((await requester.request("ping")).body)
-
-            def slowly(peer: Peer) -> None:
-                peer.dynamic = "replies-1"
-                attach = peer.attach
-                held: list[Any] = []
-
-                def late(link: Any) -> None:
-                    if link.is_sender or release.is_set():
-                        attach(link)
-                    else:
-                        held.append(link)
-
-                peer.attach = late  # type: ignore[method-assign]
-                hosts.late = lambda: [attach(link) for link in held]  # type: ignore[attr-defined]
-
-            release = anyio.Event()
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(ask)
-                await until(lambda: hosts.peer.received)
-                hosts.prepare = slowly
-                await hosts.cut()
-                await hosts.link("replies-1", of=1)
-                await until(lambda: requester.replies.open)
-                await anyio.wait_all_tasks_blocked()
-                hosts.late()  # type: ignore[attr-defined]
-                hosts.peer.pump.wake()
-                await until(lambda: hosts.peer.received)
-                await anyio.wait_all_tasks_blocked()
-                requests = [Message.decode(each) for each in hosts.peer.received]
-                assert [request.reply_to for request in requests] == ["replies-1"]
-                hosts.peer.send("replies-1", Message("pong", correlation_id=requests[0].correlation_id).encode())
-            assert answer == ["pong"]
-
-
 @pytest.mark.parametrize("keeps", [True, False])
 async def test_attached_and_detached_in_one_breath(monkeypatch: pytest.MonkeyPatch, keeps: bool) -> None:
     """The peer's attach and its detach come together: what was to be said on the link is said on the next."""
@@ -486,45 +274,6 @@ async def test_attached_and_detached_in_one_breath(monkeypatch: pytest.MonkeyPat
         assert brief == []
 
 
-async def test_credit_for_what_is_resumed_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A link that is lost again before its deliveries are resumed has no more credit for that."""
-    async with hosting(monkeypatch) as hosts:
-
-        def prepare(peer: Peer) -> None:
-            attach = peer.attach
-            old = list(hosts.peers[0].links["q"].unsettled.values()) if hosts.peers else []
-
-            def resuming(link: Any) -> None:
-                if not old:
-                    attach(link)
-                elif len(hosts.peers) < 4:  # it says what it has, and goes no further
-                    unsettled = {delivery.tag: None for delivery in old}
-                    link.attach(replace(link.remote, unsettled=unsettled, initial_delivery_count=0))
-                else:
-                    link.attach(replace(link.remote, unsettled=None, initial_delivery_count=0), resuming=old)
-                peer.links["q"] = link
-
-            peer.attach = resuming  # type: ignore[method-assign]
-
-        hosts.prepare = prepare
-        async with (
-            connecting() as connection,
-            connection.receiver("q", credit=0, receiver_settle_mode="second") as receiver,
-        ):
-            receiver.add_credit(5)
-            await hosts.credit("q")
-            hosts.peer.send("q", 1, 2, 3)
-            await until(lambda: receiver.buffered == 3)
-            await receiver.receive()
-            for lost in range(1, 5):
-                await hosts.cut()
-                await hosts.link("q", of=lost)
-                await until(lambda: receiver.open)
-                await hosts.credit("q")
-            await until(lambda: receiver.buffered == 2)
-            assert receiver.credit == 2
-
-
 async def test_outcomes_are_told_before_a_session_is_left() -> None:
     """What was accepted while the connection was away is told when it is back, though its session is being left."""
     async with Broker() as broker, FaultProxy(broker.url) as proxy, connecting(proxy.url) as connection:
@@ -558,81 +307,3 @@ async def test_leaving_with_an_outcome_out_and_no_connection(monkeypatch: pytest
                 hosts.down = {"a"}
                 await hosts.cut()
                 await until(lambda: sender._interrupted)
-
-
-async def test_what_is_resumed_comes_before_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deliveries that nobody took keep their place, though new ones come in the same pass; and none is too many."""
-    async with hosting(monkeypatch) as hosts:
-
-        def prepare(peer: Peer) -> None:
-            attach = peer.attach
-            old = list(hosts.peer.links["q"].unsettled.values()) if hosts.peers else []
-
-            def resuming(link: Any) -> None:
-                if old:
-                    link.attach(replace(link.remote, unsettled=None, initial_delivery_count=0), resuming=old)
-                    peer.links["q"] = link
-                else:
-                    attach(link)
-
-            def on_event(event: Any) -> bool:
-                if old and isinstance(event, CreditChanged) and not sent:
-                    sent.append(event)
-                    peer.send("q", 3, 4)
-                return False
-
-            peer.attach = resuming  # type: ignore[method-assign]
-            peer.on_event = on_event
-
-        sent: list[Any] = []
-        hosts.prepare = prepare
-        async with (
-            connecting() as connection,
-            connection.receiver("q", credit=4, receiver_settle_mode="second") as receiver,
-        ):
-            await hosts.credit("q")
-            hosts.peer.send("q", 0, 1, 2)
-            await until(lambda: receiver.buffered == 3)
-            await hosts.cut()
-            await until(lambda: receiver.open and receiver.buffered)
-            assert receiver.credit + receiver.buffered <= 4
-            bodies = [(await receiver.receive()).message.body for _ in range(4)]
-            assert bodies == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize("credit", [0, 4])
-async def test_a_delivery_that_is_resumed_only_to_be_aborted(monkeypatch: pytest.MonkeyPatch, credit: int) -> None:
-    """What came of it is thrown away; the credit that it took twice is there for others, after the next loss, too."""
-    async with hosting(monkeypatch) as hosts:
-
-        def prepare(peer: Peer) -> None:
-            attach = peer.attach
-            old = list(hosts.peer.links["q"].suspended()) if hosts.peers else []
-
-            def resuming(link: Any) -> None:
-                if old:
-                    old[0].state = Received(9, 9)
-                    link.attach(replace(link.remote, unsettled=None, initial_delivery_count=0), resuming=old)
-                    peer.links["q"] = link
-                else:
-                    attach(link)
-
-            peer.attach = resuming  # type: ignore[method-assign]
-
-        hosts.prepare = prepare
-        async with connecting() as connection, connection.receiver("q", credit=credit) as receiver:
-            if not credit:
-                receiver.add_credit(4)
-            await hosts.credit("q")
-            half = hosts.peer.links["q"].send(b"never whole", more=True)
-            half.past |= 2  # as if the rest had been on the wire
-            hosts.peer.pump.wake()
-            await until(lambda: receiver.credit == 3)
-            for _ in range(2):
-                await hosts.cut()
-                await until(lambda: receiver.open)
-                await anyio.wait_all_tasks_blocked()
-                spare = receiver._taken if credit else 0
-                assert receiver.credit + spare == 4
-                assert receiver.credit == hosts.peer.links["q"].credit
-            assert not receiver.unsettled

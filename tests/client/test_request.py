@@ -28,7 +28,7 @@ from amqp10.engine import ConnectionTerms
 from amqp10.messaging import Error, Rejected
 from amqp10.testing import Attach, Disposition, Flow, ScriptedPeer, Transfer
 
-from .test_cancellation import CancelAt, at_each_checkpoint
+from .cancelling import CancelAt, at_each_checkpoint
 
 pytestmark = pytest.mark.anyio
 

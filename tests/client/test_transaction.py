@@ -24,7 +24,7 @@ from amqp10.messaging import AmqpValue, Coordinator, Declare, Declared, Discharg
 from amqp10.testing import Attach, Detach, Disposition, Flow, ScriptedPeer, Transfer
 from amqp10.types import Symbol, as_composite
 
-from .test_cancellation import CancelAt, at_each_checkpoint
+from .cancelling import CancelAt, at_each_checkpoint
 
 pytestmark = pytest.mark.anyio
 

@@ -33,7 +33,7 @@ from amqp10.profiles import Profile
 from amqp10.testing import Detach, End, ScriptedPeer, Transfer
 from amqp10.types import Symbol, as_composite
 
-from .test_cancellation import CancelAt, at_each_checkpoint
+from .cancelling import CancelAt, at_each_checkpoint
 from .test_transaction import answer, broker_and_connection, coordinate
 
 pytestmark = pytest.mark.anyio

@@ -26,8 +26,9 @@ from amqp10.net._websocket import WebSocketStream
 from amqp10.testing import CertificateAuthority, ScriptedPeer
 
 from ..net.connect_proxy import connect_proxy
-from . import test_cancellation as cancellation
+from . import test_cancellation, test_cancelling_receivers
 from . import test_connection as connecting
+from .cancelling import CancelAt, at_each_checkpoint
 from .conftest import Serve, serving
 
 pytestmark = pytest.mark.anyio
@@ -45,14 +46,14 @@ def serve() -> Serve:
     return partial(serving, streams=websockets)
 
 
-test_a_whole_life = cancellation.test_a_whole_life
-test_sessions = cancellation.test_sessions
-test_attaching_a_receiver = cancellation.test_attaching_a_receiver
-test_leaving_a_sender = cancellation.test_leaving_a_sender
-test_leaving_a_receiver = cancellation.test_leaving_a_receiver
-test_send = cancellation.test_send
-test_receive = cancellation.test_receive
-test_drain = cancellation.test_drain
+test_a_whole_life = test_cancellation.test_a_whole_life
+test_sessions = test_cancellation.test_sessions
+test_attaching_a_receiver = test_cancellation.test_attaching_a_receiver
+test_leaving_a_sender = test_cancellation.test_leaving_a_sender
+test_leaving_a_receiver = test_cancellation.test_leaving_a_receiver
+test_send = test_cancellation.test_send
+test_receive = test_cancelling_receivers.test_receive
+test_drain = test_cancelling_receivers.test_drain
 test_opens_and_closes = connecting.test_opens_and_closes
 test_the_peer_closes = connecting.test_the_peer_closes
 test_the_peer_closes_at_once = connecting.test_the_peer_closes_at_once
@@ -71,7 +72,7 @@ async def test_connecting(way: str, tmp_path_factory: pytest.TempPathFactory) ->
     with connect_proxy() as proxy:
         async with Broker(tls=tls, websocket=True) as broker:
 
-            async def trial(cancel: cancellation.CancelAt) -> None:
+            async def trial(cancel: CancelAt) -> None:
                 if way == "websocket":
                     connection = Connection(broker.websocket_url)
                 elif way == "upgrade":
@@ -90,7 +91,7 @@ async def test_connecting(way: str, tmp_path_factory: pytest.TempPathFactory) ->
                         await anyio.sleep(0.001)
 
             await anyio.wait_all_tasks_blocked()
-            await cancellation.at_each_checkpoint(trial, 7)
+            await at_each_checkpoint(trial, 7)
 
 
 async def test_closing_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

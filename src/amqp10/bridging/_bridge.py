@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import anyio
 
 from ..client import Connection
-from ..client._connection import only
+from ..client._endpoint import only
 from ..client._leaving import leave_all
 from ..errors import LocalProtocolError
 from ..messaging import Source, Target

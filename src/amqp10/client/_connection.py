@@ -8,60 +8,37 @@ Connection ──owns──> task group ──runs──> Pump ──drives─�
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack
 
 import anyio
 from anyio.abc import ByteStream, TaskGroup
 
-from ..engine import (
-    Authenticated,
-    ConnectionEnded,
-    ConnectionOpened,
-    ConnectionTerms,
-    CreditChanged,
-    DeliveriesReceived,
-    DeliveriesResumed,
-    DeliveriesUnresumed,
-    Engine,
-    Event,
-    FlowReceived,
-    LinkAttached,
-    LinkEnded,
-    LinkIncomplete,
-    OutcomesReceived,
-    PartsReceived,
-    RequestAnswered,
-    SessionBegun,
-    SessionResumed,
-    SessionTerms,
-    SessionUnmapped,
-    SettlementsReceived,
-    WindowOpened,
-)
+from ..engine import ConnectionEnded, ConnectionOpened, ConnectionTerms, Engine, Event, SessionTerms
 from ..engine import dialect as find_dialect
-from ..errors import AmqpError, ConnectionLost, StoreError, Unsupported
-from ..messaging import Error
+from ..errors import AmqpError, ConnectionLost, StoreError
 from ..net import Proxy, Pump, Route, StreamFacts, TLSSettings, WebSocket
-from ..profiles import Profile, recognize
+from ..profiles import Profile
 from ..profiles import profile as find_profile
+from ._dispatch import dispatch
 from ._elsewhere import Elsewhere
-from ._endpoint import Endpoint
+from ._endpoint import Endpoint, only
+from ._facts import Facts
 from ._leaving import Leaving, leave_all
 from ._lifeline import Lifeline
 from ._link import Link
-from ._observe import ConnectionGivenUp, ConnectionInterrupted, ConnectionRestored, Observer, Observers
+from ._links import Links
+from ._observe import ConnectionGivenUp, ConnectionInterrupted, ConnectionRestored, Observers
 from ._reconnect import Address, Reconnect
 from ._recovery import Recovery
-from ._session import Links, Session
+from ._session import Session
 from ._settings import ConnectionSettings, SASLSettings
 from ._store import DeliveryStore
 from ._subscription import Subscribing, SubscriptionReceiver
 
 
-class Connection(Endpoint, Links):
+class Connection(Endpoint, Facts, Links):
     """An AMQP connection; `async with` opens it, owns all that runs in the background, and closes it.
 
         async with Connection("amqp://guest:guest@localhost") as connection: ...
@@ -329,64 +306,10 @@ class Connection(Endpoint, Links):
             if self._recovery is not None:
                 self._recovery.losing = self._losing
         try:
-            self._dispatch(events)
+            dispatch(self, events)
         except Exception as error:
             self._crash = error
             raise
-
-    def _dispatch(self, events: Iterable[Event]) -> None:
-        for event in events:
-            if isinstance(event, DeliveriesReceived):
-                event.link.context._on_deliveries()
-            elif isinstance(event, OutcomesReceived):
-                event.link.context._on_outcomes(event.deliveries)
-            elif isinstance(event, CreditChanged):
-                event.link.context._on_credit()
-            elif isinstance(event, SettlementsReceived):
-                event.link.context._on_settlements(event.deliveries)
-            elif isinstance(event, FlowReceived):
-                event.link.context._on_flow(event.drained, event.wasted)
-            elif isinstance(event, PartsReceived):
-                event.delivery.link.context._on_parts(event.delivery)
-            elif isinstance(event, WindowOpened):
-                event.session.context._on_window()
-            else:
-                self._handle_rare(event)
-
-    def _handle_rare(self, event: Event) -> None:
-        if isinstance(event, LinkAttached):
-            if event.link.context is None:
-                event.link.refuse(Error("amqp:not-implemented", "this client takes no links that its peer attaches"))
-            else:
-                event.link.context._on_attached()
-        elif isinstance(event, LinkEnded):
-            if event.link.context is not None:
-                event.link.context._on_ended(self._reason(event.error))
-        elif isinstance(event, SessionBegun):
-            if event.session.context is None:
-                event.session.begin()
-                event.session.end(Error("amqp:not-implemented", "this client takes no sessions that its peer begins"))
-            else:
-                event.session.context._on_begun()
-        elif isinstance(event, SessionUnmapped):
-            if event.session.context is not None:
-                event.session.context._on_ended(self._reason(event.error))
-        elif isinstance(event, ConnectionOpened):
-            self._on_opened()
-        elif isinstance(event, ConnectionEnded):
-            self._on_ended(self._reason(event.error))
-        elif isinstance(event, DeliveriesUnresumed):
-            event.link.context._on_unresumed(event.deliveries)
-        elif isinstance(event, DeliveriesResumed):
-            event.link.context._on_resumed(event.deliveries)
-        elif isinstance(event, LinkIncomplete):
-            event.link.context._on_incomplete()
-        elif isinstance(event, SessionResumed):
-            event.session.context._on_resumed()
-        elif isinstance(event, RequestAnswered):
-            event.request.session.context._changed()
-        elif isinstance(event, Authenticated):
-            self._mechanism = event.mechanism
 
     def _reason(self, error: AmqpError | None) -> AmqpError | None:
         """Why something ended; a fault of our own goes first, for what the engine says then is its consequence."""
@@ -451,104 +374,7 @@ class Connection(Endpoint, Links):
             recovery.given_up(self._crash)
         self._on_ended(self._crash)  # if it was interrupted
 
-    # Facts
-
-    @property
-    def container_id(self) -> str:
-        """The name of this container."""
-        return self._terms.container_id
-
-    @property
-    def dialect(self) -> str:
-        """The name of the dialect spoken; "auto" while that is not known."""
-        return self._lifeline.dialect.name if self._lifeline.dialect is not None else "auto"
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        """What the dialect can do; asking for anything else raises `Unsupported`."""
-        return self._lifeline.dialect.capabilities if self._lifeline.dialect is not None else frozenset()
-
-    @property
-    def native(self) -> Any:
-        """What the dialect has and AMQP 1.0 has no word for: declaring, binding, deleting; see the dialect's page.
-
-        Raises:
-            Unsupported: it has nothing of its own, as AMQP 1.0.
-        """
-        if self._native is None:
-            dialect = self._lifeline.dialect
-            if dialect is None or dialect.native is None:
-                raise Unsupported(f"dialect {self.dialect!r} has nothing that the connection itself has not")
-            module, _, name = dialect.native.partition(":")
-            self._native = getattr(import_module(module), name)(self)
-        return self._native
-
-    @property
-    def mechanism(self) -> str | None:
-        """The SASL mechanism that was used; None before, and without a SASL layer."""
-        return self._mechanism
-
-    @property
-    def remote(self) -> ConnectionTerms:
-        """What the peer said in its open (§2.7.1): container, limits, capabilities, properties.
-
-        Raises:
-            LocalProtocolError: the connection is not open yet.
-        """
-        remote = self._engine.remote if self._engine is not None else None
-        if remote is None:
-            raise self._gone()
-        return remote
-
-    @property
-    def remote_container_id(self) -> str:
-        """The name of the peer's container."""
-        return self.remote.container_id
-
-    @property
-    def remote_properties(self) -> Mapping[Any, Any]:
-        """The peer's connection properties: product and version, mostly."""
-        return self.remote.properties
-
-    @property
-    def profile(self) -> Profile:
-        """What is known of the peer's product: how it spells addresses, what its answers mean (`amqp10.profiles`).
-
-        Raises:
-            LocalProtocolError: the connection is not open yet, and no profile was named.
-        """
-        if self._profile is None:
-            endpoint = self._lifeline.endpoint
-            self._profile = recognize(self.remote.properties, endpoint.host if endpoint is not None else "")
-        return self._profile
-
-    @property
-    def _resumes(self) -> bool:
-        """Links can be resumed, as far as is known of dialect and peer (§2.6.13)."""
-        return "resume" in self.capabilities and self.profile.resumes
-
-    @property
-    def url(self) -> str:
-        """Where the connection is, without credentials; or was last, or will be tried first."""
-        return f"{self._lifeline.endpoint or ''}"
-
-    def events(self) -> Observer:
-        """What happens to the connection from now on, as an async iterator: interrupted, attempted, restored, given up.
-
-        It ends when the connection is over. The logger `amqp10.connection` has the same.
-        """
-        return self._observers.add()
-
-    @property
-    def offered_capabilities(self) -> tuple[str, ...]:
-        """The extensions that the peer offers (§2.7.1)."""
-        return self.remote.offered_capabilities
-
     # Sessions and links
-
-    def _link_name(self, kind: str) -> str:
-        """A name that no other link between the two containers has (§2.6.1)."""
-        return f"{self.container_id}-{kind}-{secrets.token_hex(6)}"
 
     def session(
         self,
@@ -666,10 +492,3 @@ class Connection(Endpoint, Links):
             raise only(group) from None
         finally:
             self._shield.__exit__(None, None, None)
-
-
-def only(error: BaseException) -> BaseException:
-    """The one cause that a group of one stands for."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

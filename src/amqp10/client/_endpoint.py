@@ -29,6 +29,13 @@ def fresh(cause: AmqpError) -> AmqpError:
     return error
 
 
+def only(error: BaseException) -> BaseException:
+    """The one cause that a group of one stands for."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
 class Endpoint:
     """The life of one session or link: not yet there, open, over.
 

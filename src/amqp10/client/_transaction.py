@@ -49,9 +49,10 @@ from ._sender import Sender
 if TYPE_CHECKING:
     from ._connection import Connection
     from ._link import Link
+    from ._links import Links
     from ._receiver_credit import CreditingReceiver
     from ._sender_streams import StreamingSender
-    from ._session import Links, Session
+    from ._session import Session
     from ._stream import BodyWriter
 
 LOCAL = "amqp:local-transactions"

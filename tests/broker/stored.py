@@ -1,0 +1,29 @@
+"""A broker with a store, in a process that can be killed and begins again where it was."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+class StoredBroker:
+    """`amqp10 broker --store`, at one port for all its lives."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self.url = "amqp://127.0.0.1:0"
+        self.start()
+
+    def start(self) -> None:
+        options = ["--port", self.url.rpartition(":")[2], "--store", str(self._store)]
+        command = [sys.executable, "-m", "amqp10", "broker", *options]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.url = self._process.stdout.readline().split()[3]
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
