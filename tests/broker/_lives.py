@@ -12,7 +12,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from amqp10.broker._connection import Carrier, Peer, PeerTerms
+from amqp10.broker._carrier import Carrier, PeerTerms
+from amqp10.broker._connection import Peer
 from amqp10.broker._entry import Entry
 from amqp10.broker._node import Limits
 from amqp10.broker._queue import Queue
@@ -501,7 +502,7 @@ class Life:
         assert (self.queue.depth, self.queue.unsettled) == (0, 0)
         for end in self.ends:
             assert end.line is not None
-            links: list[Any] = [*end.line.peer._producers, *end.line.peer._consumers]
+            links: list[Any] = [*end.line.peer.links.producers, *end.line.peer.links.consumers]
             assert not any(link.unsettled for link in links)
         for number in every:
             copies = self.enqueued[number]

@@ -17,6 +17,9 @@ from amqp10.broker._store import Store
 from amqp10.broker._store_load import load
 from amqp10.messaging import Error, Message
 
+from ._controller import Controller, controller
+from ._wire import Wire
+
 _keys = itertools.count(1_000_000)
 
 
@@ -123,6 +126,21 @@ def fill(queue: Queue, *numbers: int) -> None:
         queue.put(entry(number))
 
 
+def attach(queue: Queue, *takers: Taker) -> None:
+    """Add consumers that stand in line, and let the queue have its pass."""
+    for taker in takers:
+        queue.add_consumer(taker)
+        queue.in_line(taker)
+    queue.run()
+
+
+def more(queue: Queue, taker: Taker, credit: int) -> None:
+    """Give a consumer credit."""
+    taker.credit = credit
+    queue.in_line(taker)
+    queue.run()
+
+
 @pytest.fixture
 def clock() -> Clock:
     """A clock at 1000 s."""
@@ -133,6 +151,18 @@ def clock() -> Clock:
 def router(clock: Clock) -> Router:
     """A router with the usual settings."""
     return Router(clock=clock, limits=Limits())
+
+
+@pytest.fixture
+def wire(router: Router) -> Wire:
+    """A client of a broker with the usual settings."""
+    return Wire(router)
+
+
+@pytest.fixture
+def control(wire: Wire) -> Controller:
+    """A control link, attached."""
+    return controller(wire)
 
 
 @pytest.fixture

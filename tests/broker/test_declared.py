@@ -28,7 +28,7 @@ def declare(router: Router, name: str = "q", *, auto_delete: bool = False, **arg
 
 def numbers(queue: Queue) -> list[int]:
     """What waits, by the last byte."""
-    return [each.payload[-1] for each in queue._waiting()]
+    return [each.payload[-1] for each in queue._waiting.available()]
 
 
 def come(queue: Queue, taker: Taker) -> Taker:
@@ -159,7 +159,7 @@ def test_reject_publish_with_dead_letters(router: Router) -> None:
 
 def deaths(queue: Queue) -> list[Any]:
     """What is said of the deaths of the first message that waits."""
-    found = Message.decode(queue._waiting()[0].payload).message_annotations[Symbol("x-death")]
+    found = Message.decode(queue._waiting.available()[0].payload).message_annotations[Symbol("x-death")]
     assert isinstance(found, list)
     return found
 
@@ -182,7 +182,7 @@ def test_dead_letter_exchange(router: Router) -> None:
         "exchange": "amq.direct",
         "routing-keys": ["orders.new"],
     }
-    message = Message.decode(dead._waiting()[0].payload)
+    message = Message.decode(dead._waiting.available()[0].payload)
     assert message.message_annotations[Symbol("x-first-death-exchange")] == "amq.direct"
     assert message.message_annotations[Symbol("x-exchange")] == "amq.topic"
     assert (queue.depth, queue.rejected, queue.dead_lettered) == (0, 1, 1)

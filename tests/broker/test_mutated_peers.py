@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._connection import Carrier, Peer, PeerTerms
+from amqp10.broker._carrier import Carrier, PeerTerms
+from amqp10.broker._connection import Peer
 from amqp10.broker._node import Limits
 from amqp10.broker._router import Router
 from amqp10.engine import (

@@ -12,26 +12,11 @@ from amqp10.broker._queue import Queue
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Rejected
 from amqp10.types import Symbol
 
-from .conftest import Clock, Giver, Taker, entry, fill
+from .conftest import Clock, Giver, Taker, attach, entry, fill, more
 
 Make = Callable[..., Queue]
 FAILED = Modified(delivery_failed=True)
 NOT_HERE = Modified(undeliverable_here=True)
-
-
-def attach(queue: Queue, *takers: Taker) -> None:
-    """Add consumers that stand in line, and let the queue have its pass."""
-    for taker in takers:
-        queue.add_consumer(taker)
-        queue.in_line(taker)
-    queue.run()
-
-
-def more(queue: Queue, taker: Taker, credit: int) -> None:
-    """Give a consumer credit."""
-    taker.credit = credit
-    queue.in_line(taker)
-    queue.run()
 
 
 class Graves:
@@ -236,59 +221,6 @@ class TestOutcomes:
         assert large.numbers == [1]
 
 
-class TestBrowsing:
-    @pytest.mark.spec("3.5.3", "distribution-mode copy leaves the message available")
-    def test_copies_stay(self, make_queue: Make) -> None:
-        """A browser sees all; the messages stay for others."""
-        queue, browser, taker = make_queue(), Taker(10, copies=True), Taker(10)
-        fill(queue, 1, 2)
-        attach(queue, browser)
-        fill(queue, 3)
-        queue.run()
-        assert browser.numbers == [1, 2, 3]
-        attach(queue, taker)
-        assert taker.numbers == [1, 2, 3]
-        assert queue.copied == 3
-
-    def test_does_not_see_what_is_held_or_gone(self, make_queue: Make) -> None:
-        """A message that a consumer holds, or has taken, is not there to be seen."""
-        queue, taker, browser = make_queue(), Taker(1), Taker(0, copies=True)
-        fill(queue, 1, 2, 3)
-        attach(queue, browser)
-        attach(queue, taker)
-        more(queue, taker, 1)
-        queue.settle(taker.taken[0], taker, ACCEPTED)
-        more(queue, browser, 10)
-        assert browser.numbers == [3]
-
-    def test_sees_returned_messages_in_order(self, make_queue: Make) -> None:
-        """A browser that comes later sees messages that had come back, in their places."""
-        queue, taker, browser = make_queue(), Taker(2), Taker(10, copies=True)
-        fill(queue, 1, 2, 3)
-        attach(queue, taker)
-        queue.settle(taker.taken[1], taker, NOT_HERE)
-        queue.settle(taker.taken[0], taker, RELEASED)
-        attach(queue, browser)
-        assert browser.numbers == [1, 2, 3]
-
-    def test_outcomes_of_copies_mean_nothing(self, make_queue: Make) -> None:
-        """Rejecting or accepting a copy leaves the message alone."""
-        queue, browser = make_queue(), Taker(10, copies=True)
-        fill(queue, 1)
-        attach(queue, browser)
-        queue.settle(browser.taken[0], browser, Rejected(None))
-        assert (queue.depth, queue.rejected) == (1, 0)
-
-    def test_lazy_browser_holds_nothing(self, make_queue: Make) -> None:
-        """What left the queue does not pile up for a browser that never asks."""
-        queue, browser, taker = make_queue(), Taker(0, copies=True), Taker(0, settles=True)
-        attach(queue, browser, taker)
-        for _ in range(20):
-            fill(queue, *range(100))
-            more(queue, taker, 100)
-        assert sum(len(unseen) for unseen in queue._browsing.values()) <= 400
-
-
 class TestDrain:
     def test_told_when_empty(self, make_queue: Make) -> None:
         """A draining consumer is told once there is nothing left, after what there is."""
@@ -398,83 +330,7 @@ class TestTime:
             more(queue, taker, 100)
             queue.expire(clock.now)
         assert queue.depth == 0
-        assert len(queue._mortal) + len(queue._ready) <= 600
-
-
-class TestRoom:
-    def test_free(self, make_queue: Make) -> None:
-        """Room is counted in messages, held ones included, and in bytes by the usual size."""
-        queue = make_queue(limits=Limits(messages=5, bytes=10_000))
-        assert queue.free == 2
-        queue.put(entry(1, b"x" * 991))
-        assert queue.free == 4
-        for _ in range(8):
-            queue.put(entry(1, b"x" * 991))
-        assert queue.free == -4
-
-    def test_full_grants_nothing_and_drops_nothing(self, make_queue: Make) -> None:
-        """A producer gets credit up to the limit and more when messages leave."""
-        queue, giver, taker = make_queue(limits=Limits(messages=10)), Giver(), Taker(0)
-        queue.add_producer(giver)
-        queue.run()
-        assert giver.grants == [10]
-        giver.give(queue, 10)
-        queue.run()
-        assert giver.granted == 0
-        attach(queue, taker)
-        more(queue, taker, 4)
-        for taken in taker.taken:
-            queue.settle(taken, taker, ACCEPTED)
-        queue.run()
-        assert giver.granted == 4
-        assert queue.depth == 6
-
-    def test_unlimited_tops_up_by_half_windows(self, make_queue: Make) -> None:
-        """Where room is no question a grant comes once for half a window of messages."""
-        queue, giver = make_queue(limits=Limits(credit=100)), Giver()
-        queue.add_producer(giver)
-        queue.run()
-        for _ in range(100):
-            giver.give(queue)
-            queue.run()
-        assert giver.grants == [100, 100, 100]
-
-    def test_bytes_take_credit_back(self, make_queue: Make) -> None:
-        """When the bytes are full, credit that is out is taken back."""
-        queue, giver = make_queue(limits=Limits(bytes=1_000_000)), Giver()
-        queue.add_producer(giver)
-        queue.run()
-        giver.give(queue, 2, size=600_000)
-        queue.run()
-        assert giver.granted == 0
-        assert queue.depth == 2
-
-    @given(st.data())
-    @settings(max_examples=60, deadline=None)
-    def test_shares(self, data: st.DataObject) -> None:
-        """Whatever producers do, the limit holds but for one message each, and no producer starves with room free."""
-        limit = data.draw(st.integers(1, 50))
-        window = data.draw(st.integers(1, 30))
-        queue = Queue("q", clock=lambda: 0.0, touch=lambda node: None, limits=Limits(messages=limit, credit=window))
-        givers = [Giver() for _ in range(data.draw(st.integers(1, 8)))]
-        taker = Taker(0, settles=True)
-        queue.add_consumer(taker)
-        for giver in givers:
-            queue.add_producer(giver)
-            queue.run()
-        for _ in range(data.draw(st.integers(1, 30))):
-            giver = data.draw(st.sampled_from(givers))
-            if giver.granted > 0 and data.draw(st.booleans()):
-                giver.give(queue, data.draw(st.integers(1, giver.granted)))
-            else:
-                taker.credit = data.draw(st.integers(0, 20))
-                queue.in_line(taker)
-            queue.run()
-            assert queue.depth <= limit + len(givers)
-            outstanding = sum(giver.granted for giver in givers)
-            assert queue.depth + outstanding <= limit + len(givers)
-            if queue.free > 0:
-                assert all(giver.granted > 0 for giver in givers)
+        assert len(queue._mortal) + len(queue._waiting) <= 600
 
 
 @given(st.data())

@@ -28,8 +28,8 @@ from amqp10.messaging import (
 )
 from amqp10.types import Symbol
 
+from ._wire import Wire
 from .conftest import Clock, Taker
-from .test_connection import Wire
 
 
 class OldWire(Wire):

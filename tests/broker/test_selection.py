@@ -158,7 +158,7 @@ def test_nothing_of_the_dead_is_kept(make_queue: Make) -> None:
         queue.run()
         quick.taken.clear()
     assert queue.depth == 0
-    assert len(queue._ready) <= 400
+    assert len(queue._waiting) <= 400
     assert all(len(unseen) <= 400 for unseen in queue._unseen)
 
 
@@ -207,7 +207,7 @@ def test_nothing_is_lost_or_doubled(data: st.DataObject) -> None:
         held = [taken for taker in takers for taken in taker.taken]
         assert len({taken.position for taken in held}) == len(held) == queue.unsettled
         assert put == queue.depth + accepted + queue.rejected + queue.expired
-        waiting = queue._waiting()
+        waiting = queue._waiting.available()
         assert len({waits.position for waits in waiting}) == len(waiting) == queue.depth - queue.unsettled
         for taker in takers:
             assert all(taker.filtering is None or taker.filtering.passes(taken) for taken in taker.taken)

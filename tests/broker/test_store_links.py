@@ -11,8 +11,8 @@ import pytest
 from amqp10.engine import DeliveriesReceived, DeliveriesUnresumed, LinkTerms, OutgoingDelivery, ReceiverLink, SenderLink
 from amqp10.messaging import ACCEPTED, Accepted, Message, Source, Target
 
+from ._wire import Wire
 from .conftest import Begin, Clock, Life
-from .test_connection import Wire
 
 BODIES = [1, 2, 3]
 KEPT: dict[str, Any] = {"expiry_policy": "connection-close", "timeout": 60}
@@ -108,7 +108,7 @@ def test_sent_exactly_once(begin: Begin, steps: int, address: str | None, mode: 
         found = life.bodies(name)
     else:
         (queue,) = name.values()
-        found = [Message.decode(entry.payload).body for entry in queue._waiting()]
+        found = [Message.decode(entry.payload).body for entry in queue._waiting.available()]
     if mode == "second":
         assert found == BODIES
         assert all(isinstance(delivery.remote_state, Accepted) for delivery in deliveries)

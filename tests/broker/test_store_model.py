@@ -64,7 +64,11 @@ class World:
 
     def facts(self, name: str) -> Facts:
         """All that is durable in the queue, in order, as the next life has it."""
-        entries = {entry.position: entry for entry in [*self.queue(name)._waiting(), *self.held(name)] if entry.durable}
+        entries = {
+            entry.position: entry
+            for entry in [*self.queue(name)._waiting.available(), *self.held(name)]
+            if entry.durable
+        }
         found = []
         for _, entry in sorted(entries.items()):
             message = Message.decode(entry.payload)

@@ -23,8 +23,8 @@ from amqp10.engine import (
 )
 from amqp10.messaging import ACCEPTED, RELEASED, DeliveryState, Message, Received, Source, Target
 
+from ._wire import Wire, bodies, queue_of
 from .conftest import Clock
-from .test_connection import Wire, bodies, queue_of
 
 LASTING: dict[str, Any] = {"expiry_policy": "connection-close", "timeout": 60}
 MODES = pytest.mark.parametrize("mode", ["first", "second"])
@@ -91,7 +91,7 @@ def test_outcome_lost(router: Router, heard: bool) -> None:
     assert sent.remote_state == ACCEPTED
     assert not new.unsettled
     assert queue_of(router, "q").depth == 1
-    (there,) = again.peer._producers
+    (there,) = again.peer.links.producers
     assert not there.unsettled
 
 
@@ -130,7 +130,7 @@ def test_message_in_part(router: Router, mode: str) -> None:
     assert isinstance(state, Received)
     assert 100_000 < state.section_offset < 200_000
     assert told(again, OutcomesReceived) == [sent]
-    (entry,) = queue_of(router, "q")._waiting()
+    (entry,) = queue_of(router, "q")._waiting.available()
     assert entry.payload == payload
 
 
@@ -153,7 +153,7 @@ def test_held_by_a_consumer(router: Router, mode: str, heard: bool) -> None:
     again.turn()
     assert queue_of(router, "q").dequeued == 1
     assert queue_of(router, "q").depth == 1
-    assert [text for link in other.peer._consumers for text in link.unsettled]
+    assert [text for link in other.peer.links.consumers for text in link.unsettled]
     if not heard:
         lose(wire)
         assert queue_of(router, "q").depth == 1
@@ -382,7 +382,7 @@ def test_parts_are_bounded(router: Router, monkeypatch: pytest.MonkeyPatch) -> N
             new.resend(delivery)
         wire.turn()
     assert router.links._parts == 0
-    assert [entry.payload for entry in queue_of(router, "q")._waiting()] == [payload, payload]
+    assert [entry.payload for entry in queue_of(router, "q")._waiting.available()] == [payload, payload]
 
 
 def test_who_never_settles_gets_no_credit(router: Router, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,7 +400,7 @@ def test_who_never_settles_gets_no_credit(router: Router, monkeypatch: pytest.Mo
             sent += 1
             wire.turn()
         assert sent == 20
-        (there,) = wire.peer._producers
+        (there,) = wire.peer.links.producers
         assert [delivery.payload for delivery in there.unsettled.values()] == [b""] * 20
         for delivery in list(link.unsettled.values()):
             link.settle(delivery)

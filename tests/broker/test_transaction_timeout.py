@@ -10,9 +10,9 @@ from amqp10.broker._router import Router
 from amqp10.errors import TransactionRolledBack
 from amqp10.messaging import ACCEPTED, Declare, Rejected, TransactionalState
 
+from ._controller import Controller, controller, ended, stock
+from ._wire import Wire, bodies, queue_of
 from .conftest import Clock
-from .test_connection import Wire, bodies, queue_of
-from .test_coordinator import Controller, controller, ended, stock
 
 TIMEOUT = "amqp:transaction:timeout"
 

@@ -8,36 +8,29 @@ dialect that the registry learns is served by the same queues, on the same port.
 
 from __future__ import annotations
 
-import logging
 import math
-import os
 import secrets
 import ssl
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from os import PathLike, fspath
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
 import anyio
-from anyio.abc import ByteStream, Listener, TaskGroup, TaskStatus
+from anyio.abc import ByteStream, TaskGroup, TaskStatus
 
 from ..client import Connection
 from ..engine import ConnectionTerms, SessionTerms, dialect
-from ..errors import ConnectionLost
 from ..net import (
     TLS,
     StreamFacts,
     TLSSettings,
-    accept,
-    accept_websocket,
-    listen_tcp,
-    listen_unix,
     require_wsproto,
 )
 from ..types import Symbol
 from ._access import Access
-from ._connection import PeerTerms
+from ._carrier import PeerTerms
+from ._entrance import Entrance
 from ._facts import ExchangeFacts, QueueFacts, TopicFacts, exchange_facts, queue_facts, topic_facts
 from ._memory import memory_streams
 from ._node import Limits
@@ -50,12 +43,6 @@ from ._topic import Topic
 
 if TYPE_CHECKING:
     from ..client import ConnectionSettings
-
-_log = logging.getLogger("amqp10.broker")
-
-ACCEPT_PAUSE = 0.1
-"""Seconds before accepting is tried again after it failed."""
-
 
 ON_DEMAND = "amqp10_on_demand"
 """The capability that says, to our own clients in dialects that declare their nodes, that they need not."""
@@ -177,18 +164,13 @@ class Broker:
         close_timeout: float = 2.0,
         container_id: str | None = None,
     ) -> None:
-        self._tls = tls.server_context() if isinstance(tls, TLS) else tls
+        context = tls.server_context() if isinstance(tls, TLS) else tls
         if websocket:
             require_wsproto()
-        self._websocket = websocket
-        self._origins = frozenset(websocket_origins)
-        external = self._tls is not None and self._tls.verify_mode != ssl.CERT_NONE
+        external = context is not None and context.verify_mode != ssl.CERT_NONE
         access = Access(users, anonymous, external, allow_insecure)
         if host is not None:
             access.check_host(host)
-        self._host = host
-        self._port = port
-        self._path = fspath(path) if path is not None else None
         if store is not None and max_message_size > MOST_STORED:
             raise ValueError(f"a store takes messages of {MOST_STORED} bytes at most: give a max_message_size")
         self._store_path = fspath(store) if store is not None else None
@@ -237,9 +219,16 @@ class Broker:
         if spoken == []:
             raise ValueError("a broker speaks one dialect at least; None for all")
         self._door = Doorkeeper(self._router, access.authenticator(), terms, max_connections, spoken)
-        self._urls: tuple[str, ...] = ()
+        self._entrance = Entrance(
+            self._door,
+            host,
+            port,
+            path=fspath(path) if path is not None else None,
+            tls=context,
+            origins=frozenset(websocket_origins) if websocket else None,
+            handshake_timeout=handshake_timeout,
+        )
         self._entered = False
-        self._listening: list[anyio.CancelScope] = []
         self._tasks: TaskGroup | None = None  # while the broker runs
         self._alarm: anyio.Event | None = None
 
@@ -259,7 +248,7 @@ class Broker:
         self._entered = True
         self._open_store()
         try:
-            listeners = await self._listen()
+            await self._entrance.open()
         except BaseException:
             self._close_store()
             raise
@@ -271,7 +260,7 @@ class Broker:
         self._group = anyio.create_task_group()
         await self._group.__aenter__()
         try:
-            await self._group.start(self._run, listeners)
+            await self._group.start(self._run)
         except BaseException:
             await self._stop()
             raise
@@ -293,63 +282,16 @@ class Broker:
         if self._store is not None:
             self._store.close()
 
-    async def _listen(self) -> list[Listener[ByteStream]]:
-        listeners: list[Listener[ByteStream]] = []
-        urls = []
-        try:
-            if self._host is not None:
-                listener, url = await listen_tcp(self._host, self._port, secure=self._tls is not None)
-                listeners.append(listener)
-                urls.append(url)
-                if self._websocket:
-                    urls.append(url.replace("amqp", "ws", 1))
-            if self._path is not None:
-                listener, url = await listen_unix(self._path)
-                listeners.append(listener)
-                urls.append(url)
-        except BaseException:
-            for listener in listeners:
-                await listener.aclose()
-            raise
-        self._urls = tuple(urls)
-        return listeners
-
-    async def _run(self, listeners: list[Listener[ByteStream]], *, task_status: TaskStatus[None]) -> None:
+    async def _run(self, *, task_status: TaskStatus[None]) -> None:
         """The background: everything that runs, runs in here."""
         with self._background:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
-                for listener in listeners:
-                    tasks.start_soon(self._listen_on, listener)
+                self._entrance.begin(tasks)
                 tasks.start_soon(self._keep_time)
                 if self._store is not None:
                     tasks.start_soon(self._store.run)
                 task_status.started()
-
-    async def _listen_on(self, listener: Listener[ByteStream]) -> None:
-        async with listener:
-            with anyio.CancelScope() as scope:
-                self._listening.append(scope)
-                while True:
-                    try:
-                        await listener.serve(self._take, self._tasks)
-                    except* (OSError, anyio.BrokenResourceError) as errors:
-                        # Out of file descriptors, mostly: those who are served go on, and may leave some.
-                        _log.warning("accepting a connection failed: %s", errors.exceptions[0])
-                    await anyio.sleep(ACCEPT_PAUSE)
-
-    async def _take(self, stream: ByteStream) -> None:
-        """A stream came in at a listener."""
-        with anyio.CancelScope(deadline=anyio.current_time() + self._handshake_timeout) as scope:
-            try:
-                stream, facts = await accept(stream, self._tls)
-                received = b""
-                if self._websocket:
-                    stream, received = await accept_websocket(stream, self._origins, facts.peer)
-            except ConnectionLost as error:
-                _log.debug("%s", error)
-                return
-            await self._door.serve(stream, facts, scope, received)
 
     async def _take_memory(self, stream: ByteStream) -> None:
         with anyio.CancelScope(deadline=anyio.current_time() + self._handshake_timeout) as scope:
@@ -403,14 +345,14 @@ class Broker:
         Raises:
             LookupError: it listens nowhere, or not yet; `connect` needs no URL.
         """
-        if not self._urls:
+        if not self._entrance.urls:
             raise LookupError("the broker listens nowhere: use connect()")
-        return self._urls[0]
+        return self._entrance.urls[0]
 
     @property
     def urls(self) -> tuple[str, ...]:
         """All of them."""
-        return self._urls
+        return self._entrance.urls
 
     @property
     def websocket_url(self) -> str:
@@ -419,7 +361,7 @@ class Broker:
         Raises:
             LookupError: it answers none, or not yet.
         """
-        for url in self._urls:
+        for url in self._entrance.urls:
             if url.startswith("ws"):
                 return url
         raise LookupError("the broker answers no WebSockets: Broker(websocket=True) does")
@@ -491,8 +433,7 @@ class Broker:
         self._shield.shield = True
         self._tasks = None
         try:
-            for scope in self._listening:
-                scope.cancel()
+            self._entrance.stop()
             with anyio.move_on_after(self._close_timeout):
                 await self._door.close()
         finally:
@@ -501,7 +442,7 @@ class Broker:
     async def _stop(self) -> None:
         """End the background. What it raises for one cause is that cause."""
         self._shield.shield = True
-        self._remove_socket()
+        self._entrance.remove_socket()
         self._background.cancel()
         try:
             await self._group.__aexit__(None, None, None)
@@ -513,8 +454,3 @@ class Broker:
         finally:
             self._close_store()
             self._shield.__exit__(None, None, None)
-
-    def _remove_socket(self) -> None:
-        if self._path is not None:
-            with suppress(OSError):
-                os.unlink(self._path)

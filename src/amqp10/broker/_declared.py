@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from heapq import heappush
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -172,9 +171,7 @@ class DeclaredQueue(Queue):
         """Give it a place before those of lower priority. Those who browse or filter see it in order of arrival."""
         # Who says none means none, in the dialects that such queues come from; not 4, as in AMQP 1.0.
         priority = min(read_priority(entry.payload) or 0, self._arguments.priorities)
-        entry.position += (self._arguments.priorities - priority) << 48
-        self._ready.pop()
-        heappush(self._returned, (entry.position, entry))
+        self._waiting.move(entry, entry.position + ((self._arguments.priorities - priority) << 48))
 
     def reserve(self, entry: Entry) -> None:
         if self._limited and self._rejects and self._over(entry):

@@ -12,8 +12,10 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from ..messaging import Accepted, Modified, Rejected, Released
+from ._browsing import Browsing
 from ._node import Node
 from ._selection import Selection
+from ._waiting import Waiting
 
 if TYPE_CHECKING:
     from ..messaging import Error
@@ -91,15 +93,12 @@ class Queue(Node):
         self._dead_letter_expired = dead_letter_expired
         self._max_delivery_count = max_delivery_count
         self._bytes_in = 0
-        self._ready: deque[Entry] = deque()  # in order of position
-        self._returned: list[tuple[int, Entry]] = []  # a heap: came back, and go before younger ones
-        self._picky: list[Entry] = []  # came back as "undeliverable here": not for everyone
+        self._waiting = Waiting()
         self._mortal: list[tuple[float, int, Entry]] = []  # a heap: die at a known time
         self._line: deque[Consumer] = deque()  # consumers that may be ready, whose turn is next first
-        self._browsers: deque[Consumer] = deque()  # the same of those that copy
         self._ranked = False  # some consumer has said a priority
         self._draining: dict[int, Consumer] = {}
-        self._browsing: dict[int, deque[Entry]] = {}  # what each browser has not seen yet
+        self._browsing = Browsing()
         self._selections: dict[Hashable, Selection] = {}  # by the key of the filter
         self._unseen: list[deque[Entry]] = []  # of browsers and selections: what comes goes into all of them
 
@@ -126,7 +125,7 @@ class Queue(Node):
         entry.position = self.enqueued
         self.enqueued += 1
         entry.available = True
-        self._ready.append(entry)
+        self._waiting.append(entry)
         if entry.expires is not None:
             heappush(self._mortal, (entry.expires, entry.position, entry))
             if self._alarm is not None:
@@ -141,7 +140,7 @@ class Queue(Node):
     def keep(self, shelf: Shelf) -> None:
         """What is durable in it is kept from now on; what consumers hold is when it comes back."""
         self.shelf = shelf
-        for entry in self._waiting():
+        for entry in self._waiting.available():
             if entry.durable:
                 shelf.note(entry)
 
@@ -182,11 +181,11 @@ class Queue(Node):
         self.consumers[consumer.key] = consumer
         self._ranked = self._ranked or consumer.priority != 0
         if consumer.copies:
-            self._browsing[consumer.key] = deque(self._waiting())
+            self._browsing.begin(consumer, self._waiting.available())
         elif consumer.filtering is not None:
             key = consumer.filtering.key
             if key not in self._selections:
-                self._selections[key] = Selection(consumer.filtering, self._waiting())
+                self._selections[key] = Selection(consumer.filtering, self._waiting.available())
             self._selections[key].consumers += 1
         self._note_unseen()
 
@@ -195,20 +194,15 @@ class Queue(Node):
         others = [consumer for consumer in self.consumers.values() if not (consumer.copies or consumer.passing)]
         return bool(others) and (exclusive or any(consumer.exclusive for consumer in others))
 
-    def _waiting(self) -> list[Entry]:
-        """What waits now, in order."""
-        waiting = [*self._ready, *(entry for _, entry in self._returned), *self._picky]
-        return sorted((entry for entry in waiting if entry.available), key=lambda entry: entry.position)
-
     def _note_unseen(self) -> None:
         selections = self._selections.values()
-        self._unseen = [*self._browsing.values(), *(selection.unseen for selection in selections)]
+        self._unseen = [*self._browsing.unseen.values(), *(selection.unseen for selection in selections)]
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """A consumer went; what it held is given back by its own hands (`settle`)."""
         if self.consumers.pop(consumer.key, None) is None:
             return
-        self._browsing.pop(consumer.key, None)
+        self._browsing.unseen.pop(consumer.key, None)
         self._draining.pop(consumer.key, None)
         if consumer.filtering is not None and not consumer.copies:
             selection = self._selections[consumer.filtering.key]
@@ -233,7 +227,7 @@ class Queue(Node):
         self.touch()
 
     def _line_of(self, consumer: Consumer) -> deque[Consumer]:
-        return self._browsers if consumer.copies else self._line
+        return self._browsing.line if consumer.copies else self._line
 
     # The pass
 
@@ -243,8 +237,8 @@ class Queue(Node):
             return
         if self._line:
             self._hand_out()
-        if self._browsing:
-            self._hand_out_copies()
+        if self._browsing.unseen:
+            self.copied += self._browsing.hand_out(self._clock(), self.depth)
         if self._draining:
             self._tell_draining()
         self._regulate()
@@ -265,7 +259,7 @@ class Queue(Node):
                 continue
             entry = take(consumer, now)
             if entry is None:
-                if not self._picky and not self._selections:
+                if not self._waiting.picky and not self._selections:
                     break
                 # What is left is not for this one; it may be for another.
                 aside.append(line.popleft())
@@ -296,29 +290,6 @@ class Queue(Node):
         if self._selections:
             self._tidy()
 
-    def _hand_out_copies(self) -> None:
-        now = self._clock()
-        for unseen in self._browsing.values():
-            if len(unseen) > 2 * self.depth + 256:
-                # A browser that does not keep up with the queue: what has left it is not to be seen any more.
-                seen_late = [entry for entry in unseen if not entry.gone]
-                unseen.clear()
-                unseen.extend(seen_late)
-        for consumer in list(self._browsers):
-            unseen = self._browsing[consumer.key]
-            copied = self.copied
-            while unseen and consumer.ready():
-                entry = unseen.popleft()
-                # What another consumer holds just now is not there to be seen (§3.3).
-                seen = entry.available and not (entry.expires is not None and entry.expires <= now)
-                if seen and (consumer.filtering is None or consumer.filtering.passes(entry)):
-                    self.copied += consumer.deliver(entry, entry.outgoing(now))
-            if self.copied > copied:
-                consumer.fed()
-            if unseen:
-                consumer.waiting = False
-                self._browsers.remove(consumer)
-
     def _tell_draining(self) -> None:
         """Tell those that stand in line with nothing left for them; the others are told by a later pass."""
         for consumer in list(self._draining.values()):
@@ -328,16 +299,8 @@ class Queue(Node):
 
     def _next(self, consumer: Consumer, now: float) -> Entry | None:
         """Take the oldest message that this consumer may have."""
-        ready = self._ready
-        while True:
-            if self._returned or self._picky:
-                entry = self._next_returned(consumer)
-                if entry is None:
-                    return None
-            elif ready:
-                entry = ready.popleft()
-            else:
-                return None
+        waiting = self._waiting
+        while (entry := waiting.next(consumer.key)) is not None:
             if not entry.available:
                 entry.listed = False
                 continue
@@ -345,23 +308,6 @@ class Queue(Node):
                 self._expire(entry)
                 continue
             return entry
-
-    def _next_returned(self, consumer: Consumer) -> Entry | None:
-        """The same, off the common path: some messages came back."""
-        fresh = self._ready[0].position if self._ready else None
-        back = self._returned[0][0] if self._returned else None
-        for index, entry in enumerate(self._picky):
-            if (fresh is not None and fresh < entry.position) or (back is not None and back < entry.position):
-                break
-            if entry.gone or entry.excluded is None or consumer.key not in entry.excluded:
-                return self._picky.pop(index)
-        if back is not None and (fresh is None or back < fresh):
-            return heappop(self._returned)[1]
-        if fresh is not None:
-            return self._ready.popleft()
-        for index, entry in enumerate(self._picky):
-            if entry.excluded is None or consumer.key not in entry.excluded:
-                return self._picky.pop(index)
         return None
 
     def _next_selected(self, consumer: Consumer, now: float) -> Entry | None:
@@ -378,16 +324,9 @@ class Queue(Node):
 
     def _tidy(self) -> None:
         """Drop what left out of turn, when that is most of what is kept."""
-        self._sweep()
+        self._waiting.sweep(self.depth)
         for selection in self._selections.values():
             selection.tidy(self.depth)
-
-    def _sweep(self) -> None:
-        if len(self._ready) + len(self._returned) + len(self._picky) > 2 * self.depth + 256:
-            self._ready = deque(entry for entry in self._ready if not entry.gone)
-            self._returned = [record for record in self._returned if not record[1].gone]
-            heapify(self._returned)
-            self._picky = [entry for entry in self._picky if not entry.gone]
 
     # The end of a delivery
 
@@ -459,11 +398,8 @@ class Queue(Node):
             self.shelf.came_back(entry)
         if entry.listed:
             entry.listed = False
-        elif entry.excluded:
-            self._picky.append(entry)
-            self._picky.sort(key=lambda waiting: waiting.position)
         else:
-            heappush(self._returned, (entry.position, entry))
+            self._waiting.come_back(entry)
 
     def _bury(self, entry: Entry, reason: str, error: Error | None) -> None:
         if self._dead_letter is not None and self._dead_letter(self, entry, reason, error):
@@ -479,10 +415,10 @@ class Queue(Node):
 
     def purge(self) -> int:
         """Drop what waits; how many messages that was."""
-        waiting = self._waiting()
+        waiting = self._waiting.available()
         for entry in waiting:
             self._forget(entry)
-        self._sweep()
+        self._waiting.sweep(self.depth)
         self.touch()
         return len(waiting)
 
@@ -501,7 +437,7 @@ class Queue(Node):
             if entry.available:
                 self._expire(entry)
                 self.touch()
-        self._sweep()
+        self._waiting.sweep(self.depth)
         return mortal[0][0] if mortal else None
 
     def _expire(self, entry: Entry) -> None:
@@ -515,12 +451,9 @@ class Queue(Node):
 
     def delete(self, error: Error) -> None:
         self.deleted = True
-        self._ready.clear()
-        self._returned.clear()
-        self._picky.clear()
+        self._waiting.clear()
         self._mortal.clear()
         self._line.clear()
-        self._browsers.clear()
         self._draining.clear()
         self._browsing.clear()
         self._selections.clear()

@@ -14,7 +14,8 @@ from ..engine import Dialect, Engine, Event, Negotiation
 from ..messaging import Error
 from ..net import Pump, StreamFacts, keep_from_children, traced
 from ..types import Symbol
-from ._connection import Carrier, Peer, PeerTerms
+from ._carrier import Carrier, PeerTerms
+from ._connection import Peer
 from ._router import Router
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amqp10.broker._connection import Carrier, Peer, PeerTerms
+from amqp10.broker._carrier import Carrier, PeerTerms
+from amqp10.broker._connection import Peer
 from amqp10.broker._node import Limits
 from amqp10.broker._router import Router
 from amqp10.dialects.fast import DIALECT

@@ -1,0 +1,61 @@
+"""Those who only look at a queue: each sees what waits when it comes, then what comes, and takes nothing."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._entry import Entry
+    from ._node import Consumer
+
+
+class Browsing:
+    """The browsers of one queue.
+
+    Attributes:
+        unseen: what each has not seen yet, by its key; messages that left among it.
+        line: those that may be ready.
+    """
+
+    def __init__(self) -> None:
+        self.unseen: dict[int, deque[Entry]] = {}
+        self.line: deque[Consumer] = deque()
+
+    def begin(self, consumer: Consumer, waiting: Iterable[Entry]) -> None:
+        """A browser came."""
+        self.unseen[consumer.key] = deque(waiting)
+
+    def hand_out(self, now: float, depth: int) -> int:
+        """Give each what it has not seen, as long as it is ready; how many copies that was.
+
+        `depth` is how many messages the queue has.
+        """
+        for unseen in self.unseen.values():
+            if len(unseen) > 2 * depth + 256:
+                # A browser that does not keep up with the queue: what has left it is not to be seen any more.
+                seen_late = [entry for entry in unseen if not entry.gone]
+                unseen.clear()
+                unseen.extend(seen_late)
+        copies = 0
+        for consumer in list(self.line):
+            unseen = self.unseen[consumer.key]
+            before = copies
+            while unseen and consumer.ready():
+                entry = unseen.popleft()
+                # What another consumer holds just now is not there to be seen (§3.3).
+                seen = entry.available and not (entry.expires is not None and entry.expires <= now)
+                if seen and (consumer.filtering is None or consumer.filtering.passes(entry)):
+                    copies += consumer.deliver(entry, entry.outgoing(now))
+            if copies > before:
+                consumer.fed()
+            if unseen:
+                consumer.waiting = False
+                self.line.remove(consumer)
+        return copies
+
+    def clear(self) -> None:
+        """The queue is over."""
+        self.unseen.clear()
+        self.line.clear()

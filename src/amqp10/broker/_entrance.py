@@ -1,0 +1,126 @@
+"""Where peers come in: the broker's listeners, and TLS and WebSockets on the way to its door."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from contextlib import suppress
+
+import anyio
+from anyio.abc import ByteStream, Listener, TaskGroup
+
+from ..errors import ConnectionLost
+from ..net import accept, accept_websocket, listen_tcp, listen_unix
+from ._serving import Doorkeeper
+
+_log = logging.getLogger("amqp10.broker")
+
+ACCEPT_PAUSE = 0.1
+"""Seconds before accepting is tried again after it failed."""
+
+
+class Entrance:
+    """The places where a broker listens.
+
+    Args:
+        door: who lets in what comes.
+        host, port: of TCP; host None for none.
+        path: of a Unix socket; None for none.
+        tls: TCP is TLS then.
+        origins: WebSockets are answered, those of web pages from here; None: no WebSockets.
+        handshake_timeout: seconds that a peer has from connecting to its open.
+
+    Attributes:
+        urls: where to connect to; nothing before `open`.
+    """
+
+    def __init__(
+        self,
+        door: Doorkeeper,
+        host: str | None,
+        port: int,
+        *,
+        path: str | None,
+        tls: ssl.SSLContext | None,
+        origins: frozenset[str] | None,
+        handshake_timeout: float,
+    ) -> None:
+        self.urls: tuple[str, ...] = ()
+        self._door = door
+        self._host = host
+        self._port = port
+        self._path = path
+        self._tls = tls
+        self._origins = origins
+        self._handshake_timeout = handshake_timeout
+        self._listeners: list[Listener[ByteStream]] = []
+        self._listening: list[anyio.CancelScope] = []
+
+    async def open(self) -> None:
+        """Listen, and take nobody yet.
+
+        Raises:
+            OSError: an address cannot be listened on.
+
+        Cancelling: nothing is left open.
+        """
+        listeners = self._listeners
+        urls = []
+        try:
+            if self._host is not None:
+                listener, url = await listen_tcp(self._host, self._port, secure=self._tls is not None)
+                listeners.append(listener)
+                urls.append(url)
+                if self._origins is not None:
+                    urls.append(url.replace("amqp", "ws", 1))
+            if self._path is not None:
+                listener, url = await listen_unix(self._path)
+                listeners.append(listener)
+                urls.append(url)
+        except BaseException:
+            for listener in listeners:
+                await listener.aclose()
+            raise
+        self.urls = tuple(urls)
+
+    def begin(self, tasks: TaskGroup) -> None:
+        """Take who comes; whoever is served is so in `tasks`."""
+        for listener in self._listeners:
+            tasks.start_soon(self._listen_on, listener, tasks)
+
+    async def _listen_on(self, listener: Listener[ByteStream], tasks: TaskGroup) -> None:
+        async with listener:
+            with anyio.CancelScope() as scope:
+                self._listening.append(scope)
+                while True:
+                    try:
+                        await listener.serve(self._take, tasks)
+                    except* (OSError, anyio.BrokenResourceError) as errors:
+                        # Out of file descriptors, mostly: those who are served go on, and may leave some.
+                        _log.warning("accepting a connection failed: %s", errors.exceptions[0])
+                    await anyio.sleep(ACCEPT_PAUSE)
+
+    async def _take(self, stream: ByteStream) -> None:
+        """A stream came in at a listener."""
+        with anyio.CancelScope(deadline=anyio.current_time() + self._handshake_timeout) as scope:
+            try:
+                stream, facts = await accept(stream, self._tls)
+                received = b""
+                if self._origins is not None:
+                    stream, received = await accept_websocket(stream, self._origins, facts.peer)
+            except ConnectionLost as error:
+                _log.debug("%s", error)
+                return
+            await self._door.serve(stream, facts, scope, received)
+
+    def stop(self) -> None:
+        """Take nobody any more."""
+        for scope in self._listening:
+            scope.cancel()
+
+    def remove_socket(self) -> None:
+        """Nothing is to be left in the file system."""
+        if self._path is not None:
+            with suppress(OSError):
+                os.unlink(self._path)

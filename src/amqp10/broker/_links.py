@@ -1,0 +1,408 @@
+"""The links of one peer: each attach becomes a consumer of a node or a producer for one, until it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..engine import (
+    CreditChanged,
+    DeliveriesReceived,
+    DeliveriesUnresumed,
+    Event,
+    FlowReceived,
+    Link,
+    LinkAttached,
+    LinkEnded,
+    LinkTerms,
+    OutcomesReceived,
+    ReceiverLink,
+    SenderLink,
+    Session,
+    SettlementsReceived,
+)
+from ..errors import EncodeError, LinkDetached, LocalProtocolError, RemoteProtocolError
+from ..messaging import NEWEST_CONNECTION, Coordinator, Error, Source, Target
+from ..types import Symbol
+from ._address import exchange_in
+from ._consumer import ConsumerLink, PassingConsumerLink, Wishes
+from ._coordinator import CoordinatorLink
+from ._filters import read_filters
+from ._node import Node
+from ._producer import ProducerLink
+from ._queue import Queue
+from ._requests import check_owner
+from ._routed import AnonymousProducerLink, ExchangeProducerLink
+from ._router import AddressError, Router
+from ._subscriptions import Lasting, Leaving, Lifetime, key_of, lasts
+from ._suspended import Direction, KeptLink, LinkKey, keeps
+from ._terminus import (
+    address_of,
+    answer_source,
+    answer_target,
+    copies,
+    default_outcome,
+    may_reject,
+)
+from ._topic import Topic
+
+if TYPE_CHECKING:
+    from ._connection import Peer
+
+
+class PeerLinks:
+    """What a peer's engine tells of links is done here.
+
+    Attributes:
+        consumers: by their links; a link on which the broker sends takes out of a queue.
+        producers: by their links; those to coordinators among them.
+        owned: dynamic nodes, by the link that they live with.
+    """
+
+    def __init__(self, peer: Peer, router: Router, max_message_size: int | None) -> None:
+        self.consumers: dict[SenderLink, ConsumerLink] = {}
+        self.producers: dict[ReceiverLink, ProducerLink | CoordinatorLink] = {}
+        self.owned: dict[Link, Node] = {}
+        self._peer = peer
+        self._router = router
+        self._max_message_size = max_message_size
+        self._lasting: dict[Link, Lasting] = {}  # subscriptions that may outlive their links
+        self._kept: dict[Link, KeptLink] = {}  # links that can be resumed
+        self._asked: list[CoordinatorLink] = []  # in this pass
+        self._late: list[Event] = []  # what resuming links has brought in this pass
+
+    # Of the pass
+
+    def late(self) -> list[Event]:
+        """What resuming links has brought, to be acted on in this pass still."""
+        late, self._late = self._late, []
+        return late
+
+    def coordinate(self) -> None:
+        """Do what transactions asked for: what belongs to them was said before, on other links, and has been seen."""
+        if self._asked:
+            for coordinator in self._asked:
+                coordinator.take()
+            self._asked.clear()
+
+    # Attaching
+
+    def on_attached(self, event: LinkAttached) -> None:
+        link = event.link
+        if link.terms is not None or link.remote is None:
+            return  # ended again before we came to answer
+        try:
+            if isinstance(link, SenderLink):
+                self._attach_consumer(link, link.remote)
+            elif isinstance(link, ReceiverLink):
+                self._attach_producer(link, link.remote)
+        except AddressError as refusal:
+            link.refuse(refusal.error)
+        except (LocalProtocolError, EncodeError) as error:
+            # An answer larger than the peer's frames, for one.
+            link.refuse(_error("amqp:not-allowed", str(error)))
+
+    def _attach_consumer(self, link: SenderLink, remote: LinkTerms) -> None:
+        source, key, subscriptions = remote.source, None, self._router.subscriptions
+        if source is None:
+            # The peer knows the name only: it is to have what is kept under it, mostly to end it (§2.6.3).
+            kept = subscriptions.find(self._peer.owner, link.name, remote.desired_capabilities)
+            source, key = kept.source, kept.key
+        if not isinstance(source, Source):
+            raise AddressError("amqp:invalid-field", "to receive, a link needs a source")
+        node = self._node_of(link, source)
+        if node is None:
+            raise AddressError("amqp:invalid-field", "to receive, a source needs an address")
+        check_owner(node, self._peer.proprietor)
+        try:
+            copying = copies(source, node)
+            filters, filtering = read_filters(source.filter, self._peer.number)
+            outcome = default_outcome(source)
+            settles = remote.settle_mode == "settled"
+            wishes = Wishes.of(remote, copying=copying)
+            if key is None and isinstance(node, Topic) and not source.dynamic and lasts(source):
+                key = key_of(self._peer.owner, link.name, source)
+            in_use: Node | None = node
+            if isinstance(node, Topic):
+                in_use = subscriptions.check(key, node, filters) if key is not None else None
+            before = None
+            resumable = keeps(source) and not copying and not settles and "shared" not in source.capabilities
+            if resumable:
+                before = self._claim(link, "out")
+            stays = not copying and not wishes.passing
+            if isinstance(in_use, Queue) and stays and in_use.locked(wishes.exclusive):
+                reason = f"a consumer of {node.name!r} is to be the only one"
+                raise AddressError("amqp:resource-locked", reason, reply_code=403)
+            standing: Node | None = node
+            if isinstance(node, Topic):
+                standing = subscriptions.standing(key, node, filters) if key is not None else None
+            resumed = before if self._goes_on(before, standing, remote) else None
+            link.attach(
+                LinkTerms(
+                    name=link.name,
+                    source=answer_source(
+                        source,
+                        node,
+                        copying=copying,
+                        outcome=outcome,
+                        dynamic=link in self.owned,
+                        filters=filters,
+                        lifetime=subscriptions.lifetime(source) if key is not None or resumable else None,
+                        durable=self._router.durability(source, subscription=key is not None, resumable=resumable),
+                    ),
+                    target=remote.target,
+                    settle_mode="settled" if settles else "unsettled",
+                    receiver_settle_mode=remote.receiver_settle_mode,
+                    properties=wishes.properties(),
+                ),
+                resuming=resumed.deliveries if resumed is not None else None,
+            )
+        except (AddressError, LocalProtocolError, EncodeError):
+            self._delete_owned(link)
+            raise
+        lasting, queue = None, node
+        if isinstance(node, Topic) and key is not None:
+            lasting = subscriptions.join(key, node, source, filters, filtering)
+            queue = lasting.queue
+        elif isinstance(node, Topic):
+            queue = node.subscribe(filtering)
+        assert isinstance(queue, Queue)
+        kind = PassingConsumerLink if wishes.passing else ConsumerLink
+        consumer = kind(self._peer, link, queue, copies=copying, settles=settles, default_outcome=outcome)
+        consumer.priority, consumer.exclusive = wishes.priority, wishes.exclusive
+        # A subscription has nothing in it that does not pass.
+        consumer.filtering = filtering if queue is node else None
+        self.consumers[link] = consumer
+        link.context = consumer
+        if resumable:
+            consumer.kept_as(self._keep(link, "out", queue, subscriptions.lifetime(source), before, resumed))
+        if lasting is not None:
+            self._lasting[link] = lasting
+            lasting.links[link] = lambda: self._stolen(link)
+        consumer.begin()
+
+    # Links that can be resumed
+
+    def _link_key(self, link: Link, direction: Direction) -> LinkKey:
+        return LinkKey(self._peer.owner, link.name, direction)
+
+    def _claim(self, link: Link, direction: Direction) -> KeptLink | None:
+        """What is kept of it; whoever has it loses it, unless the attach comes late from a connection that was lost."""
+        key = self._link_key(link, direction)
+        newest = link.remote is not None and link.remote.properties.get(NEWEST_CONNECTION)
+        if newest and self._router.links.is_late(key, self._peer.number):
+            raise AddressError("amqp:link:stolen", f"a newer connection has the link {link.name!r}")
+        return self._router.links.claim(key)
+
+    def _goes_on(self, before: KeptLink | None, node: Node | None, remote: LinkTerms) -> bool:
+        """Whether an attach resumes what was kept of the link before."""
+        gone = before is None or (before.node is not None and before.node.deleted)
+        return not gone and before is not None and before.node is node and remote.unsettled is not None
+
+    def _keep(
+        self,
+        link: Link,
+        direction: Direction,
+        node: Node | None,
+        lifetime: Lifetime,
+        before: KeptLink | None,
+        resumed: KeptLink | None,
+    ) -> KeptLink:
+        """A link that can be resumed is attached."""
+        kept = resumed if resumed is not None else KeptLink(self._link_key(link, direction), node, lifetime)
+        kept.lifetime, kept.holder = lifetime, self._peer.number
+        kept.steal = lambda: self._stolen(link)
+        self._router.links.begin(kept, before)
+        self._kept[link] = kept
+        if resumed is not None:
+            # What the two maps told is to be acted on in this pass.
+            self._late += self._peer.engine.events()
+        return kept
+
+    def _stolen(self, link: Link) -> None:
+        """Another link of that name took what it had (§2.6.1)."""
+        link.detach(closed=False, error=_error("amqp:link:stolen", f"another link has the name {link.name!r} now"))
+        self.end(link)
+        self._peer.wake()
+
+    def _attach_producer(self, link: ReceiverLink, remote: LinkTerms) -> None:
+        target = remote.target
+        if isinstance(target, Coordinator):
+            coordinator = CoordinatorLink(self._peer, link, may_reject=may_reject(remote.source))
+            coordinator.begin(remote)
+            self.producers[link] = coordinator
+            return
+        if target is not None and not isinstance(target, Target):
+            raise AddressError("amqp:not-implemented", f"a target of type {type(target).__name__}")
+        if target is None:
+            raise AddressError("amqp:invalid-field", "to send, a link needs a target")
+        address = address_of(target)
+        exchange = None if target.dynamic or address is None else exchange_in(address)
+        if exchange is not None:
+            self._router.topology.find(exchange.exchange, publishing=True)
+            node = None
+        else:
+            node = self._node_of(link, target)
+        before, lifetime = None, None
+        durable = self._router.durability(target, subscription=False, resumable=keeps(target))
+        if keeps(target):
+            lifetime = self._router.subscriptions.lifetime(target)
+            before = self._claim(link, "in")
+        resumed = before if self._goes_on(before, node, remote) else None
+        try:
+            link.attach(
+                LinkTerms(
+                    name=link.name,
+                    source=remote.source,
+                    target=answer_target(target, node, dynamic=link in self.owned, lifetime=lifetime, durable=durable),
+                    settle_mode=remote.settle_mode,
+                    receiver_settle_mode=remote.receiver_settle_mode,
+                    max_message_size=self._max_message_size,
+                ),
+                resuming=resumed.deliveries if resumed is not None else None,
+            )
+        except (LocalProtocolError, EncodeError):
+            self._delete_owned(link)
+            raise
+        rejects = may_reject(remote.source)
+        if exchange is not None and address is not None:
+            producer: ProducerLink = ExchangeProducerLink(self._peer, link, self._router, address, may_reject=rejects)
+        elif node is None:
+            producer = AnonymousProducerLink(self._peer, link, self._router, may_reject=rejects)
+        else:
+            producer = ProducerLink(self._peer, link, self._router, node, may_reject=rejects)
+        self.producers[link] = producer
+        link.context = producer
+        if lifetime is not None:
+            producer.kept = self._keep(link, "in", node, lifetime, before, resumed)
+        producer.begin()
+
+    def _node_of(self, link: Link, terminus: Source | Target) -> Node | None:
+        """The node that a terminus means; made for this link if it is dynamic; None if it has no address."""
+        if terminus.dynamic:
+            node = self.owned[link] = self._router.temporary(terminus.capabilities)
+            return node
+        address = address_of(terminus)
+        if address is None:
+            return None
+        on_demand = link.remote is None or link.remote.on_demand
+        return self._router.resolve(address, terminus.capabilities, on_demand=on_demand)
+
+    def on_credit(self, event: CreditChanged) -> None:
+        consumer = self.consumers.get(event.link)
+        if consumer is not None:
+            if event.link.properties:
+                consumer.flow_properties()
+            consumer.credit_changed()
+
+    def on_deliveries(self, event: DeliveriesReceived) -> None:
+        producer = self.producers.get(event.link)
+        if isinstance(producer, CoordinatorLink):
+            self._asked.append(producer)
+        elif producer is not None:
+            producer.take()
+
+    def on_outcomes(self, event: OutcomesReceived) -> None:
+        consumer = self.consumers.get(event.link)
+        if consumer is not None:
+            consumer.outcomes(event.deliveries)
+
+    def on_flow(self, event: FlowReceived) -> None:
+        # Deliveries that were aborted, or were here already, used up credit, too.
+        producer = self.producers.get(event.link)
+        if isinstance(producer, ProducerLink):
+            producer.credit_used()
+
+    def on_unresumed(self, event: DeliveriesUnresumed) -> None:
+        # A producer's are the sender's to send again.
+        consumer = self.consumers.get(event.link) if isinstance(event.link, SenderLink) else None
+        if consumer is not None:
+            consumer.unresumed(event.deliveries)  # type: ignore[arg-type]
+
+    def on_settlements(self, event: SettlementsReceived) -> None:
+        kept, keeper = self._kept.get(event.link), self._router.links.keeper
+        if kept is not None and keeper is not None:
+            keeper.settled(kept, [delivery.tag for delivery in event.deliveries])
+        producer = self.producers.get(event.link)
+        if isinstance(producer, ProducerLink):
+            producer.credit_used()
+
+    def on_ended(self, event: LinkEnded) -> None:
+        # What we end for a fault, or because the link was attached elsewhere, is no wish of the peer's.
+        ours = isinstance(event.error, RemoteProtocolError)
+        kept = self._kept.get(event.link)
+        if kept is not None and isinstance(event.error, LinkDetached | None):
+            kept.holder = 0  # it has let go of it
+        self.end(event.link, "closed" if event.closed and not ours else "detached")
+
+    def session_ready(self, session: Session) -> None:
+        """A session can take more."""
+        for link, consumer in self.consumers.items():
+            if link.session is session:
+                consumer.credit_changed()
+
+    # The end
+
+    def take_over(self, before: PeerLinks) -> None:
+        """The links of a connection before go on on this one."""
+        self.consumers |= before.consumers
+        self.producers |= before.producers
+        self.owned |= before.owned
+        self._kept |= before._kept
+        self._lasting |= before._lasting
+
+    def end_all(self, concerned: Callable[[Link], bool]) -> None:
+        """End those concerned.
+
+        Producers first, and so coordinators: what their transactions held is the consumers' to give back.
+        """
+        for link in [*self.producers, *self.consumers]:
+            if concerned(link):
+                self.end(link)
+
+    def end(self, link: Link, how: Leaving = "detached") -> None:
+        kept = self._kept.pop(link, None)
+        if isinstance(link, SenderLink):
+            consumer = self.consumers.pop(link, None)
+            if consumer is not None:
+                held = consumer.suspended() if kept is not None and how != "closed" else []
+                consumer.end(held)
+                self._suspend(kept, held, consumer.give_back, link, how)
+        elif isinstance(link, ReceiverLink):
+            producer = self.producers.pop(link, None)
+            if producer is not None:
+                producer.end()
+            if isinstance(producer, ProducerLink):
+                self._suspend(kept, producer.suspended() if kept is not None else [], _nothing, link, how)
+        lasting = self._lasting.pop(link, None)
+        if lasting is not None:
+            self._router.subscriptions.leave(lasting, link, how, link.session, self._peer)
+        self._delete_owned(link)
+
+    def _suspend(
+        self,
+        kept: KeptLink | None,
+        deliveries: list[Any],
+        give_back: Callable[[list[Any]], None],
+        link: Link,
+        how: Leaving,
+    ) -> None:
+        if kept is None:
+            return
+        if how == "closed":
+            self._router.links.end(kept)
+        else:
+            self._router.links.suspend(kept, deliveries, give_back, link.session, self._peer)
+
+    def _delete_owned(self, link: Link) -> None:
+        node = self.owned.pop(link, None)
+        if node is not None:
+            self._router.delete(node)
+
+
+def _nothing(deliveries: list[Any]) -> None:
+    """What is kept of a producer ends without a trace."""
+
+
+def _error(condition: str, description: str) -> Error:
+    return Error(Symbol(condition), description)

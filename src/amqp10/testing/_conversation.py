@@ -1,0 +1,325 @@
+"""What a scripted AMQP 1.0 peer hears and says, over a real or an in-memory stream.
+
+It holds no protocol state beyond the channel and the frame that came last. Nothing is read but by `expect`, so a peer
+that expects nothing is one that has fallen silent and lets the other side's writes pile up.
+"""
+
+from __future__ import annotations
+
+import ssl
+import struct
+from socket import SO_LINGER, SOL_SOCKET
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import anyio
+from anyio.abc import ByteStream, SocketAttribute, SocketListener
+from anyio.streams.tls import TLSStream
+
+from ..broker._memory import MemoryStream, memory_streams
+from ..dialects.v1_0._performatives import Begin
+from ..types import Composite
+from ._transcript import Frame, Transcript, garbage
+
+P = TypeVar("P", bound=Composite)
+
+
+class Conversation:
+    """One side of AMQP 1.0, frame by frame; see `ScriptedPeer`."""
+
+    def __init__(self, *, tls: ssl.SSLContext | None = None, patience: float = 5.0) -> None:
+        self.patience = patience
+        self.transcript = Transcript()
+        self.channel = 0
+        self._channels: dict[int, int] = {}
+        self.frame: Frame | None = None
+        self._tls = tls
+        self._listener: SocketListener | None = None
+        self._waiting: list[ByteStream] = []
+        self._stream: ByteStream | None = None
+        self._chunk: int | None = None
+        self._stalled: bytearray | None = None
+
+    @classmethod
+    def over(cls, stream: ByteStream, *, patience: float = 5.0) -> Self:
+        """A peer at this end of a stream that exists; it listens nowhere."""
+        peer = cls(patience=patience)
+        peer._stream = stream
+        return peer
+
+    # Its life
+
+    async def __aenter__(self) -> Self:
+        """Listen on a free port of the loopback, unless the peer plays over a given stream."""
+        if self._stream is None:
+            listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+            (found,) = listener.listeners
+            assert isinstance(found, SocketListener)
+            self._listener = found
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close every stream and the port. Cancelling: they are closed."""
+        with anyio.CancelScope(shield=True):
+            for stream in self._waiting:
+                await anyio.aclose_forcefully(stream)
+            if self._stream is not None:
+                await anyio.aclose_forcefully(self._stream)
+            if self._listener is not None:
+                await self._listener.aclose()
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        if self._listener is None:
+            raise RuntimeError("the peer listens inside `async with` only")
+        port: int = self._listener.extra(SocketAttribute.local_port)
+        return port
+
+    @property
+    def url(self) -> str:
+        """Where a client finds it; ANONYMOUS is what `accept_connection` offers."""
+        return f"{'amqps' if self._tls else 'amqp'}://127.0.0.1:{self.port}"
+
+    def connect(self) -> MemoryStream:
+        """The other end of a new in-memory stream to this peer, for `Connection.over`."""
+        mine, theirs = memory_streams()
+        self._waiting.append(mine)
+        return theirs
+
+    # Connections
+
+    async def accept(self) -> None:
+        """Take the next connection; a former one is closed, and the conversation starts anew.
+
+        Every expectation does so by itself while there was no connection at all.
+
+        Raises:
+            PeerMismatch: none came in time.
+
+        Cancelling: no connection is lost.
+        """
+        if self._stream is not None:
+            await anyio.aclose_forcefully(self._stream)
+            self._stream = None
+            self.transcript = Transcript()
+        if self._waiting:
+            self._stream = self._waiting.pop(0)
+        elif self._listener is not None:
+            with anyio.move_on_after(self.patience):
+                self._stream = await self._listener.accept()
+                if self._tls is not None:
+                    self._stream = await TLSStream.wrap(self._stream, server_side=True, ssl_context=self._tls)
+        if self._stream is None:
+            raise self.transcript.mismatch(f"nobody connected within {self.patience} s")
+        self.transcript.heard("(connected)")
+        self.channel = 0
+        self._channels.clear()
+        self._stalled = None
+
+    async def _connected(self) -> ByteStream:
+        if self._stream is None:
+            await self.accept()
+        assert self._stream is not None
+        return self._stream
+
+    # What the other side does
+
+    async def expect(self, kind: type[P], *, channel: int | None = None, **fields: Any) -> P:
+        """The next frame, which must be of this kind, with these fields. Empty frames are passed over.
+
+        Args:
+            kind: the performative's class.
+            channel: the channel that it must be on; any when None.
+            fields: what its fields must be: a value, or a function that judges the value.
+
+        Raises:
+            PeerMismatch: it is another frame, nothing came in time, or the other side hung up.
+
+        Cancelling: nothing is lost.
+        """
+        while True:
+            item = await self._item(kind.__name__)
+            if not isinstance(item, Frame) or item.performative is not None:
+                break
+        performative = self.transcript.check(item, kind, channel, fields)
+        assert isinstance(item, Frame)
+        self.frame = item
+        self.channel = item.channel
+        return performative
+
+    async def expect_any(self, *kinds: type[P], skip: type[Composite] | tuple[type[Composite], ...] = ()) -> P:
+        """The next frame, which must be of one of these kinds; those to skip, and empty ones, are passed over.
+
+        Raises:
+            PeerMismatch: it is another frame, nothing came in time, or the other side hung up.
+
+        Cancelling: nothing is lost.
+        """
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        while True:
+            item = await self._item(wanted)
+            if not isinstance(item, Frame):
+                raise self.transcript.unexpected(wanted, item)
+            performative = item.performative
+            if performative is None or isinstance(performative, skip):
+                continue
+            if not isinstance(performative, kinds):
+                raise self.transcript.unexpected(wanted, item)
+            self.frame = item
+            self.channel = item.channel
+            return performative
+
+    @property
+    def payload(self) -> bytes:
+        """What followed the performative that was expected last."""
+        return self.frame.payload if self.frame is not None else b""
+
+    async def expect_header(self, header: bytes | None = None) -> bytes:
+        """The next bytes, which must be a protocol header (§2.2); which one it was.
+
+        Raises:
+            PeerMismatch: they are no header or not this one, nothing came in time, or the other side hung up.
+
+        Cancelling: nothing is lost.
+        """
+        self.transcript.expect_header()
+        item = await self._item("a protocol header")
+        if not isinstance(item, bytes) or header not in (None, item):
+            raise self.transcript.unexpected(f"the protocol header {header!r}" if header else "a protocol header", item)
+        return item
+
+    async def expect_empty(self) -> None:
+        """The next frame, which must be an empty one: a sign of life (§2.4.5).
+
+        Raises:
+            PeerMismatch: it is not, nothing came in time, or the other side hung up.
+
+        Cancelling: nothing is lost.
+        """
+        item = await self._item("an empty frame")
+        if not isinstance(item, Frame) or item.performative is not None:
+            raise self.transcript.unexpected("an empty frame", item)
+
+    async def expect_end(self) -> None:
+        """The other side hangs up, and has said nothing before that was not expected.
+
+        Raises:
+            PeerMismatch: something else came, or nothing in time.
+
+        Cancelling: nothing is lost.
+        """
+        item = await self._item("the end of the stream", ends=True)
+        if item is not None:
+            raise self.transcript.unexpected("the end of the stream", item)
+
+    async def _item(self, what: str, *, ends: bool = False) -> Frame | bytes | None:
+        """The next header or frame; None for the end, where it may be."""
+        stream = await self._connected()
+        transcript = self.transcript
+        with anyio.move_on_after(self.patience):
+            while True:
+                item = transcript.take()
+                if item is not None:
+                    return item
+                try:
+                    data = await stream.receive(65_536)
+                except (anyio.EndOfStream, anyio.BrokenResourceError) as error:
+                    transcript.heard("(end of stream)")
+                    if ends:
+                        return None
+                    raise transcript.mismatch(f"expected {what}, but the other side hung up") from error
+                transcript.feed(data)
+        raise transcript.mismatch(f"expected {what}, but nothing came within {self.patience} s")
+
+    # What the script does
+
+    async def send(self, performative: Composite, payload: bytes = b"", *, channel: int | None = None) -> None:
+        """Send a frame as it is, on `channel`; None: on this side's channel of the session that was heard of last.
+
+        Raises:
+            EncodeError: a field of the performative has no encoding.
+            BrokenResourceError: the other side is gone.
+
+        Cancelling: a part of the frame may have been sent.
+        """
+        if channel is None:
+            channel = self._channels.get(self.channel, self.channel)
+        frame = Frame(channel, performative, payload)
+        data = frame.encode()
+        self.transcript.said(frame)
+        await self._write(data)
+
+    async def reply(self, performative: Composite, payload: bytes = b"") -> None:
+        """Answer the frame expected last: on its channel, and for a begin with `remote_channel` set to it.
+
+        Raises:
+            EncodeError: a field of the performative has no encoding.
+            BrokenResourceError: the other side is gone.
+
+        Cancelling: a part of the frame may have been sent.
+        """
+        if isinstance(performative, Begin) and performative.remote_channel is None:
+            performative.remote_channel = self.channel
+        await self.send(performative, payload)
+
+    async def send_empty(self) -> None:
+        """Send an empty frame: a sign of life (§2.4.5). Cancelling: a part of it may have been sent."""
+        self.transcript.said(Frame(0, None))
+        await self._write(Frame(0, None).encode())
+
+    async def send_bytes(self, data: bytes) -> None:
+        """Send bytes, whatever they are. Cancelling: a part of them may have been sent."""
+        self.transcript.said(f"{len(data)} bytes: {data[:32].hex(' ')}{' ...' if len(data) > 32 else ''}")
+        await self._write(data)
+
+    async def send_garbage(self, size: int = 64, seed: int = 0) -> None:
+        """Send bytes without sense, the same ones for the same seed. Cancelling: a part of them may have been sent."""
+        await self.send_bytes(garbage(size, seed))
+
+    async def _write(self, data: bytes) -> None:
+        stream = await self._connected()
+        if self._stalled is not None:
+            self._stalled += data
+            return
+        size = self._chunk or max(1, len(data))
+        for start in range(0, len(data), size):
+            await stream.send(data[start : start + size])
+
+    # Misbehaving below the protocol
+
+    def chunk(self, size: int | None) -> None:
+        """From now on bytes go out in portions of `size`; None: as they are."""
+        self._chunk = size
+
+    def stall(self) -> None:
+        """From now on what is sent stays here, until `resume`: the network hangs."""
+        self.transcript.said("(stall)")
+        if self._stalled is None:
+            self._stalled = bytearray()
+
+    async def resume(self) -> None:
+        """Send at once what was sent since `stall`. Cancelling: a part of it may have been sent."""
+        self.transcript.said("(resume)")
+        held, self._stalled = self._stalled, None
+        if held:
+            await self._write(bytes(held))
+
+    async def drop(self, *, reset: bool = False) -> None:
+        """Cut the transport, without a word of AMQP. Cancelling: it is cut.
+
+        Args:
+            reset: with a TCP reset where there is TCP: what was sent before may be lost too.
+        """
+        stream = await self._connected()
+        self.transcript.said("(reset)" if reset else "(drop)")
+        raw = stream.extra(SocketAttribute.raw_socket, None)
+        if reset and raw is not None:
+            raw.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+        await anyio.aclose_forcefully(stream)
+
+    def trace(self) -> str:
+        """The conversation of this connection so far, in words; secrets of SASL are left out."""
+        return str(self.transcript)
