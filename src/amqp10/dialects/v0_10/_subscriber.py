@@ -34,6 +34,7 @@ from ._commands import (
 from ._declare import Command
 from ._link import LinkEndpoint
 from ._read_message import read_message
+from ._session import SessionFault
 
 if TYPE_CHECKING:
     from ...engine import Address
@@ -85,7 +86,7 @@ class SubscriberLink(LinkEndpoint, ReceiverLink):
         self.credit = 0
         self._granted = 0  # message credit that the server has, as far as it goes without a stop
         self._octets = False  # it has byte credit
-        self._stopping = 0  # stops and flushes under way: what they do to the credit is not known
+        self._stopping = False  # a stop or flush is under way: what it leaves of the credit is not known
         self._draining = False
         self._presettled = False
         self._browsing = False
@@ -189,28 +190,39 @@ class SubscriberLink(LinkEndpoint, ReceiverLink):
             self.session.invoke(MessageFlow(self.destination, MESSAGES, missing))
             self._granted = self.credit
         if self._draining:
-            self._draining = False
-            self._stop(MessageFlush(self.destination), drained=True)
+            self._stop(MessageFlush(self.destination), flush=True)
 
-    def _stop(self, command: Command, *, drained: bool = False) -> None:
-        self._stopping += 1
-        self.session.invoke(command, self, drained)
+    def _stop(self, command: Command, *, flush: bool = False) -> None:
+        self._stopping = True
+        self.session.invoke(command, self, flush)
 
     def completed(self, sent: Sent) -> None:
-        """A stop or flush is done: the server has no credit, and nothing of before is on its way."""
-        self._stopping -= 1
+        """A stop or flush is done: the server has no credit, and nothing of before is on its way.
+
+        What was wanted while a flush was under way is no part of it: it is granted now, and flushed in its turn.
+        """
+        self._stopping = False
+        given_back = min(self._granted, self.credit) if sent.about else 0
         self._granted = 0
         self._octets = False
-        if sent.about and not self._stopping:
-            given_back, self.credit = self.credit, 0
-            if not self._ended:
-                self.session.engine.emit(FlowReceived(self, True, given_back))
+        self.credit -= given_back
+        drained = sent.about and not self.credit
+        if drained:
+            self._draining = False
+        if (drained or given_back) and not self._ended:
+            self.session.engine.emit(FlowReceived(self, drained, given_back))
         self._grant()
 
     # Deliveries
 
     def receive(self, number: int, transfer: MessageTransfer, assembly: Assembly) -> None:
-        """A message came."""
+        """A message came.
+
+        Raises:
+            SessionFault: there was no credit for it.
+        """
+        if self._granted <= 0:
+            raise SessionFault(506, f"a transfer to {self.destination!r} without credit")
         wire = number & 0xFFFF_FFFF
         settled = transfer.accept_mode == 1
         read = read_message("", assembly.header, assembly.payload)
