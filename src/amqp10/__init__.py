@@ -8,7 +8,9 @@
 """
 
 from .bridging import Bridge as Bridge
+from .bridging import BridgePlan as BridgePlan
 from .bridging import BridgeReport as BridgeReport
+from .bridging import PlannedEnd as PlannedEnd
 from .bridging import bridge as bridge
 from .client import BodyWriter as BodyWriter
 from .client import Browser as Browser
@@ -144,6 +146,7 @@ __all__ = (
     "AuthenticationFailed",
     "BodyWriter",
     "Bridge",
+    "BridgePlan",
     "BridgeReport",
     "Browser",
     "Byte",
@@ -207,6 +210,7 @@ __all__ = (
     "OAuthBearer",
     "Outcome",
     "Plain",
+    "PlannedEnd",
     "PropertiesFilter",
     "Proxy",
     "Received",

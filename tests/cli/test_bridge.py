@@ -57,6 +57,26 @@ def test_exactly_once_within_a_broker_and_between_two(
     assert amqp10("bridge", *there, "--store", store).code == 2
 
 
+def test_dry_run(amqp10: Commands, broker_url: str, address: str, tmp_path: Any) -> None:
+    """It says what waits and where it would go, and all of it stays; an end that does not take it is an error."""
+    amqp10("send", broker_url, address, "one", "two")
+    ends = "--from", broker_url, address, "--to", broker_url
+    found = amqp10("bridge", *ends, f"{address}-new", "--to-dialect", "0-9-1", "--dry-run")
+    assert (found.code, found.err) == (0, "")
+    lines = found.out.splitlines()
+    assert lines[0].startswith(f"from {broker_url.replace('guest:guest@', '')} {address}: amqp10")
+    assert lines[1].endswith("dialect 0-9-1")
+    assert lines[2] == "2 messages wait; they would be moved at least once, with their properties mapped"
+    store = tmp_path / "store"
+    exactly = amqp10("bridge", *ends, f"{address}-new", "--exactly-once", "--store", str(store), "--dry-run", "--json")
+    plan = json.loads(exactly.out)
+    assert (plan["messages"], plan["source"]["address"], plan["guarantee"]) == (2, address, "resume")
+    assert not store.exists()
+    assert amqp10("browse", broker_url, address, "-n", "2").out == "one\ntwo\n"
+    refused = amqp10("bridge", *ends, "/exchanges/nowhere/key", "--dry-run")
+    assert refused.code == 5
+
+
 def test_what_cannot_be(amqp10: Commands, broker_url: str, address: str) -> None:
     """One line, and the code that says what kind of failure it is."""
     ends = "--from", broker_url, address, "--to", broker_url, address

@@ -110,9 +110,11 @@ async def test_from_one_to_another(request: pytest.FixtureRequest, source: str, 
     async with end(request, source) as old, end(request, target) as new:
         await old.fill(orders(COUNT))
         async with old.connection() as there, new.connection() as here:
-            ends = (there, old.address), (here, new.address)
+            bridge = amqp10.bridge((there, old.address), (here, new.address), until_empty=True, window=100)
             with anyio.fail_after(60):
-                report = await amqp10.bridge(*ends, until_empty=True, window=100)
+                plan = await bridge.plan()
+                report = await bridge
+        assert (plan.messages, plan.more) == (COUNT, False)
         assert report.moved == COUNT
         assert report.clean
         came = await new.empty(COUNT)

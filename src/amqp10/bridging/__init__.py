@@ -2,6 +2,8 @@
 
 from ._bridge import Bridge as Bridge
 from ._bridge import bridge as bridge
+from ._plan import BridgePlan as BridgePlan
+from ._plan import PlannedEnd as PlannedEnd
 from ._report import BridgeReport as BridgeReport
 
-__all__ = ("Bridge", "BridgeReport", "bridge")
+__all__ = ("Bridge", "BridgePlan", "BridgeReport", "PlannedEnd", "bridge")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Generator
 from contextlib import AsyncExitStack
@@ -15,29 +16,18 @@ from ..client._endpoint import only
 from ..client._leaving import leave_all
 from ..errors import LocalProtocolError
 from ..messaging import Source, Target
-from ._batches import BatchMover
-from ._ends import Ending, Intake, Outlet, intake, outlet
-from ._guarantee import (
-    Role,
-    check_copying,
-    check_kept,
-    check_rejecting,
-    check_stores,
-    check_streaming,
-    check_unsettled,
-    reconnect_for,
-    way_of,
-)
+from ._ends import Ending, Outlet
+from ._guarantee import Role, check_stores, reconnect_for
+from ._joined import join
 from ._mover import Mover
+from ._plan import BridgePlan, count, end_of
 from ._report import BridgeReport
 from ._settings import OnRefused, Settings
-from ._streams import StreamMover, stream_intake
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from ..client import DeliveryStore
-    from ..engine import ReceiverSettleMode
 
 T = TypeVar("T")
 End = tuple[Connection | str, str | T]
@@ -88,6 +78,34 @@ class Bridge:
         self._shield: anyio.CancelScope
         self._tasks: TaskGroup
 
+    # Before the beginning
+
+    async def plan(self) -> BridgePlan:
+        """Say what would be moved, between what, and how; move nothing. Both ends are opened, attached, and left again.
+
+        An end that makes its nodes on demand makes them for this as well. The bridge may be begun after it.
+
+        Raises:
+            Unsupported, LinkDetached, AuthenticationFailed, InsecureTransport, ConnectionClosed, ConnectionLost,
+                RemoteProtocolError, SessionEnded, LocalProtocolError: as the bridge would, on entering.
+
+        Cancelling: what was opened is closed.
+        """
+        async with AsyncExitStack() as stack:
+            # Links of another name: what an earlier bridge has left in flight is left alone.
+            source, target = await self._connections(stack, " trial")
+            name = f"{self._name} trial {secrets.token_hex(4)}"
+            joined = await join(self._settings, (source, self._source), (target, self._target), name, stack)
+            messages, more = await count(source, self._source, self._settings.max_bytes)
+            return BridgePlan(
+                source=end_of(source, self._source.address),
+                target=end_of(target, self._target.address if self._target is not None else None),
+                guarantee=joined.guarantee,
+                undecoded=source.dialect == target.dialect == "1.0",
+                messages=messages,
+                more=more,
+            )
+
     # The beginning
 
     async def __aenter__(self) -> Self:
@@ -107,8 +125,8 @@ class Bridge:
             raise LocalProtocolError("a bridge is begun by `async with` once; make a new one")
         self._entered = True
         try:
-            source, target = await self._connections()
-            mover = await self._attach(source, target)
+            source, target = await self._connections(self._stack)
+            joined = await join(self._settings, (source, self._source), (target, self._target), self._name, self._stack)
         except BaseException as error:
             await self._stack.__aexit__(type(error), error, error.__traceback__)
             raise
@@ -118,61 +136,29 @@ class Bridge:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         self._over = anyio.Event()
-        self._mover = mover
+        self._mover, self._links = joined.mover, joined.links
         self._begun_at = time.monotonic()
-        self._tasks.start_soon(self._run, mover)
+        self._tasks.start_soon(self._run, joined.mover)
         return self
 
-    async def _connections(self) -> tuple[Connection, Connection]:
+    async def _connections(self, stack: AsyncExitStack, which: str = "") -> tuple[Connection, Connection]:
         """Both ends' connections; of a URL a new one, and one for both if both are the same."""
         (source, _), (target, _) = self._ends
-        opened = await self._opened(source, "source")
-        return opened, opened if target == source else await self._opened(target, "target")
+        opened = await self._opened(source, "source", stack, which)
+        return opened, opened if target == source else await self._opened(target, "target", stack, which)
 
-    async def _opened(self, end: Connection | str, role: Role) -> Connection:
+    async def _opened(self, end: Connection | str, role: Role, stack: AsyncExitStack, which: str) -> Connection:
         if isinstance(end, Connection):
             return end
         made = Connection(
             end,
             dialect="auto",
             reconnect=reconnect_for(role, exactly_once=self._settings.exactly_once),
-            container_id=f"{self._name} {role}" if self._name is not None else None,
+            container_id=f"{self._name} {role}{which}" if self._name is not None else None,
             delivery_store=self._store,
             close_timeout=self._settings.close_timeout,
         )
-        return await self._stack.enter_async_context(made)
-
-    async def _attach(self, source: Connection, target: Connection) -> Mover:
-        settings = self._settings
-        way = way_of(source, target) if settings.exactly_once else "at-least-once"
-        if settings.copy:
-            check_copying(source)
-        if settings.on_refused == "reject":
-            check_rejecting(source)
-        mode: ReceiverSettleMode = "second" if way == "resume" else "first"
-        name = self._name if way == "resume" else None
-        if settings.stream:
-            check_streaming(source, target)
-            taking: Ending = stream_intake(source, self._source)
-        else:
-            taking = intake(source, self._source, name=name, mode=mode, copy=settings.copy)
-        giving = outlet(target, self._target, name=name, mode=mode)
-        aside = outlet(target, Target(settings.refused_to)) if settings.refused_to is not None else None
-        kind = StreamMover if settings.stream else BatchMover if way == "transactions" else Mover
-        mover = kind(settings, taking, giving, aside)
-        if isinstance(taking, Intake):
-            mover.recover(taking, giving)
-        self._links = [taking, giving] if aside is None else [taking, giving, aside]
-        # The source first: what an earlier process had in flight is there before the target says its outcome.
-        for link in self._links:
-            await self._stack.enter_async_context(link)
-            if way == "resume":
-                check_kept(link)
-            elif link is taking:
-                check_unsettled(taking)
-            if mover.failure is not None:
-                raise mover.failure
-        return mover
+        return await stack.enter_async_context(made)
 
     async def _run(self, mover: Mover) -> None:
         try:

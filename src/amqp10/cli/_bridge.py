@@ -14,10 +14,10 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from ..bridging import Bridge, BridgeReport
+from ..bridging import Bridge, BridgePlan, BridgeReport
 from ..bridging import bridge as make_bridge
 from ..bridging._guarantee import Role, reconnect_for
-from ..client import Connection, DeliveryStore, SQLiteDeliveryStore
+from ..client import Connection, DeliveryStore, MemoryDeliveryStore, SQLiteDeliveryStore
 from ..engine import dialect_names
 from ..messaging import Filter, Source
 from ..net import parse_url
@@ -133,6 +133,11 @@ class Watcher:
             click.echo(f"{report}; {report.seconds:.1f} s, {report.rate:,.0f}/s", err=True)
 
 
+def show(plan: BridgePlan, as_json: bool) -> None:
+    """What a dry run has found."""
+    click.echo(json.dumps(asdict(plan)) if as_json else f"{plan}\nnothing was moved")
+
+
 @click.command("bridge")
 @with_ends
 @click.option("-n", "--count", type=click.IntRange(1), help="stop after that many")
@@ -163,6 +168,7 @@ class Watcher:
     "--close-timeout", type=float, callback=seconds, default=5.0, show_default=True, help="seconds that ending may take"
 )
 @click.option("--json", "as_json", is_flag=True, help="the counts as a JSON object each second, and at the end")
+@click.option("--dry-run", is_flag=True, help="say what would be moved, between what, and move nothing")
 def bridge(
     source: tuple[str, str],
     target: tuple[str, str],
@@ -173,6 +179,7 @@ def bridge(
     no_reconnect: bool,
     close_timeout: float,
     as_json: bool,
+    dry_run: bool,
     **options: Any,
 ) -> None:
     """Move messages from one address to another, between brokers and dialects, at least once and in order.
@@ -186,7 +193,7 @@ def bridge(
     name = name or f"amqp10-bridge {source[1]} {target[1]}"
 
     def connect(peer: Peer, role: Role, kept: DeliveryStore | None) -> Connection:
-        container_id = f"{name} {role}" if exactly_once else None
+        container_id = f"{name} {role}{' trial' * dry_run}" if exactly_once else None
         reconnect = None if no_reconnect else reconnect_for(role, exactly_once=exactly_once)
         return peer.connect(
             container_id=container_id, reconnect=reconnect, delivery_store=kept, close_timeout=close_timeout
@@ -196,7 +203,9 @@ def bridge(
 
     async def run() -> None:
         async with AsyncExitStack() as stack:
-            kept = stack.enter_context(SQLiteDeliveryStore(store)) if store else None
+            kept: DeliveryStore | None = None
+            if store:
+                kept = MemoryDeliveryStore() if dry_run else stack.enter_context(SQLiteDeliveryStore(store))
             taking = await stack.enter_async_context(connect(ends[0], "source", kept))
             giving = taking
             if ends[0] != ends[1]:
@@ -212,6 +221,9 @@ def bridge(
                 )
             except ValueError as error:
                 raise click.UsageError(str(error)) from None
+            if dry_run:
+                show(await moving.plan(), as_json)
+                return
             watcher = Watcher(moving, as_json, EVERY_LINE if as_json else EVERY)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(watcher.watch)
@@ -234,5 +246,5 @@ def bridge(
                 f"{reports[-1].in_flight} messages had no outcome in time and went back: they may be at the target, too"
             ) from None
         raise
-    if reports[-1].refused:
+    if reports and reports[-1].refused:
         raise Failure(f"the target did not accept {reports[-1].refused} of the messages", 6)

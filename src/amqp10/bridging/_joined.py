@@ -1,0 +1,89 @@
+"""Both links of a bridge, attached, and what moves messages between them."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ..messaging import Source, Target
+from ._batches import BatchMover
+from ._ends import Ending, Intake, Outlet, intake, outlet
+from ._guarantee import Way, check_copying, check_kept, check_rejecting, check_streaming, check_unsettled, way_of
+from ._mover import Mover
+from ._streams import StreamMover, stream_intake
+
+if TYPE_CHECKING:
+    from ..client import Connection
+    from ..engine import ReceiverSettleMode
+    from ._settings import Settings
+
+Guarantee = Way | Literal["at-least-once"]
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What stands between two connections.
+
+    Attributes:
+        guarantee: how messages are moved.
+        mover: what moves them.
+        links: the source's first; there may be a third, for what the target refuses.
+    """
+
+    guarantee: Guarantee
+    mover: Mover
+    links: list[Ending | Outlet]
+
+
+async def join(
+    settings: Settings,
+    source: tuple[Connection, Source],
+    target: tuple[Connection, Target | None],
+    name: str | None,
+    stack: AsyncExitStack,
+) -> Joined:
+    """Attach both ends.
+
+    Args:
+        name: of the links, where they are resumed.
+        stack: what leaves them.
+
+    Raises:
+        Unsupported: an end cannot do what is asked.
+        LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: an end refused its address, or is gone.
+        DeliveryUncertain: exactly once, and what an earlier process had in flight is not known any more.
+
+    Cancelling: what is attached is left with the stack.
+    """
+    guarantee: Guarantee = way_of(source[0], target[0]) if settings.exactly_once else "at-least-once"
+    if settings.copy:
+        check_copying(source[0])
+    if settings.on_refused == "reject":
+        check_rejecting(source[0])
+    mode: ReceiverSettleMode = "second" if guarantee == "resume" else "first"
+    name = name if guarantee == "resume" else None
+    if settings.stream:
+        check_streaming(source[0], target[0])
+        taking: Ending = stream_intake(*source)
+    else:
+        taking = intake(*source, name=name, mode=mode, copy=settings.copy)
+    giving = outlet(*target, name=name, mode=mode)
+    links: list[Ending | Outlet] = [taking, giving]
+    aside = outlet(target[0], Target(settings.refused_to)) if settings.refused_to is not None else None
+    if aside is not None:
+        links.append(aside)
+    kind = StreamMover if settings.stream else BatchMover if guarantee == "transactions" else Mover
+    mover = kind(settings, taking, giving, aside)
+    if isinstance(taking, Intake):
+        mover.recover(taking, giving)
+    # The source first: what an earlier process had in flight is there before the target says its outcome.
+    for link in links:
+        await stack.enter_async_context(link)
+        if guarantee == "resume":
+            check_kept(link)
+        elif link is taking:
+            check_unsettled(taking)
+        if mover.failure is not None:
+            raise mover.failure
+    return Joined(guarantee, mover, links)

@@ -1,0 +1,122 @@
+"""What a bridge would do, said without doing it: the ends that were found, and how many messages wait at the source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..engine import QueryQueue, parse_address
+from ..errors import AmqpError
+from ..rabbitmq import management
+
+if TYPE_CHECKING:
+    from ..client import Connection
+    from ..messaging import Source
+    from ._joined import Guarantee
+
+MOST_LOOKED_AT = 10_000
+"""Messages that are looked at to count them, where nobody says how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedEnd:
+    """One end of a bridge, as it was found.
+
+    Attributes:
+        url: where it is, without credentials.
+        address: the queue, or whatever it is there; None where each message says its own.
+        dialect: the protocol that was spoken.
+        peer: the server's product and version, by its own word.
+    """
+
+    url: str
+    address: str | None
+    dialect: str
+    peer: str
+
+    def __str__(self) -> str:
+        return f"{self.url} {self.address or '(where each message says)'}: {self.peer}, dialect {self.dialect}"
+
+
+@dataclass(frozen=True, slots=True)
+class BridgePlan:
+    """What a bridge would move, between what, and with which promise; nothing was moved.
+
+    Attributes:
+        source, target: the ends: both were connected, and took their links.
+        guarantee: "at-least-once"; or exactly once, by "resume" of what was in flight, or by "transactions".
+        undecoded: messages would be passed on octet by octet, for both ends speak AMQP 1.0.
+        messages: how many wait at the source for the bridge; None if that cannot be told without taking them.
+        more: there are more than `messages`: counting ended there.
+    """
+
+    source: PlannedEnd
+    target: PlannedEnd
+    guarantee: Guarantee
+    undecoded: bool
+    messages: int | None
+    more: bool
+
+    def __str__(self) -> str:
+        waiting = "an unknown number of" if self.messages is None else f"{self.messages:,}{' or more' * self.more}"
+        how = f"{_WORDS[self.guarantee]}, {'as they are' if self.undecoded else 'with their properties mapped'}"
+        return f"from {self.source}\nto {self.target}\n{waiting} messages wait; they would be moved {how}"
+
+
+_WORDS = {
+    "at-least-once": "at least once",
+    "resume": "exactly once, by resuming what is in flight",
+    "transactions": "exactly once, in transactions",
+}
+
+
+def end_of(connection: Connection, address: str | None) -> PlannedEnd:
+    """An end, once it is attached."""
+    said = connection.remote_properties
+    product, version = said.get("product", "a server that does not say its name"), said.get("version", "")
+    peer = f"{product} {version}".strip()
+    return PlannedEnd(connection.url, address, connection.dialect, peer)
+
+
+async def count(connection: Connection, source: Source, max_bytes: int) -> tuple[int | None, bool]:
+    """How many messages wait, and whether there are more: asked after, or looked at where nobody says it.
+
+    Args:
+        max_bytes: as many bytes are looked at, at most.
+
+    Cancelling: nothing was taken.
+    """
+    try:
+        known = None if source.filter else await _asked(connection, source.address or "")
+        if known is not None:
+            return known, False
+        if "browse" in connection.capabilities and connection.profile.copies:
+            return await _looked_at(connection, source, max_bytes)
+    except (AmqpError, ValueError):
+        pass  # not for this user, or not of this kind of node: then it is not known
+    return None, False
+
+
+async def _asked(connection: Connection, address: str) -> int | None:
+    queue = parse_address(address).queue
+    if queue is None:
+        return None
+    if "requests" in connection.capabilities:
+        async with connection.session() as session:
+            facts = await session._request(QueryQueue(queue))
+        return facts.messages if facts is not None else None
+    if connection.profile.name == "rabbitmq" and connection.dialect == "1.0":
+        async with management(connection) as node:
+            return (await node.queue(queue)).messages
+    return None
+
+
+async def _looked_at(connection: Connection, source: Source, max_bytes: int) -> tuple[int, bool]:
+    seen = size = 0
+    async with connection.browser(source) as browser:
+        async for delivery in browser:
+            if seen >= MOST_LOOKED_AT or size >= max_bytes:
+                return seen, True
+            seen += 1
+            size += len(delivery.payload)
+    return seen, False
