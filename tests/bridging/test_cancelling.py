@@ -6,6 +6,8 @@ import anyio
 import pytest
 
 import amqp10
+from amqp10 import Error, Source
+from amqp10.engine import Event, LinkAttached
 
 from ..client.cancelling import CancelAt, Store, at_each_checkpoint
 from ..client.conftest import serving
@@ -64,3 +66,34 @@ async def test_waiting_for_the_end() -> None:
             assert peer.bodies() == ["a", "b"]
 
     await at_each_checkpoint(trial, 1)
+
+
+async def test_looking_first() -> None:
+    """No message has moved, and every link is left."""
+
+    async def trial(cancel: CancelAt) -> None:
+        async with serving() as (origin, source), serving() as (_, target), source, target:
+            store = Store(origin, ["a", "b"])
+
+            def on_event(event: Event) -> bool:
+                if isinstance(event, LinkAttached):
+                    asked = event.link.remote.source if event.link.remote is not None else None
+                    if isinstance(asked, Source) and asked.distribution_mode == "copy":  # which the store cannot
+                        event.link.refuse(Error("amqp:not-implemented"))
+                        store.attached += 1
+                        return True
+                return store.on_event(event)
+
+            origin.on_event = on_event
+            bridge = amqp10.bridge((source, "in"), (target, "out"))
+
+            async def plan() -> None:
+                assert (await bridge.plan()).target.address == "out"
+
+            await cancel.run(plan)
+            await anyio.wait_all_tasks_blocked()
+            assert store.attached == store.ended
+            assert (store.out, store.done) == ({}, [])
+            assert sorted(store.ready) == ["a", "b"]
+
+    await at_each_checkpoint(trial, 4)
