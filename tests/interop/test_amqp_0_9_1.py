@@ -192,7 +192,7 @@ async def test_returned_among_others(peer: Peer) -> None:
             addresses = [there if n % 3 else "/exchanges/amq.direct/nobody" for n in range(30)]
             sent = [await sender.submit(Message(b"%d" % n, to=to)) for n, to in enumerate(addresses)]
             outcomes = [type(await delivery.outcome()).__name__ for delivery in sent]
-        assert outcomes == ["Accepted" if to == there else "Released" for to in addresses]
+        assert outcomes == ["Accepted" if to == there else "Returned" for to in addresses]
 
 
 async def test_outcomes(peer: Peer) -> None:

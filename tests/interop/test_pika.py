@@ -295,15 +295,36 @@ def test_transactions(url: str) -> None:
 
 
 def test_returned_with_the_commit(url: str) -> None:
-    """Of what is mandatory and goes nowhere one hears by the commit."""
+    """Of what is mandatory and goes nowhere one hears by the commit, not before; and never if it is rolled back."""
     with channel_of(url) as channel:
         returned: list[Any] = []
         channel.add_on_return_callback(lambda *what: returned.append(what))
         channel.tx_select()
-        channel.basic_publish("", fresh_name(), b"x", mandatory=True)
-        channel.tx_commit()
+        for end in (channel.tx_rollback, channel.tx_commit):
+            channel.basic_publish("", fresh_name(), b"x", mandatory=True)
+            channel.basic_qos(prefetch_count=1)  # whose answer comes after what is returned at once
+            channel.connection.process_data_events(0)
+            assert not returned
+            end()
         wait_until(channel, lambda: bool(returned))
-        assert returned[0][1].reply_code == 312
+        assert [each[1].reply_code for each in returned] == [312]
+
+
+def test_refused_in_a_transaction(url: str) -> None:
+    """What a full queue does not take makes the commit fail, with 406, and nothing of the transaction happens."""
+    with connected(url) as connection:
+        control = connection.channel()
+        full = {"x-max-length": 1, "x-overflow": "reject-publish"}
+        queue = control.queue_declare("", exclusive=True, arguments=full).method.queue
+        for _ in range(3):  # RabbitMQ takes one more than it says
+            control.basic_publish("", queue, b"x")
+        channel = connection.channel()
+        channel.tx_select()
+        channel.basic_publish("", queue, b"y")
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker) as closed:
+            channel.tx_commit()
+        assert closed.value.reply_code == 406
+        assert b"y" not in all_in(control, queue)
 
 
 # Connections

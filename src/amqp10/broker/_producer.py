@@ -185,16 +185,17 @@ class ProducerLink(Producer):
     def _reject(self, delivery: IncomingDelivery, condition: str, description: str) -> None:
         error = Error(Symbol(condition), description)
         transaction = self._transaction_of(delivery)
-        if not delivery.local_settled and self._may_reject:
+        settled, hears = delivery.local_settled, self._may_reject and not delivery.local_settled
+        if hears:
             rejected = Rejected(error)
             self._settle(delivery, TransactionalState(transaction.id, rejected) if transaction else rejected)
-            return
-        if transaction is not None:
-            # The sender does not hear of it, so its transaction may not be committed without the message (§4.4.4.1).
+        if transaction is not None and (not hears or isinstance(delivery, RoutedDelivery)):
+            # The transaction may not be committed without the message (§4.4.4.1), and its sender does not hear of it,
+            # or in an older dialect need not listen before it commits.
             transaction.failed = Error(Symbol("amqp:transaction:rollback"), f"{condition}: {description}")
-        elif delivery.local_settled:
+        elif settled:
             self._router.unroutable += 1
-        if not delivery.local_settled and self._link.attached:
+        if not (settled or hears) and self._link.attached:
             self._link.detach(closed=True, error=error)
 
     def end(self) -> None:

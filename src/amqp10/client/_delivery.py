@@ -36,6 +36,7 @@ from ..messaging import (
     Outcome,
     Rejected,
     Released,
+    Returned,
     TransactionalState,
 )
 from ..profiles import Profile
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from ._receiver_recovery import RecoveringReceiver
     from ._transaction import Transaction
 
-OUTCOMES = frozenset({Accepted, Rejected, Released, Modified, Declared})
+OUTCOMES = frozenset({Accepted, Rejected, Released, Returned, Modified, Declared})
 
 
 class Unknown:
@@ -431,14 +432,13 @@ class SentDelivery(OutgoingDelivery):
 
 def not_accepted(outcome: Outcome, profile: Profile) -> MessageNotAccepted:
     """The exception that says what became of a message that was not accepted, and what that means at this broker."""
-    if isinstance(outcome, Rejected):
-        error = outcome.error
-        failure: MessageNotAccepted = (
-            MessageRejected(error.condition, error.description, error.info, outcome)
-            if error is not None
-            else MessageRejected(outcome=outcome)
-        )
+    kind: type[MessageNotAccepted] = MessageModified
+    if isinstance(outcome, Rejected | Released):
+        kind = MessageRejected if isinstance(outcome, Rejected) else MessageReleased
+    error = getattr(outcome, "error", None)
+    if error is None:
+        failure = kind(outcome=outcome)
     else:
-        failure = (MessageReleased if isinstance(outcome, Released) else MessageModified)(outcome=outcome)
+        failure = kind(error.condition, error.description, error.info, outcome)
     profile.explain(failure)
     return failure

@@ -37,6 +37,7 @@ from ..messaging import (
     Modified,
     Outcome,
     Rejected,
+    Returned,
     Source,
     TransactionalState,
 )
@@ -224,6 +225,8 @@ class Transaction:
             TransactionRolledBack: nothing of it happened: a message was not accepted (`__cause__`), the coordinator
                 refused, or one of its links, the session or connection ended before it was asked (`__cause__`).
             TransactionInDoubt: the link, session or connection ended after the coordinator was asked (`__cause__`).
+            MessageReleased: in 0-9-1, where that is known only now, no queue took a message of it; all else in it
+                happened, and `state` is "committed".
             LocalProtocolError: it is over already, or a stream in it is not complete; nothing was done.
 
         Cancelling: until the coordinator is asked, it is rolled back. After that its answer is waited for, in
@@ -316,6 +319,9 @@ class Transaction:
                 raise TransactionRolledBack(error.condition, error.description, error.info) from error
             self._end("in-doubt")
             raise TransactionInDoubt(description=f"it was to be committed, and no answer came: {error}") from error
+        if isinstance(outcome, Returned):
+            self._end("committed")
+            raise not_accepted(outcome, self._coordinator.connection.profile)
         if type(outcome) is not Accepted:
             self._end("rolled-back")
             raise _refused(TransactionRolledBack, outcome)
@@ -383,7 +389,7 @@ class Transaction:
         """Commit, or roll back if the block is left by an exception.
 
         Raises:
-            TransactionRolledBack, TransactionInDoubt: see `commit`.
+            TransactionRolledBack, TransactionInDoubt, MessageReleased: see `commit`.
 
         Cancelling: see `commit` and `rollback`.
         """

@@ -29,6 +29,7 @@ from ._outcomes import Outcome as Outcome
 from ._outcomes import Received as Received
 from ._outcomes import Rejected as Rejected
 from ._outcomes import Released as Released
+from ._outcomes import Returned as Returned
 from ._patch import patch_header as patch_header
 from ._patch import read_header as read_header
 from ._patch import read_priority as read_priority
@@ -107,6 +108,7 @@ __all__ = (
     "Received",
     "Rejected",
     "Released",
+    "Returned",
     "Selector",
     "Source",
     "SqlFilter",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from ..types import Composite, Described, composite, field
 from ._transactions import Declared, TransactionalState
@@ -54,7 +54,13 @@ class Rejected(Composite):
 
 @composite(0x26, "amqp:released:list", provides=("delivery-state", "outcome"))
 class Released(Composite):
-    """The message was not and will not be processed (§3.4.4)."""
+    """The message was not and will not be processed (§3.4.4).
+
+    Attributes:
+        error: why, if the peer's dialect is one that can say it; None in 1.0, which has no place for that.
+    """
+
+    error: ClassVar[Error | None] = None
 
 
 @composite(0x27, "amqp:modified:list", provides=("delivery-state", "outcome"))
@@ -70,6 +76,21 @@ class Modified(Composite):
     delivery_failed: bool | None = field("boolean")
     undeliverable_here: bool | None = field("boolean")
     message_annotations: dict[Any, Any] | None = field("map")
+
+
+class Returned(Released):
+    """Released, and why: what a broker of an older dialect says of a message that no queue takes (0-9-1 §1.8.3.9).
+
+    It is encoded as, and equal to, any other `Released`.
+    """
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: Error) -> None:
+        self.error = error  # type: ignore[misc]
+
+    def __repr__(self) -> str:
+        return f"Returned({self.error!r})"
 
 
 ACCEPTED: Final = Accepted()

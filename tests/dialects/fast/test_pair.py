@@ -22,7 +22,7 @@ from amqp10.engine import (
     SessionUnmapped,
 )
 from amqp10.errors import AuthenticationFailed, ConnectionClosed, LinkDetached, LocalProtocolError, Unsupported
-from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Rejected, Source, Target, data_head
+from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Rejected, Returned, Source, Target, data_head
 from amqp10.sasl import Authenticator, Plain, ScramSha256
 from amqp10.testing import EnginePair
 
@@ -155,10 +155,11 @@ def test_outcomes_of_a_producer(state: Rejected) -> None:
     receiving.settle(receiving.incoming[0], state)
     pair.run()
     assert second.remote_state == ACCEPTED
-    assert type(first.remote_state) is (Rejected if isinstance(state, Rejected) else type(RELEASED))
-    if isinstance(first.remote_state, Rejected):
-        assert first.remote_state.error is not None
-        assert first.remote_state.error.condition == "amqp:not-allowed"
+    assert isinstance(first.remote_state, Rejected if isinstance(state, Rejected) else Returned)
+    error = first.remote_state.error
+    assert error is not None
+    said = (error.condition, error.info and error.info["reply-code"])
+    assert said == (("amqp:not-allowed", 530) if isinstance(state, Rejected) else ("amqp:no-route", 312))
 
 
 def test_acknowledges_in_order() -> None:

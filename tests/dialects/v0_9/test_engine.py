@@ -24,7 +24,7 @@ from amqp10.engine import (
     SessionBegun,
 )
 from amqp10.errors import ConnectionClosed, LinkDetached
-from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Rejected, Source, Target
+from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Rejected, Returned, Source, Target
 from amqp10.sasl import Authenticator, Plain
 
 
@@ -172,7 +172,12 @@ def test_outcomes_in_any_order() -> None:
     assert sent[0].remote_state is None
     link.settle(deliveries[0], ACCEPTED)
     pair.run()
-    assert [type(each.remote_state).__name__ for each in sent] == ["Accepted", "Released", "Rejected", "Accepted"]
+    assert [type(each.remote_state).__name__ for each in sent] == ["Accepted", "Returned", "Rejected", "Accepted"]
+    said = sent[1].remote_state
+    assert isinstance(said, Returned)
+    assert said.error is not None
+    assert (said.error.condition, said.error.description) == ("amqp:no-route", "NO_ROUTE")
+    assert said.error.info == {"reply-code": 312, "exchange": "", "routing-key": "q"}
 
 
 def test_no_such_exchange_ends_the_link() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...engine import DeliveriesUnresumed, LinkAttached, LinkTerms, OutgoingDelivery, SenderLink
 from ...errors import AmqpError, DecodeError, LocalProtocolError, RemoteProtocolError
-from ...messaging import ACCEPTED, RELEASED, Error, Rejected, Target, TransactionalState, read_properties
+from ...messaging import ACCEPTED, Error, Rejected, Returned, Target, TransactionalState, read_properties
 from ._client_handle import ClientHandle, HandleOwner
 from ._client_session import ClientChannel
 from ._client_transactions import unknown
@@ -426,5 +426,5 @@ def outcome_of(error: Error | None) -> DeliveryState:
     if error is None:
         return ACCEPTED
     if error.info and error.info.get("reply-code") == UNROUTABLE:
-        return RELEASED
+        return Returned(error)
     return Rejected(error)

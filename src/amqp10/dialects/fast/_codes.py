@@ -25,6 +25,7 @@ BAD_CONTENTS: Final = 542
 
 _CODES: Final = {
     "amqp:link:message-size-exceeded": TOO_LARGE,
+    "amqp:no-route": UNROUTABLE,
     "amqp:connection:forced": CONNECTION_FORCED,
     "amqp:unauthorized-access": REFUSED,
     "amqp:not-found": 404,
@@ -42,7 +43,6 @@ _CODES: Final = {
 }
 _CONDITIONS: Final = {code: condition for condition, code in _CODES.items()} | {
     MESSAGE_NOT_FOUND: "amqp:not-found",
-    UNROUTABLE: "amqp:not-found",
     BAD_CONTENTS: "amqp:invalid-field",
 }
 

@@ -21,7 +21,6 @@ from ...engine import (
 )
 from ...errors import LocalProtocolError
 from ...messaging import Error, Modified, Rejected, Released, Target
-from ._codes import UNROUTABLE
 from ._content import Assembly
 from ._endpoints import FastLink
 from ._restart import kept_part, parts_of
@@ -179,7 +178,7 @@ class ServerProducer(FastLink, ReceiverLink):
             return
         tag = self._tags.pop(delivery.tag, 0)
         if isinstance(state, Released | Modified):
-            self._handle.reply(tag, Error("amqp:not-found", "the message could not be routed"), UNROUTABLE)
+            self._handle.reply(tag, Error("amqp:no-route", "the message could not be routed"))
         elif isinstance(state, Rejected):
             self._handle.reply(tag, state.error or Error("amqp:invalid-field", "the message was rejected"))
         else:

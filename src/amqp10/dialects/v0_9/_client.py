@@ -24,7 +24,7 @@ from ...engine import (
     SessionTerms,
 )
 from ...errors import AmqpError, AuthenticationFailed, LocalProtocolError, Unsupported
-from ...messaging import RELEASED, DeliveryState, Rejected
+from ...messaging import DeliveryState, Rejected, Returned
 from ...sasl import Anonymous, choose
 from ...types import Symbol
 from ._asks import UpdateSecret
@@ -98,7 +98,7 @@ class ClientConnection(Connection):
         self.blocked = False
         self.prefetch_by_consumer = False
         self.expiry_clock: Callable[[], int] | None = None
-        self.nack_outcome: DeliveryState = RELEASED
+        self.nack_outcome: DeliveryState = Returned(as_error(312, "no queue takes the message"))
         self.transactions = Transactions()
         self._mechanisms = mechanisms if mechanisms is not None else (Anonymous(),)
         self._secure = secure
@@ -156,6 +156,8 @@ class ClientConnection(Connection):
         said["capabilities"] = dict.fromkeys(OURS, True) if tables.holds(True) else " ".join(OURS)
         if tables.names("connection_name"):
             said["connection_name"] = terms.container_id
+        if self.expiry_clock is not None:
+            said["qpid.close_when_no_route"] = False  # it would, on a message of a transaction that no queue takes
         for name, value in terms.properties.items():
             if isinstance(name, str) and tables.holds({str(name): value}):
                 said[str(name)] = value

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...engine import CreditChanged, LinkTerms, OutcomesReceived, OutgoingDelivery, SenderLink
 from ...errors import EncodeError, LocalProtocolError
-from ...messaging import ACCEPTED, RELEASED, DeliveryState, Rejected, Target
+from ...messaging import ACCEPTED, DeliveryState, Target
 from ._channel import BASIC
-from ._codes import Fault, as_error
+from ._codes import Fault
 from ._frames import METHOD
 from ._link import ClientLink
 from ._methods import BasicPublish, BasicReturn, ConfirmSelect, ConfirmSelectOk
 from ._outgoing import Outgoing, Route
+from ._returns import find_returned, outcome_of
 
 if TYPE_CHECKING:
     from ._session import ClientSession
@@ -25,15 +26,15 @@ if TYPE_CHECKING:
 WINDOW = 2048
 """Publishes that may be without a confirm, on one link."""
 
-ACK, NACK, RETURN = b"\0\x3c\0\x50", b"\0\x3c\0\x78", b"\0\x3c\0\x32"
+ACK, NACK = b"\0\x3c\0\x50", b"\0\x3c\0\x78"
 
 
 class SenderEndpoint(ClientLink, SenderLink):
     """See `SenderLink` for the contract."""
 
     is_sender = True
-    hot: ClassVar = {ACK: "receive_ack", NACK: "receive_nack", RETURN: "receive_return"}
-    handlers: ClassVar = {ConfirmSelectOk: "receive_select"}
+    hot: ClassVar = {ACK: "receive_ack", NACK: "receive_nack"}
+    handlers: ClassVar = {ConfirmSelectOk: "receive_select", BasicReturn: "receive_return"}
 
     def __init__(self, session: ClientSession, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
         super().__init__(session, terms, resuming)
@@ -147,7 +148,7 @@ class SenderEndpoint(ClientLink, SenderLink):
     def publish(self, delivery: OutgoingDelivery, payload: bytes) -> None:
         """Write a message. benchmarks/run.py, "0-9-1"."""
         settled = delivery.local_settled
-        route, body = self._map(payload)
+        route, body = self.map(payload)
         method = self._methods.get((route.exchange, route.key, settled))
         if method is None:
             method = self._publish_frame(route, settled)
@@ -169,23 +170,20 @@ class SenderEndpoint(ClientLink, SenderLink):
                 self._outgoing[number] = delivery
                 self.unsettled[delivery.tag] = delivery
 
-    def check(self, payload: bytes) -> None:
-        """See that a message can be said.
-
-        Raises:
-            LocalProtocolError: it cannot.
-        """
-        self._map(payload)
-
     def frames(self, payload: bytes, channel: int) -> bytes:
         """A message as part of a transaction, on whatever channel that is."""
-        route, body = self._map(payload)
+        route, body = self.map(payload)
         variant = self.engine.variant
-        publish = variant.methods.encode(BasicPublish(exchange=route.exchange, routing_key=route.key))
+        publish = variant.methods.encode(BasicPublish(exchange=route.exchange, routing_key=route.key, mandatory=True))
         content = variant.framing.message(channel, BASIC, route.properties, body, self.engine.room, route.children)
         return variant.framing.frame(METHOD, channel, publish) + content
 
-    def _map(self, payload: bytes) -> tuple[Route, bytes]:
+    def map(self, payload: bytes) -> tuple[Route, bytes]:
+        """Where a message goes and what it says, and its body.
+
+        Raises:
+            LocalProtocolError: it cannot be said.
+        """
         try:
             return self._mapping.map(payload)
         except EncodeError as error:
@@ -266,36 +264,15 @@ class SenderEndpoint(ClientLink, SenderLink):
         self.unsettled.pop(delivery.tag, None)
         told.append(delivery)
 
-    def receive_return(self, payload: bytes) -> None:
-        method = self.engine.variant.methods.decode(payload)
-        assert isinstance(method, BasicReturn)
+    def receive_return(self, method: BasicReturn) -> None:
         self.expect_content(lambda body: self._returned(method, body))
 
     def _returned(self, method: BasicReturn, body: bytes) -> None:
-        """It could not be routed; the confirm is still to come, or at Broker-J has come as a nack.
-
-        Nothing says which publish it was. Those of one route, with the same properties and body, are as good as each
-        other; the oldest of them is taken.
-        """
-        delivery = self._find(method.exchange, method.routing_key, body)
-        if delivery is None:
-            return
-        if method.reply_code in (312, 313):
-            delivery.remote_state = RELEASED
-        else:
-            delivery.remote_state = Rejected(as_error(method.reply_code, method.reply_text))
-
-    def _find(self, exchange: str, key: str, body: bytes) -> OutgoingDelivery | None:
-        nearest = None
-        for delivery in self._outgoing.values():
-            if delivery is None or delivery.remote_state is not None or not delivery.payload.endswith(body):
-                continue
-            route, whole = self._mapping.map(delivery.payload)
-            if (route.exchange, route.key) == (exchange, key) and whole == body:
-                if route.properties == self.properties_octets:
-                    return delivery
-                nearest = nearest or delivery
-        return nearest
+        """It could not be routed; the confirm is still to come, or at Broker-J has come as a nack."""
+        waiting = [each for each in self._outgoing.values() if each is not None and each.remote_state is None]
+        delivery = find_returned([(self, each) for each in waiting], method, self.properties_octets, body)
+        if delivery is not None:
+            delivery.remote_state = outcome_of(method)
 
     def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
         if delivery.local_settled:

@@ -129,13 +129,20 @@ class PublishLink(ServerLink, ReceiverLink):
         if not isinstance(state, Accepted):
             if isinstance(state, Released):
                 if said is not None:
-                    self._return(*said)
+                    self._returned(*said)
             elif self._refused(state):
                 return
             else:
                 verb = DISCARD
         if self._acks is not None and number > self._confirmed_before:
             self._acks.add(number - self._confirmed_before, verb)
+
+    def _returned(self, route: bytes, properties: bytes, body: bytes) -> None:
+        transactions = self.session.transactions
+        if transactions.selected:  # what is part of a transaction comes back at its commit, as RabbitMQ does it
+            transactions.at_commit.append(lambda: self._return(route, properties, body))
+        else:
+            self._return(route, properties, body)
 
     def _return(self, route: bytes, properties: bytes, body: bytes) -> None:
         exchange, key, _ = read_route(route)

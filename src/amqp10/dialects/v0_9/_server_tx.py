@@ -6,6 +6,7 @@ A channel that selected transactions is always in one: it is declared at once, a
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...engine import DeliveriesReceived, IncomingDelivery, LinkTerms, OutgoingDelivery, ReceiverLink
@@ -39,6 +40,7 @@ class ServerTransactions:
         selected: the channel is transactional.
         txn_id: of the transaction that work is part of; None without one.
         acked: deliveries that were settled in it.
+        at_commit: what is to be said before the answer to its commit.
     """
 
     def __init__(self, session: ServerSession) -> None:
@@ -46,6 +48,7 @@ class ServerTransactions:
         self.selected = False
         self.txn_id: bytes | None = None
         self.acked: list[OutgoingDelivery] = []
+        self.at_commit: list[Callable[[], None]] = []
         self._link: CoordinatorLink | None = None
         self._ending: Method | None = None  # what the end of the present one was asked with
 
@@ -89,12 +92,15 @@ class ServerTransactions:
             return
         error = state.error if isinstance(state, Rejected) else None
         acked, self.acked = self.acked, []
+        at_commit, self.at_commit = self.at_commit, []
         self.txn_id = None
         if error is not None and ending is not None:
             session.consumers.give_back(acked)
             session.refuse_method(Error("amqp:precondition-failed", error.description), ending)
             return
         if isinstance(ending, TxCommit):
+            for say in at_commit:
+                say()
             session.write(TxCommitOk())
         else:
             session.consumers.give_back(acked)

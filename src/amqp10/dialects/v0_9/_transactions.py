@@ -3,6 +3,9 @@
 Until its discharge nothing of a transaction is written. Then all of it goes out on one channel, followed by tx.commit:
 on the channel of the receiver whose deliveries it settles, for acks belong to theirs; else on one for transactions
 alone. A channel that was transactional once stays so; plain acks on it are committed with each flush.
+
+A message that no queue takes comes back before tx.commit-ok, and the rest is committed all the same. The answer to the
+discharge then is `Returned`, with the reply code: it is not as if nothing had happened, and not as if all had.
 """
 
 from __future__ import annotations
@@ -23,13 +26,16 @@ from ...messaging import (
     Error,
     Message,
     Rejected,
+    Returned,
     TransactionalState,
 )
 from ...types import as_composite
 from ._channel import Channel, State
+from ._codes import Fault
 from ._frames import METHOD
 from ._method import Method
-from ._methods import ChannelOpen, ChannelOpenOk, TxCommit, TxCommitOk, TxSelect, TxSelectOk
+from ._methods import BasicReturn, ChannelOpen, ChannelOpenOk, TxCommit, TxCommitOk, TxSelect, TxSelectOk
+from ._returns import find_returned, outcome_of
 
 if TYPE_CHECKING:
     from ...engine import IncomingDelivery
@@ -38,7 +44,8 @@ if TYPE_CHECKING:
     from ._session import ClientSession
 
 CAPABILITIES = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
-Done = Callable[[Error | None], None]
+Done = Callable[[DeliveryState], None]
+ROLLED_BACK = "amqp:transaction:rollback"
 
 
 class Work:
@@ -47,13 +54,34 @@ class Work:
     Attributes:
         coordinator: the link that declared it.
         receiver: whose deliveries it settles; None while it settles none.
+        returned: what the peer says of each message that came back.
     """
 
     def __init__(self, coordinator: CoordinatorEndpoint) -> None:
         self.coordinator = coordinator
-        self.publishes: list[tuple[SenderEndpoint, bytes]] = []
+        self.publishes: list[tuple[SenderEndpoint, OutgoingDelivery]] = []
+        self.returned: list[Error] = []
         self.settled: list[tuple[IncomingDelivery, DeliveryState | None]] = []
         self.receiver: ReceiverEndpoint | None = None
+
+    def take_back(self, method: BasicReturn, properties: bytes, body: bytes) -> None:
+        """A message of it came back."""
+        outcome = outcome_of(method)
+        self.returned.append(outcome.error)  # type: ignore[union-attr,arg-type]
+        found = find_returned(self.publishes, method, properties, body)
+        if found is not None:
+            self.publishes = [each for each in self.publishes if each[1] is not found]
+            found.remote_state = TransactionalState(found.state.txn_id, outcome)  # type: ignore[union-attr]
+
+    def outcome(self) -> DeliveryState:
+        """What the commit came to."""
+        if not self.returned:
+            return ACCEPTED
+        first, count = self.returned[0], len(self.returned)
+        if count > 1:
+            said = f"{first.description}, the first of {count} messages that came back"
+            first = Error(first.condition, said, first.info)
+        return Returned(first)
 
     def roll_back(self) -> None:
         """Nothing of it was written; what it was to settle comes again."""
@@ -93,9 +121,9 @@ class Transactions:
     ) -> OutgoingDelivery:
         """A message is sent as part of a transaction: it is accepted, if that is committed."""
         work = self._work(state)
-        link.check(payload)
+        link.map(payload)
         delivery = link.delivery_type(link, tag, payload, True, message_format)
-        work.publishes.append((link, payload))
+        work.publishes.append((link, delivery))
         delivery.state = state
         delivery.on_wire = delivery.remote_settled = True
         delivery.remote_state = TransactionalState(state.txn_id, ACCEPTED)  # type: ignore[union-attr]
@@ -124,13 +152,13 @@ class Transactions:
         """End a transaction; `done` is told when the peer has committed it, or why it has not."""
         work = self._open.pop(what.txn_id, None)
         if work is None:
-            done(Error("amqp:transaction:unknown-id", "the transaction is not open"))
+            done(rejected("amqp:transaction:unknown-id", "the transaction is not open"))
         elif what.fail or not (work.publishes or work.settled):
             work.roll_back()
-            done(None)
+            done(ACCEPTED)
         elif any(not link.attached for link, _ in work.publishes) or (work.receiver and not work.receiver.attached):
             work.roll_back()
-            done(Error("amqp:transaction:rollback", "a link of the transaction is gone"))
+            done(rejected(ROLLED_BACK, "a link of the transaction is gone"))
         else:
             self._commit(session, work, done)
 
@@ -144,11 +172,11 @@ class Transactions:
                 found = self._channels[session] = TransactionChannel(session)
             channel = found
         channel.select()
-        for link, payload in work.publishes:
-            channel.write_frames(link.frames(payload, channel.number))
+        for link, delivery in work.publishes:
+            channel.write_frames(link.frames(delivery.payload, channel.number))
         if work.receiver is not None:
             work.receiver.settle_all(work.settled)
-        channel.commit(done)
+        channel.commit(work, done)
 
 
 class Committing(Channel):
@@ -157,7 +185,11 @@ class Committing(Channel):
     After a tx.commit nothing more is written to it until the answer comes: RabbitMQ has an error for that (504).
     """
 
-    handlers: ClassVar = {TxSelectOk: "receive_selected", TxCommitOk: "receive_committed"}
+    handlers: ClassVar = {
+        TxSelectOk: "receive_selected",
+        TxCommitOk: "receive_committed",
+        BasicReturn: "receive_return",
+    }
     transactional = False
     _committing = False
 
@@ -165,7 +197,7 @@ class Committing(Channel):
         """From now on."""
         if not self.transactional:
             self.transactional = True
-            self._commits: deque[Done | None] = deque()
+            self._commits: deque[tuple[Work, Done] | None] = deque()  # None: acks alone
             self._later: deque[tuple[bytes, bool]] = deque()  # frames, and whether they commit
             self.write(TxSelect())
 
@@ -188,9 +220,18 @@ class Committing(Channel):
     def receive_selected(self, _: TxSelectOk) -> None:
         pass
 
-    def commit(self, done: Done | None = None) -> None:
+    def commit(self, work: Work | None = None, done: Done | None = None) -> None:
         self.write(TxCommit())
-        self._commits.append(done)
+        self._commits.append(None if work is None or done is None else (work, done))
+
+    def receive_return(self, method: BasicReturn) -> None:
+        self.expect_content(lambda body: self._returned(method, body))
+
+    def _returned(self, method: BasicReturn, body: bytes) -> None:
+        committing = self._commits[0] if self.transactional and self._commits else None
+        if committing is None:
+            raise Fault(503, "a return of what was not published", method.code)
+        committing[0].take_back(method, self.properties_octets, body)
 
     def receive_committed(self, method: TxCommitOk) -> None:
         if not self.transactional or not self._commits:
@@ -198,9 +239,10 @@ class Committing(Channel):
         self._committing = False
         while self._later and not self._committing:
             self.write_frames(*self._later.popleft())
-        done = self._commits.popleft()
-        if done is not None:
-            done(None)
+        committed = self._commits.popleft()
+        if committed is not None:
+            work, done = committed
+            done(work.outcome())
 
     def _receive_closing(self, payload: bytes) -> None:
         method = self.engine.variant.methods.decode(payload)
@@ -214,9 +256,13 @@ class Committing(Channel):
         if self.transactional:
             reason = error.description if error is not None else "the channel was closed"
             while self._commits:
-                done = self._commits.popleft()
-                if done is not None:
-                    done(Error("amqp:transaction:rollback", reason))
+                committing = self._commits.popleft()
+                if committing is not None:
+                    committing[1](rejected(ROLLED_BACK, reason))
+
+
+def rejected(condition: str, description: str | None) -> Rejected:
+    return Rejected(Error(condition, description))
 
 
 class TransactionChannel(Committing):
@@ -302,13 +348,9 @@ class CoordinatorEndpoint(SenderLink):
         if isinstance(what, Declare):
             self._answer(delivery, transactions.declare(self))
         elif isinstance(what, Discharge):
-            transactions.discharge(
-                self.session,
-                what,
-                lambda error: self._answer(delivery, ACCEPTED if error is None else Rejected(error)),
-            )
+            transactions.discharge(self.session, what, lambda state: self._answer(delivery, state))
         else:
-            self._answer(delivery, Rejected(Error("amqp:not-implemented", "a coordinator declares and discharges")))
+            self._answer(delivery, rejected("amqp:not-implemented", "a coordinator declares and discharges"))
         return delivery
 
     def _answer(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
