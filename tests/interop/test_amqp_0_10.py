@@ -228,9 +228,51 @@ async def test_nodes(server: Server) -> None:
             async with connection.sender("/exchanges/nowhere/key"):
                 pass
         assert caught.value.info["reply-code"] == 404
-        with pytest.raises(LinkDetached, match="not-implemented"):
-            async with connection.receiver("/exchanges/amq.direct"):
-                pass
+
+
+@pytest.mark.parametrize(
+    ("exchange", "key", "comes"),
+    [
+        ("amq.topic", "/a.%23", ["a.b", "a.b.c"]),  # the binding key a.#
+        ("amq.topic", "", ["a.b", "b", "a.b.c"]),
+        ("amq.direct", "/b", ["b"]),
+        ("amq.fanout", "", ["a.b", "b", "a.b.c"]),
+    ],
+)
+async def test_receiving_from_an_exchange(server: Server, exchange: str, key: str, comes: list[str]) -> None:
+    """Who receives from an exchange has a queue of its own, bound to it, that is gone with the link."""
+    async with connected(server) as connection:
+        async with (
+            connection.receiver(f"/exchanges/{exchange}{key}") as one,
+            connection.receiver(f"/exchanges/{exchange}{key}") as other,
+            connection.sender(f"/exchanges/{exchange}") as sender,
+        ):
+            assert one.address == f"/exchanges/{exchange}{key}"
+            await sender.send_many([Message("m", subject=each) for each in comes])
+            for receiver in (one, other):
+                got = []
+                for _ in comes:
+                    with await receiver.receive() as message:
+                        got.append(message.subject)
+                assert got == comes
+            await one.close()
+            await other.close()
+            with pytest.raises(MessageReleased):
+                await sender.send(Message("m", subject=comes[0]))
+
+
+async def test_receiving_from_no_such_exchange(server: Server) -> None:
+    """Or from one that needs a key, or a binding with arguments, to give messages: the link is refused, and only it."""
+    refusals = {
+        "/exchanges/nowhere/key": "not-found.*no exchange",
+        "/exchanges/amq.direct": "invalid-field.*their keys",
+        "/exchanges/amq.match/key": "invalid-field.*bind a queue",
+    }
+    async with connected(server) as connection:
+        for address, reason in refusals.items():
+            with pytest.raises(LinkDetached, match=reason):
+                async with connection.receiver(address):
+                    pass
 
 
 async def test_request_and_reply(server: Server, address: str) -> None:

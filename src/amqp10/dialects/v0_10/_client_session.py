@@ -41,10 +41,10 @@ from ._frames import Assembly
 from ._ledger import Sent, near, to_ranges
 from ._login import ON_DEMAND, ClientLogin
 from ._publisher import PublisherLink
-from ._requests import ON_DEMAND_ARGUMENT, talk_of
+from ._requests import ON_DEMAND_ARGUMENT, look_exchange, talk_of
 from ._session import SessionEndpoint, SessionFault
 from ._subscriber import INFINITE, SubscriberLink
-from ._topology import ExchangeQuery, QueueDeclare, QueueQuery
+from ._topology import QueueDeclare, QueueQuery
 from ._transactions import CoordinatorLink, Transactions
 
 if TYPE_CHECKING:
@@ -192,9 +192,7 @@ class ClientSession(SessionEndpoint):
             yield QueueDeclare(name, exclusive=True, auto_delete=True)
             return Address("", name)
         if address.exchange:
-            exchange = yield ExchangeQuery(address.exchange)
-            if exchange is None or exchange.not_found:
-                raise Refusal("amqp:not-found", f"there is no exchange {address.exchange!r}", 404)
+            yield from look_exchange(address.exchange)
         elif address.queue is not None:
             queue = yield QueueQuery(address.queue)
             if queue is None or not queue.queue:

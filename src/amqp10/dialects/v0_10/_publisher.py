@@ -16,6 +16,7 @@ from ._codes import UNROUTABLE
 from ._commands import MessageTransfer
 from ._frames import encode_command
 from ._link import LinkEndpoint
+from ._requests import delete_owned
 from ._write_message import WrittenMessage, write_message
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class PublisherLink(LinkEndpoint, SenderLink):
         self._next_tag = 0
         self._out = 0  # transfers that are not completed
         self._address: Address | None = None  # None: each message says it
+        self._owned: str | None = None  # a queue that was made for the link
         self._fronts: dict[tuple[str, bool], bytes] = {}
 
     # Attaching
@@ -73,6 +75,7 @@ class PublisherLink(LinkEndpoint, SenderLink):
         assert isinstance(target, Target)
         if target.dynamic and address is not None:
             target = Target(route_address(address.exchange, address.key), dynamic=True)
+            self._owned = address.queue
         terms = LinkTerms(
             self._name, self.terms.source, target, self.terms.settle_mode, properties=self.terms.properties
         )
@@ -244,8 +247,13 @@ class PublisherLink(LinkEndpoint, SenderLink):
         if self.detach_sent or self._ended:
             return
         self.detach_sent = True
-        self.attached = False
-        self.session.soon(self._gone, closed)
+        stood, self.attached = self.attached, False
+        if stood and self._owned is not None:
+            self.session.converse(
+                delete_owned(self._owned), lambda _: self._gone(closed), lambda _: self._gone(closed)
+            )
+        else:
+            self.session.soon(self._gone, closed)
 
     def _gone(self, closed: bool) -> None:
         self.session.forget(self)

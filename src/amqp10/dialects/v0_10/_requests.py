@@ -166,6 +166,13 @@ def _delete_queue(request: DeleteQueue) -> Talk:
     return found.message_count or 0
 
 
+def delete_owned(name: str) -> Talk:
+    """Delete a queue that was made for a link, unless somebody did; sessions may last longer than their links."""
+    found = yield QueueQuery(name)
+    if found is not None and found.queue:
+        yield QueueDelete(name)
+
+
 def _purge_queue(request: PurgeQueue) -> Talk:
     found = yield from _look(request.name)
     yield QueuePurge(request.name)
@@ -198,11 +205,12 @@ def _declare_exchange(request: DeclareExchange, arguments: dict[str, Any]) -> Ta
 
 
 def _delete_exchange(request: DeleteExchange) -> Talk:
-    yield from _look_exchange(request.name)
+    yield from look_exchange(request.name)
     yield ExchangeDelete(request.name, if_unused=request.if_unused)
 
 
-def _look_exchange(name: str) -> Talk:
+def look_exchange(name: str) -> Talk:
+    """The exchange of that name, or refuse."""
     found = yield ExchangeQuery(name)
     if found is None or found.not_found:
         raise Refusal("amqp:not-found", f"there is no exchange {name!r}", 404)
@@ -218,7 +226,7 @@ def _query_exchange(request: QueryExchange) -> Talk:
 
 def _bind(request: Bind | Unbind, arguments: dict[str, Any]) -> Talk:
     yield from _look(request.destination)
-    yield from _look_exchange(request.exchange)
+    yield from look_exchange(request.exchange)
     if isinstance(request, Bind):
         yield ExchangeBind(request.destination, request.exchange, request.key, arguments)
         return

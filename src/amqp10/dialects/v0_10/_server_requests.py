@@ -48,13 +48,14 @@ def _nothing(_: object) -> None:
 
 
 def _declare_queue(command: QueueDeclare) -> Request[Any]:
+    """An exclusive queue that is to be deleted, is so with its session, not with its last subscription."""
     arguments = arguments_in(command.arguments)
     on_demand = arguments.pop(ON_DEMAND_ARGUMENT, False) is True
     return DeclareQueue(
         command.queue,
         command.durable,
         command.exclusive,
-        command.auto_delete,
+        command.auto_delete and not command.exclusive,
         command.passive,
         on_demand,
         arguments,
@@ -69,7 +70,7 @@ def _queue(facts: QueueFacts | None) -> QueueQueryResult:
         None,
         bool(facts.durable),
         bool(facts.exclusive),
-        bool(facts.auto_delete),
+        bool(facts.auto_delete or facts.exclusive),
         arguments_out(facts.arguments or {}),
         facts.messages,
         facts.consumers,

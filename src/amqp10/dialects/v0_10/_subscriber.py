@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 from ...engine import (
+    Address,
     DeliveriesReceived,
     FlowReceived,
     IncomingDelivery,
@@ -31,13 +33,15 @@ from ._commands import (
     MessageSubscribe,
     MessageTransfer,
 )
+from ._conversation import Refusal
 from ._declare import Command
 from ._link import LinkEndpoint
 from ._read_message import read_message
+from ._requests import delete_owned, look_exchange
 from ._session import SessionFault
+from ._topology import ExchangeBind, QueueDeclare
 
 if TYPE_CHECKING:
-    from ...engine import Address
     from ...messaging import DeliveryState
     from ._client_session import ClientSession
     from ._conversation import Talk
@@ -49,6 +53,8 @@ OCTETS: Final = 1
 INFINITE: Final = 0xFFFF_FFFF
 CREDIT_MODE: Final = 0
 EXCLUSIVE: Final = "exclusive"
+EVERY_KEY: Final = {"topic": "#", "fanout": ""}
+"""By type of exchange, the binding key that every message fits."""
 
 
 def arguments_of(source: Source) -> tuple[dict[str, Any], dict[Any, Any]]:
@@ -92,6 +98,7 @@ class SubscriberLink(LinkEndpoint, ReceiverLink):
         self._browsing = False
         self._acquired: set[bytes] = set()
         self._queue = ""
+        self._asked: str | None = None  # another than that is made for the link, and is deleted with it
 
     @property
     def settled_by_sender(self) -> bool:
@@ -109,14 +116,26 @@ class SubscriberLink(LinkEndpoint, ReceiverLink):
         if not source.dynamic:
             try:
                 address = parse_address(str(source.address))
+                self._asked = address.queue
             except ValueError as error:
                 self.session.soon(self.turn_down, Error("amqp:invalid-field", str(error)))
                 return
-            if address.queue is None:
-                text = "messages are received from queues: bind one to the exchange"
-                self.session.soon(self.turn_down, Error("amqp:not-implemented", text))
+            if address.exchange:
+                self.session.converse(self._bind(address), self._found, self.turn_down)
                 return
         self.session.find(self, address, self._found)
+
+    def _bind(self, address: Address) -> Talk:
+        """A queue of its own, bound to the exchange."""
+        exchange = yield from look_exchange(address.exchange)
+        key = address.key if address.key is not None else EVERY_KEY.get(exchange.type)
+        if key is None or exchange.type == "headers":
+            by = "what a binding asks for: bind a queue" if exchange.type == "headers" else f"their keys: {address}/KEY"
+            raise Refusal("amqp:invalid-field", f"of a {exchange.type} exchange messages come by {by}", 531)
+        queue = f"amqp10-{uuid4()}"
+        yield QueueDeclare(queue, exclusive=True, auto_delete=True)
+        yield ExchangeBind(queue, address.exchange, key)
+        return Address("", queue)
 
     def _found(self, address: Address) -> None:
         assert self.terms is not None
@@ -301,6 +320,8 @@ class SubscriberLink(LinkEndpoint, ReceiverLink):
 
     def _cancel(self) -> Talk:
         yield MessageCancel(self.destination)
+        if self._queue != self._asked:
+            yield from delete_owned(self._queue)
 
     def _gone(self, closed: bool) -> None:
         self.session.forget(self)
