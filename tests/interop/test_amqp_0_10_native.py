@@ -11,6 +11,8 @@ import pytest
 
 from amqp10 import Connection, Message, RequestRefused, SessionEnded, Source, Unsupported
 from amqp10.amqp010 import Native, XAStatus, Xid
+from amqp10.dialects.v0_10 import Invoke
+from amqp10.dialects.v0_10._topology import QueueDeclare
 from amqp10.engine import QueueFacts
 
 from .brokers import Server
@@ -69,6 +71,25 @@ async def test_queues(server: Server) -> None:
         async with connection.receiver(made_up.name) as receiver, connection.sender(made_up.name) as sender:
             await sender.send("x")
             (await receiver.receive()).accept()
+
+
+async def test_queues_of_a_session(server: Server) -> None:
+    """Exclusive and auto-deleted: it outlives its subscriptions, and ends with its session; the connection goes on."""
+    name = fresh("mine")
+    declare = Invoke(QueueDeclare(name, exclusive=True, auto_delete=True))
+    async with connected(server) as (connection, native):
+        async with connection.session() as session:
+            await session._request(declare)
+            async with session.receiver(name), session.sender(name) as sender:
+                await sender.send("m")
+            async with session.receiver(name) as receiver:
+                with await receiver.receive() as message:
+                    assert message.body == "m"
+            facts = await native.queue(name)
+            assert facts is not None
+            assert (facts.exclusive, facts.auto_delete) == (True, True)
+        facts = await native.queue(name)
+        assert facts is None or not facts.exclusive  # Broker-J makes another as soon as one looks for it
 
 
 async def test_exchanges(server: Server) -> None:

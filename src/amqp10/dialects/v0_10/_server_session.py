@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...engine import (
+    DeleteQueue,
     LinkAttached,
     LinkTerms,
     PendingRequest,
@@ -46,6 +47,7 @@ from ._ledger import MASK, from_ranges, near, to_ranges
 from ._outlet import OutletLink
 from ._server_requests import request_of
 from ._session import SessionEndpoint, SessionFault
+from ._topology import QueueDeclare, QueueDelete
 
 if TYPE_CHECKING:
     from ...engine import OutgoingDelivery, ReceiverLink, SenderLink
@@ -75,6 +77,7 @@ class ServerSession(SessionEndpoint):
         self.current = 0  # the command that a transaction waits for
         self._rejects: dict[tuple[int, str], list[int]] = {}
         self._next_tag = 0
+        self._temporary: dict[str, None] = {}  # queues that end with the session
         self._paused = False  # a command has to be done before all that comes
         self._backlog: deque[tuple[int, Command, Assembly]] = deque()
 
@@ -312,7 +315,11 @@ class ServerSession(SessionEndpoint):
         if self.muted or pending.answered:
             return
         pending.answer(result)
-        number, answer, _ = pending.context
+        number, answer, command = pending.context
+        if isinstance(command, QueueDeclare) and command.exclusive and command.auto_delete:
+            self._temporary[command.queue] = None
+        elif isinstance(command, QueueDelete):
+            self._temporary.pop(command.queue, None)
         self.result_of(number, answer(result))
         self.go_on()
 
@@ -376,6 +383,9 @@ class ServerSession(SessionEndpoint):
         self.deliveries.clear()
         for link in links:
             link.over(error)
+        for name in self._temporary:
+            self.engine.emit(RequestReceived(PendingRequest(self, DeleteQueue(name))))
+        self._temporary.clear()
 
     def _ignore(self, number: int, command: Command) -> None:
         self.complete(number)
