@@ -249,9 +249,7 @@ class PublisherLink(LinkEndpoint, SenderLink):
         self.detach_sent = True
         stood, self.attached = self.attached, False
         if stood and self._owned is not None:
-            self.session.converse(
-                delete_owned(self._owned), lambda _: self._gone(closed), lambda _: self._gone(closed)
-            )
+            self.session.converse(delete_owned(self._owned), lambda _: self._gone(closed), lambda _: self._gone(closed))
         else:
             self.session.soon(self._gone, closed)
 
