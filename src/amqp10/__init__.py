@@ -16,12 +16,14 @@ from .client import BodyWriter as BodyWriter
 from .client import Browser as Browser
 from .client import Connection as Connection
 from .client import ConnectionAttempted as ConnectionAttempted
+from .client import ConnectionBlocked as ConnectionBlocked
 from .client import ConnectionDetails as ConnectionDetails
 from .client import ConnectionEvent as ConnectionEvent
 from .client import ConnectionGivenUp as ConnectionGivenUp
 from .client import ConnectionInterrupted as ConnectionInterrupted
 from .client import ConnectionRestored as ConnectionRestored
 from .client import ConnectionSettings as ConnectionSettings
+from .client import ConnectionUnblocked as ConnectionUnblocked
 from .client import Delivery as Delivery
 from .client import DeliveryStore as DeliveryStore
 from .client import LinkInterrupted as LinkInterrupted
@@ -153,6 +155,7 @@ __all__ = (
     "Char",
     "Connection",
     "ConnectionAttempted",
+    "ConnectionBlocked",
     "ConnectionClosed",
     "ConnectionDetails",
     "ConnectionEvent",
@@ -161,6 +164,7 @@ __all__ = (
     "ConnectionLost",
     "ConnectionRestored",
     "ConnectionSettings",
+    "ConnectionUnblocked",
     "Data",
     "Decimal32",
     "Decimal64",

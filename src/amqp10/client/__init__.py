@@ -6,10 +6,12 @@ from ._delivery import Delivery as Delivery
 from ._delivery import SentDelivery as SentDelivery
 from ._management import Management as Management
 from ._observe import ConnectionAttempted as ConnectionAttempted
+from ._observe import ConnectionBlocked as ConnectionBlocked
 from ._observe import ConnectionEvent as ConnectionEvent
 from ._observe import ConnectionGivenUp as ConnectionGivenUp
 from ._observe import ConnectionInterrupted as ConnectionInterrupted
 from ._observe import ConnectionRestored as ConnectionRestored
+from ._observe import ConnectionUnblocked as ConnectionUnblocked
 from ._observe import LinkInterrupted as LinkInterrupted
 from ._observe import LinkRestored as LinkRestored
 from ._oneoff import receive as receive
@@ -39,12 +41,14 @@ __all__ = (
     "Browser",
     "Connection",
     "ConnectionAttempted",
+    "ConnectionBlocked",
     "ConnectionDetails",
     "ConnectionEvent",
     "ConnectionGivenUp",
     "ConnectionInterrupted",
     "ConnectionRestored",
     "ConnectionSettings",
+    "ConnectionUnblocked",
     "Delivery",
     "DeliveryStore",
     "LinkInterrupted",

@@ -20,6 +20,7 @@ from ..engine import (
     LinkIncomplete,
     OutcomesReceived,
     PartsReceived,
+    PeerBlocked,
     RequestAnswered,
     SessionBegun,
     SessionResumed,
@@ -28,6 +29,7 @@ from ..engine import (
     WindowOpened,
 )
 from ..messaging import Error
+from ._observe import ConnectionBlocked, ConnectionUnblocked
 
 if TYPE_CHECKING:
     from ._connection import Connection
@@ -87,5 +89,8 @@ def dispatch_rare(connection: Connection, event: Event) -> None:
         event.session.context._on_resumed()
     elif isinstance(event, RequestAnswered):
         event.request.session.context._changed()
+    elif isinstance(event, PeerBlocked):
+        told = ConnectionUnblocked() if event.reason is None else ConnectionBlocked(event.reason)
+        connection._observers.tell(told)
     elif isinstance(event, Authenticated):
         connection._mechanism = event.mechanism

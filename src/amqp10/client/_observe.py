@@ -23,7 +23,10 @@ MOST_KEPT: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class ConnectionEvent:
-    """The base of all these. Connections without `reconnect` have none but `ConnectionGivenUp`."""
+    """The base of all these.
+
+    Connections without `reconnect` have none but `ConnectionBlocked`, `ConnectionUnblocked` and `ConnectionGivenUp`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,22 @@ class ConnectionGivenUp(ConnectionEvent):
     """The connection is over: it is not tried, or not again."""
 
     cause: Exception | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionBlocked(ConnectionEvent):
+    """The broker takes no messages for now, as RabbitMQ says in 0-9-1 when memory or disk run out; who sends waits.
+
+    Attributes:
+        reason: the broker's words.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionUnblocked(ConnectionEvent):
+    """It takes them again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from ._events import LinkEnded as LinkEnded
 from ._events import LinkIncomplete as LinkIncomplete
 from ._events import OutcomesReceived as OutcomesReceived
 from ._events import PartsReceived as PartsReceived
+from ._events import PeerBlocked as PeerBlocked
 from ._events import RequestAnswered as RequestAnswered
 from ._events import RequestReceived as RequestReceived
 from ._events import SessionBegun as SessionBegun
@@ -97,6 +98,7 @@ __all__ = (
     "OutcomesReceived",
     "OutgoingDelivery",
     "PartsReceived",
+    "PeerBlocked",
     "PendingRequest",
     "PurgeQueue",
     "QueryBinding",

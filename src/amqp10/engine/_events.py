@@ -48,6 +48,15 @@ class ConnectionEnded(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class PeerBlocked(Event):
+    """The peer takes no messages at present, and says why; `reason` None: it takes them again (RabbitMQ's extension of
+    0-9-1). Senders have no credit meanwhile.
+    """
+
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class SessionBegun(Event):
     """The peer's begin is here: the answer to ours, or (`session.begun` False) a new one to answer with `begin`."""
 

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -198,6 +198,18 @@ class MortalRabbitMQ:
         if not self.start():
             raise DidNotStart(f"{NAME}: a port of it was taken by others")
 
+    def alarm(self, on: bool) -> None:
+        """Have it run out of memory, as far as it knows, or not any more: publishers are blocked meanwhile.
+
+        Raises:
+            DidNotStart: it did not do so; the end of its log is in the message.
+        """
+        node, share = _node(self._mapping), 0 if on else 0.6
+        call = f"ok = rpc:call('{node}', vm_memory_monitor, set_vm_memory_high_watermark, [{share}]), halt()."
+        done = self._erlang.emulate(self._mapping, "-sname", "alarm@localhost", "-hidden", "-eval", call)
+        if done.wait(START_SECONDS):
+            raise DidNotStart(f"{NAME} takes no orders; its log ends with:\n{self._log.read_text()[-4000:]}")
+
     def end(self) -> None:
         for process in (self._broker, self._mapper):
             if process is not None:
@@ -251,39 +263,43 @@ class Erlang:
                 start_new_session=True,
             )
 
+    def emulate(
+        self, mapping: int, *words: str, environment: Mapping[str, object] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """The emulator with these words, finding its like by the port mapper at the port `mapping`."""
+        places = {"ROOTDIR": self.home, "BINDIR": self.helpers, "EMU": "beam", "PROGNAME": "erl", "HOME": self.data}
+        roots = ("-root", self.home, "-bindir", self.helpers, "-progname", "erl", "--", "-home", self.data)
+        emulator = ("-W", "w", "-S", "2:2", "--", *roots, "-epmd_port", mapping, "--", "-noshell", "-noinput")
+        kernel = ("-kernel", "inet_dist_use_interface", "{127,0,0,1}")
+        variables = {key: str(value) for key, value in (places | dict(environment or {})).items()}
+        return self.start("beam.smp", *map(str, (*emulator, *words, *kernel)), environment=variables)
+
+
+def _node(mapping: int) -> str:
+    return f"interop-{mapping}@localhost"
+
 
 def _start(erlang: Erlang, mapping: int, distribution: int) -> subprocess.Popen[bytes]:
     """The broker, as its own scripts start it (rabbitmq-server, erl and erlexec)."""
     data = erlang.data
     plugins = erlang.rabbitmq / "plugins"
     environment = {
-        "ROOTDIR": erlang.home,
-        "BINDIR": erlang.helpers,
-        "EMU": "beam",
-        "PROGNAME": "erl",
-        "HOME": data,
         "ERL_LIBS": plugins,
         "RABBITMQ_HOME": erlang.rabbitmq,
         "RABBITMQ_PLUGINS_DIR": plugins,
-        "RABBITMQ_NODENAME": f"interop-{mapping}@localhost",
+        "RABBITMQ_NODENAME": _node(mapping),
         "RABBITMQ_MNESIA_BASE": data / "mnesia",
         "RABBITMQ_LOG_BASE": data / "log",
         "RABBITMQ_CONFIG_FILE": data / "rabbitmq.conf",
         "RABBITMQ_ENABLED_PLUGINS_FILE": data / "enabled_plugins",
         "RABBITMQ_DIST_PORT": distribution,
     }
-    emulator = ("-W", "w", "-S", "2:2", "--")
-    places = ("-root", erlang.home, "-bindir", erlang.helpers, "-progname", "erl", "--", "-home", data)
-    mapper = ("-epmd_port", mapping, "--")
-    quiet = ("-noshell", "-noinput", "-syslog", "logger", "[]", "-syslog", "syslog_error_logger", "false")
+    quiet = ("-syslog", "logger", "[]", "-syslog", "syslog_error_logger", "false")
     # What watches the machine's memory and processors runs helpers that are not in the one folder.
     unwatched = [word for what in ("memsup", "cpu_sup", "disksup") for word in ("-os_mon", f"start_{what}", "false")]
-    kernel = ("inet_dist_use_interface", "{127,0,0,1}", "prevent_overlapping_partitions", "false")
-    boot = ("-s", "rabbit", "boot", "-boot", "start_sasl", "-kernel", *kernel)
-    words = (*emulator, *places, *mapper, *quiet, *unwatched, *boot)
-    return erlang.start(
-        "beam.smp", *map(str, words), environment={key: str(value) for key, value in environment.items()}
-    )
+    kernel = ("-kernel", "prevent_overlapping_partitions", "false")
+    boot = ("-s", "rabbit", "boot", "-boot", "start_sasl")
+    return erlang.emulate(mapping, *quiet, *unwatched, *boot, *kernel, environment=environment)
 
 
 def _wait(serves: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> bool:

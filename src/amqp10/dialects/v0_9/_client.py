@@ -18,6 +18,7 @@ from ...engine import (
     Authenticated,
     ConnectionOpened,
     ConnectionTerms,
+    PeerBlocked,
     PendingRequest,
     RequestAnswered,
     Role,
@@ -230,14 +231,15 @@ class ClientConnection(Connection):
 
     # What the server says
 
-    def receive_blocked(self, _: ConnectionBlocked) -> None:
-        self._block(True)
+    def receive_blocked(self, method: ConnectionBlocked) -> None:
+        self._block(method.reason)
 
     def receive_unblocked(self, _: ConnectionUnblocked) -> None:
-        self._block(False)
+        self._block(None)
 
-    def _block(self, blocked: bool) -> None:
-        self.blocked = blocked
+    def _block(self, reason: str | None) -> None:
+        self.blocked = reason is not None
+        self.engine.emit(PeerBlocked(reason))
         for channel in self.engine.channels.values():
             if isinstance(channel, SenderEndpoint):
                 channel.admit()
