@@ -143,19 +143,40 @@ async def test_a_session_of_its_own(server: Server) -> None:
             (await receiver.receive()).accept()
 
 
-async def test_acquire(broker_j: Server, address: str) -> None:
-    """What a browser was shown can be taken: accepted, it is gone; what nobody took stays."""
-    async with connected(broker_j) as (connection, native):
+async def test_acquire(server: Server, address: str) -> None:
+    """What a browser was shown can be taken: accepted, it is gone; what nobody took stays, and what it gave back."""
+    async with connected(server) as (connection, native):
         async with connection.sender(address) as sender:
             await sender.send_many(range(3))
         async with connection.receiver(Source(address, distribution_mode="copy")) as receiver:
             shown = [await receiver.receive() for _ in range(3)]
-            acquired = await native.acquire(shown[1:2])
-            assert acquired == shown[1:2]
+            acquired = await native.acquire(shown[1:3])
+            assert acquired == shown[1:3]
+            async with connection.receiver(address) as other:
+                taken = await other.receive()
+                assert taken.message.body == 0
+                assert await native.acquire(shown) == []  # each is held by somebody
+                taken.release()
             acquired[0].accept()
+            acquired[1].release()
             assert await native.acquire([]) == []
         async with connection.receiver(address) as receiver:
             assert [(await receiver.receive()).message.body for _ in range(2)] == [0, 2]
+            assert receiver.buffered == 0
+
+
+async def test_acquired_and_left(server: Server, address: str) -> None:
+    """Who takes what it was shown and goes without a word has it given back."""
+    async with connected(server) as (connection, native):
+        async with connection.sender(address) as sender:
+            await sender.send_many(range(2))
+        async with connection.receiver(Source(address, distribution_mode="copy")) as receiver:
+            shown = [await receiver.receive() for _ in range(2)]
+            assert await native.acquire(shown) == shown
+            shown[1].accept()
+        async with connection.receiver(address) as receiver:
+            with await receiver.receive() as message:
+                assert message.body == 0
 
 
 async def test_branches(server: Server) -> None:

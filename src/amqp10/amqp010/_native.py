@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from ..client import Connection, Delivery, Session
-from ..dialects.v0_10 import Acquire
 from ..engine import (
+    Acquire,
     Bind,
     BindingFacts,
     DeclareExchange,

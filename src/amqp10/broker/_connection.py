@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..engine import (
+    Acquire,
     ConnectionEnded,
     ConnectionOpened,
     CreditChanged,
@@ -203,7 +204,11 @@ class Peer:
         self.links.session_ready(event.session)
 
     def _on_request(self, event: RequestReceived) -> None:
-        self._requests.answer(event.request)
+        pending = event.request
+        if isinstance(pending.request, Acquire):
+            pending.session.answer(pending, self.links.acquire(pending.request.deliveries))
+        else:
+            self._requests.answer(pending)
 
     def _on_ended(self, event: ConnectionEnded) -> None:
         self.lost()

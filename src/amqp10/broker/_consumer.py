@@ -90,6 +90,7 @@ class ConsumerLink(Consumer):
         self.kept: KeptLink | None = None
         self._keeper: Keeper | None = None
         self._over = False
+        self.acquired: set[Entry] = set()
 
     def kept_as(self, kept: KeptLink) -> None:
         """The link can be resumed; or it was, and goes on as the consumer that it was."""
@@ -170,6 +171,17 @@ class ConsumerLink(Consumer):
                 self._retire(delivery, state)
             elif delivery.remote_settled:
                 settle(delivery.waiter, self, self._default_outcome)
+        if self.acquired:
+            over = (each.waiter for each in deliveries if each.local_settled and each not in self._in_transaction)
+            self.acquired.difference_update(over)
+
+    def acquire(self, delivery: OutgoingDelivery) -> bool:
+        """The receiver, who was only shown it, takes it; whether it can."""
+        entry: Entry = delivery.waiter
+        if not self.copies or delivery.local_settled or not self._queue.acquire(entry):
+            return False
+        self.acquired.add(entry)
+        return True
 
     def _retire(self, delivery: OutgoingDelivery, state: TransactionalState) -> None:
         """The outcome counts when its transaction is committed (§4.4.2)."""

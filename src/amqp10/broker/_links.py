@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..engine import (
@@ -16,6 +16,7 @@ from ..engine import (
     LinkEnded,
     LinkTerms,
     OutcomesReceived,
+    OutgoingDelivery,
     ReceiverLink,
     SenderLink,
     Session,
@@ -306,6 +307,11 @@ class PeerLinks:
         consumer = self.consumers.get(event.link)
         if consumer is not None:
             consumer.outcomes(event.deliveries)
+
+    def acquire(self, deliveries: Iterable[OutgoingDelivery]) -> tuple[OutgoingDelivery, ...]:
+        """Take what browsers were shown; what could be had of it."""
+        consumers = self.consumers
+        return tuple(each for each in deliveries if each.link in consumers and consumers[each.link].acquire(each))
 
     def on_flow(self, event: FlowReceived) -> None:
         # Deliveries that were aborted, or were here already, used up credit, too.

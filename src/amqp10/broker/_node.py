@@ -7,7 +7,7 @@ out of a queue as long as it is ready for more. Both are links of some connectio
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -74,6 +74,7 @@ class Consumer(ABC):
         priority: as long as one of higher priority is ready, it gets nothing.
         exclusive: it wants to be the only one, but for those that copy.
         passing: it takes what there is just now, and is not counted among those that stay.
+        acquired: of one that copies, what it has taken after all.
     """
 
     key: int
@@ -83,6 +84,7 @@ class Consumer(ABC):
     priority: int = 0
     exclusive: bool = False
     passing: bool = False
+    acquired: Set[Entry] = frozenset()
     waiting: bool = False  # the queue's own mark: it is in line
 
     @abstractmethod

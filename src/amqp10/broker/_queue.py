@@ -328,6 +328,18 @@ class Queue(Node):
         for selection in self._selections.values():
             selection.tidy(self.depth)
 
+    def acquire(self, entry: Entry) -> bool:
+        """Have one that was only looked at held by who looked; False if it is not there to be had any more."""
+        if not entry.available or (entry.expires is not None and entry.expires <= self._clock()):
+            return False
+        entry.available = False
+        entry.listed = True
+        entry.seen()
+        self.unsettled += 1
+        if entry.row and self.shelf is not None:
+            self.shelf.mark(entry)
+        return True
+
     # The end of a delivery
 
     def settle(self, entry: Entry, consumer: Consumer, outcome: object) -> None:
@@ -336,8 +348,10 @@ class Queue(Node):
         Lost links end their deliveries so too: the consumer may have worked on the message, and the next one has to
         be told that it might be a duplicate (§3.2.1 "delivery-count").
         """
-        if entry.gone or entry.available or consumer.copies or self.deleted:
+        if entry.gone or entry.available or self.deleted:
             return
+        if consumer.copies and entry not in consumer.acquired:
+            return  # somebody else has it
         self.unsettled -= 1
         if isinstance(outcome, Accepted):
             self.dequeued += 1

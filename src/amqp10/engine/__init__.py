@@ -43,6 +43,7 @@ from ._events import SessionUnmapped as SessionUnmapped
 from ._events import SettlementsReceived as SettlementsReceived
 from ._events import WindowOpened as WindowOpened
 from ._negotiate import Negotiation as Negotiation
+from ._requests import Acquire as Acquire
 from ._requests import Bind as Bind
 from ._requests import BindingFacts as BindingFacts
 from ._requests import DeclareExchange as DeclareExchange
@@ -69,6 +70,7 @@ __all__ = (
     "CAPABILITIES",
     "Address",
     "Authenticated",
+    "Acquire",
     "Bind",
     "BindingFacts",
     "ConnectionEnded",

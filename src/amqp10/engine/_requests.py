@@ -208,6 +208,13 @@ class Unbind(Request[None]):
 
 
 @dataclass(frozen=True, slots=True)
+class Acquire(Request[tuple[Any, ...]]):
+    """Take what links that browse were shown, and have not settled; the answer is what could be had of it."""
+
+    deliveries: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class QueryBinding(Request[BindingFacts]):
     """Look at a binding; of `queue`, `key` and `arguments` those that are None do not matter."""
 

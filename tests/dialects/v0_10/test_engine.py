@@ -366,6 +366,18 @@ def test_window_mode() -> None:
     assert isinstance(raw.listen()[-1], SessionCompleted)
 
 
+def test_a_browser_that_goes() -> None:
+    """Nothing is to be said of what was only shown: its link is over with the subscription."""
+    raw = a_server()
+    raw.open_as_client()
+    link = outlet_on(raw, acquire_mode=1)
+    raw.do(MessageFlow("d", 1, 0xFFFF_FFFF))
+    raw.do(MessageFlow("d", 0, 2))
+    link.send(Message("shown").encode())
+    raw.do(MessageCancel("d"))
+    assert [event.link for event in raw.engine.events() if isinstance(event, LinkEnded)] == [link]
+
+
 def test_cancelled_with_deliveries_out() -> None:
     """What is out when a subscription is cancelled can still be settled; the link is over after that."""
     raw = a_server()

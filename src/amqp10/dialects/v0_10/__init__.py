@@ -11,7 +11,6 @@ from ...engine import Dialect
 from ._declare import Command as Command
 from ._engine import CAPABILITIES, client, server
 from ._frames import PROTOCOL_HEADER
-from ._requests import Acquire as Acquire
 from ._requests import Invoke as Invoke
 from ._topology import DtxCommit as DtxCommit
 from ._topology import DtxEnd as DtxEnd
@@ -38,7 +37,6 @@ DIALECT = Dialect(
 
 __all__ = (
     "DIALECT",
-    "Acquire",
     "Command",
     "DtxCommit",
     "DtxEnd",

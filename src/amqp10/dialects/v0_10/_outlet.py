@@ -71,6 +71,8 @@ class OutletLink(LinkEndpoint, SenderLink):
         self.destination = subscribe.destination or ""
         self.number = number
         self._settles = subscribe.accept_mode == 1
+        self.shows = subscribe.acquire_mode == 1
+        self._acquired: set[OutgoingDelivery] = set()
         self.remote = LinkTerms(
             self.destination,
             source,
@@ -230,11 +232,16 @@ class OutletLink(LinkEndpoint, SenderLink):
         transaction = self.session.transaction
         delivery.remote_state = TransactionalState(transaction, state) if transaction is not None else state
         delivery.remote_settled = True
+        self._acquired.discard(delivery)
         if self.auto_settle:
             delivery.local_settled = True
             self.unsettled.pop(delivery.tag, None)
         self.session.outcome(self, delivery)
         self._end_if_done()
+
+    def acquired(self, delivery: OutgoingDelivery) -> None:
+        """The client was shown it, and has taken it since."""
+        self._acquired.add(delivery)
 
     def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
         if state is not None:
@@ -262,6 +269,9 @@ class OutletLink(LinkEndpoint, SenderLink):
         for number in self._flushes:
             self.session.complete(number)
         self._flushes.clear()
+        if self.shows:
+            for delivery in [each for each in self.unsettled.values() if each not in self._acquired]:
+                self.settle(delivery)  # there is nothing to be said of what was only shown
         self._end_if_done()
 
     def _end_if_done(self) -> None:

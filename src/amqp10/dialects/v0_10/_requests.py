@@ -8,6 +8,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from ...engine import (
+    Acquire,
     Bind,
     BindingFacts,
     DeclareExchange,
@@ -52,13 +53,6 @@ class Invoke(Request[Any]):
     """Any command of 0-10, as it is; the answer is its result, a struct or None."""
 
     command: Command
-
-
-@dataclass(frozen=True, slots=True)
-class Acquire(Request[tuple[Any, ...]]):
-    """Take deliveries that a browser was shown; the answer are those that could be had."""
-
-    deliveries: tuple[Any, ...]
 
 
 def arguments_out(arguments: Mapping[str, Any]) -> dict[str, Any]:

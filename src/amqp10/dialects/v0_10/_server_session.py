@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...engine import (
+    Acquire,
     DeleteQueue,
     LinkAttached,
     LinkTerms,
     PendingRequest,
+    Request,
     RequestReceived,
     SessionResumed,
     SessionTerms,
@@ -40,12 +42,12 @@ from ._commands import (
 )
 from ._controller import TRANSACTIONAL, Controller
 from ._controls import SessionAttach, SessionAttached, SessionDetach, SessionDetached, SessionRequestTimeout
-from ._declare import Command, Struct
+from ._declare import Command, Ranges, Struct
 from ._frames import COMMAND, Assembly
 from ._intake import IntakeLink
 from ._ledger import MASK, from_ranges, near, to_ranges
 from ._outlet import OutletLink
-from ._server_requests import request_of
+from ._server_requests import Answer, request_of
 from ._session import SessionEndpoint, SessionFault
 from ._topology import QueueDeclare, QueueDelete
 
@@ -164,9 +166,12 @@ class ServerSession(SessionEndpoint):
         found = request_of(command)
         if found is None:
             raise SessionFault(540, f"{command.spec_name} is not done here")
-        pending = PendingRequest(self, found[0])
-        pending.context = number, found[1], command
-        # What follows may rely on it: a bind on a declare, a transfer on both.
+        self._ask(number, command, *found)
+
+    def _ask(self, number: int, command: Command, request: Request[Any], answer: Answer) -> None:
+        """Have the owner answer. What follows may rely on it: a bind on a declare, a transfer on both."""
+        pending = PendingRequest(self, request)
+        pending.context = number, answer, command
         self.pause()
         self.engine.emit(RequestReceived(pending))
 
@@ -258,17 +263,24 @@ class ServerSession(SessionEndpoint):
 
     # Outcomes
 
-    def _told(self, number: int, command: Any, state: Any) -> None:
-        for first, last in from_ranges(command.transfers, self.outbox.next):
-            deliveries = self.deliveries
+    def _named(self, transfers: Ranges) -> list[int]:
+        """Those of these transfers whose outcome the client has not told."""
+        deliveries = self.deliveries
+        found: list[int] = []
+        for first, last in from_ranges(transfers, self.outbox.next):
             if last - first < len(deliveries):
-                numbers = [each for each in range(first, last + 1) if each in deliveries]
+                found += [each for each in range(first, last + 1) if each in deliveries]
             else:
-                numbers = [each for each in deliveries if first <= each <= last]
-            for each in numbers:
-                delivery = deliveries.pop(each)
-                link: Any = delivery.link
-                link.told(delivery, state)
+                found += [each for each in deliveries if first <= each <= last]
+        return found
+
+    def _told(self, number: int, command: Any, state: Any) -> None:
+        for each in self._named(command.transfers):
+            delivery = self.deliveries.pop(each, None)
+            if delivery is None:
+                continue  # named twice
+            link: Any = delivery.link
+            link.told(delivery, state)
         self.complete(number)
 
     def _accept(self, number: int, command: MessageAccept) -> None:
@@ -281,14 +293,16 @@ class ServerSession(SessionEndpoint):
         self._told(number, command, Modified(delivery_failed=True) if command.set_redelivered else RELEASED)
 
     def _acquire(self, number: int, command: MessageAcquire) -> None:
-        """What a browser was shown is not kept for it: none of it can be acquired."""
-        held = [
-            each
-            for first, last in from_ranges(command.transfers, self.outbox.next)
-            for each in self.deliveries
-            if first <= each <= last
-        ]
-        self.result_of(number, Acquired(to_ranges(held)))
+        """What a browser was shown: the owner knows whether it is still to be had."""
+        named = [self.deliveries[each] for each in self._named(command.transfers)]
+        shown = tuple(each for each in named if isinstance(each.link, OutletLink) and each.link.shows)
+        self._ask(number, command, Acquire(shown), self._acquired)
+
+    def _acquired(self, deliveries: Iterable[OutgoingDelivery]) -> Acquired:
+        for delivery in deliveries:
+            link: Any = delivery.link
+            link.acquired(delivery)
+        return Acquired(to_ranges(near(each.delivery_id or 0, self.outbox.next) for each in deliveries))
 
     def forget_delivery(self, delivery: OutgoingDelivery) -> None:
         """The owner settled it."""
