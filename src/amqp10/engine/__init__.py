@@ -68,9 +68,9 @@ from ._terms import SessionTerms as SessionTerms
 
 __all__ = (
     "CAPABILITIES",
+    "Acquire",
     "Address",
     "Authenticated",
-    "Acquire",
     "Bind",
     "BindingFacts",
     "ConnectionEnded",
