@@ -21,7 +21,7 @@ from .test_refused import numbers, picky
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
-QUICK = Reconnect(initial_delay=0.01, max_delay=0.05, attempt_timeout=2, first_attempts=10)
+QUICK = Reconnect(initial_delay=0.01, max_delay=0.05)
 
 
 def large(number: int, size: int = 1_000_000) -> Message:

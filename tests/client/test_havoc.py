@@ -39,7 +39,7 @@ QUEUES = ("a", "b", "c")
 CREDIT = 10
 ACTS = 25  # of each task that sends
 BREAKS = 12
-RECONNECT = Reconnect(initial_delay=0.001, max_delay=0.02, attempt_timeout=0.4, resume_timeout=5, first_attempts=10)
+RECONNECT = Reconnect(initial_delay=0.001, max_delay=0.02, resume_timeout=5)
 
 
 def forced() -> Error:

@@ -44,17 +44,29 @@ async def test_the_outcome_of_a_settled_one_while_it_is_away(monkeypatch: pytest
 
 async def test_an_attach_in_the_moment_of_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A link that is opened later is not one that the peer has not answered since the reconnect."""
-    slow = replace(QUICK, attempt_timeout=0.3)
-    async with hosting(monkeypatch) as hosts, connecting(reconnect=slow) as connection, connection.sender("q"):
+    async with hosting(monkeypatch) as hosts, connecting() as connection, connection.sender("q") as sender:
+        held: list[Any] = []
+
+        def holding(peer: Peer) -> None:
+            peer.on_event = lambda event: isinstance(event, LinkAttached) and not held.append(event)  # type: ignore[func-returns-value]
+
+        hosts.prepare = holding
         await hosts.cut()
-        await hosts.link("q", of=1)
-        await anyio.wait_all_tasks_blocked()
-        hosts.peer.answers = False
-        with anyio.move_on_after(0.6):
-            async with connection.sender("other"):
-                pass
+        await until(lambda: held)
+        assert len(connection._scopes) == 1  # it looks after the one that is not answered yet
+        async with anyio.create_task_group() as tasks:
+            other = connection.sender("other")
+            tasks.start_soon(other.__aenter__)
+            await until(lambda: len(held) == 2)
+            hosts.peer.act(held[0])
+            hosts.peer.pump.wake()
+            await until(lambda: sender.open)
+            await until(lambda: not connection._scopes)  # and after no other
+            assert not other.open
+            hosts.peer.act(held[1])
+            hosts.peer.pump.wake()
+        await other.close()
         assert len(hosts.peers) == 2
-        hosts.peer.answer()
 
 
 async def test_a_link_alone_whose_attach_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:

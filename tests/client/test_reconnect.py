@@ -230,12 +230,24 @@ async def test_a_peer_that_does_not_open(monkeypatch: pytest.MonkeyPatch) -> Non
     async with hosting(monkeypatch) as hosts:
 
         def mute(peer: Any) -> None:
-            peer.answers = len(hosts.asked) != 1
+            peer.answers = hosts.asked[-1] != "a"
 
         hosts.prepare = mute
-        reconnect = replace(QUICK, attempt_timeout=0.05)
+        reconnect = replace(QUICK, attempt_timeout=0.05, first_attempts=100)  # for where the other is slow, too
         async with connecting(["amqp://a", "amqp://b"], reconnect) as connection:
             assert connection.url == "amqp://b:5672"
+
+
+@pytest.mark.parametrize("hosts_given", [["amqp://a"], ["amqp://a", "amqp://b"]])
+async def test_no_peer_that_opens(monkeypatch: pytest.MonkeyPatch, hosts_given: list[str]) -> None:
+    """Attempts that take too long are said to have done so, though it is this side that ends the transport then."""
+    async with hosting(monkeypatch) as hosts:
+        hosts.prepare = lambda peer: setattr(peer.stream, "shut", True)
+        reconnect = replace(QUICK, attempt_timeout=0.02)
+        with pytest.raises(ConnectionLost, match=r"amqp://[ab]:5672 did not open in 0\.02 s") as caught:
+            await connecting(hosts_given, reconnect).__aenter__()
+        assert len(hosts.asked) == len(hosts_given)
+        assert ("given up after 2 attempts" in str(getattr(caught.value, "__notes__", ""))) == (len(hosts_given) == 2)
 
 
 async def test_a_gateway_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:

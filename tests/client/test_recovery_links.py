@@ -197,4 +197,26 @@ async def test_a_peer_that_answers_no_attach(monkeypatch: pytest.MonkeyPatch) ->
                 await hosts.cut()
                 await sender.send("x")
         assert len(hosts.peers) > 2
-        assert [body for peer in hosts.peers[2:] for body in peer.bodies()] == ["x"]
+        assert {body for peer in hosts.peers[2:] for body in peer.bodies()} == {"x"}
+
+
+async def test_who_attached_has_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attach that was cancelled while it came back is not waited for, nor is the connection dropped for it."""
+    async with hosting(monkeypatch) as hosts:
+        held: list[Any] = []
+
+        def holding(peer: Any) -> None:
+            peer.on_event = lambda event: isinstance(event, LinkAttached) and not held.append(event)  # type: ignore[func-returns-value]
+
+        hosts.prepare = holding
+        async with connecting() as connection:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(connection.sender("q").__aenter__)
+                await until(lambda: len(held) == 1)
+                await hosts.cut()
+                await until(lambda: len(held) == 2)
+                assert connection._scopes
+                tasks.cancel_scope.cancel()
+            await until(lambda: not connection._scopes)
+            assert connection.open
+        assert len(hosts.peers) == 2

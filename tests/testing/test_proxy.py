@@ -199,6 +199,16 @@ async def test_refuse_and_delay(echo: Echo) -> None:
             assert anyio.current_time() - started >= 0.09  # there and back; event loops round a little
 
 
+async def test_no_server(caplog: pytest.LogCaptureFixture) -> None:
+    """Where it cannot reach the server it says so: it is no fault that was asked for."""
+    async with FaultProxy("amqp://127.0.0.1:1") as proxy:
+        async with await connect(proxy) as stream:
+            with anyio.fail_after(10), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+                await stream.receive()
+        assert (proxy.accepted, proxy.failures, proxy.cuts) == (1, 1, 0)
+    assert "the server at 127.0.0.1:1 cannot be reached" in caplog.text
+
+
 async def test_client_and_broker(amqp_broker: Broker) -> None:
     """Byte by byte everything works; cut in the middle of a message, the client knows, the broker has none of it."""
     async with FaultProxy(amqp_broker.url) as proxy:

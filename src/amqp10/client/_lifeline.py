@@ -145,6 +145,9 @@ class Lifeline:
         if owner._closed or owner._crash is not None or error is None:
             return False
         self._error = error
+        late = self._deadline is not None and self._deadline.cancel_called
+        if late and not self._opened and isinstance(error, ConnectionLost):
+            return True  # it was cut off here, for it took too long: the next turn says what comes of that
         if self._opened:
             unresumed = owner._recovery is not None and owner._recovery.closed_for_resuming(error)
             return self.persistent and (unresumed or passing(error, credentials_anew=self._ask is not None))

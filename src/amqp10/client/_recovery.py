@@ -47,6 +47,11 @@ def speaks_of_other_things(error: AmqpError | None) -> bool:
     return ended and str(error.condition) in _OTHER_CAUSES  # type: ignore[union-attr]
 
 
+def unanswered(link: Link, ours: EngineLink | None) -> bool:
+    """Whether somebody still waits for the answer to the attach of this end."""
+    return link._attaching and link._engine_link is ours and not link._over
+
+
 class Recovery:
     """Of one connection that has `reconnect`.
 
@@ -99,8 +104,10 @@ class Recovery:
 
     async def _wait_for_answers(self, asked: dict[Link, EngineLink | None]) -> None:
         """When one does not come, try another connection."""
-        await anyio.sleep(self.settings.attempt_timeout)
-        if any(link._attaching and link._engine_link is ours for link, ours in asked.items()):
+        with anyio.move_on_after(self.settings.attempt_timeout):
+            for link, ours in asked.items():
+                await link._until(lambda link=link, ours=ours: not unanswered(link, ours))  # type: ignore[misc]
+        if any(unanswered(link, ours) for link, ours in asked.items()):
             self._connection._lifeline.drop()
 
     def given_up(self, error: AmqpError | None) -> None:

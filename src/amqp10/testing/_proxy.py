@@ -6,6 +6,7 @@ client ──up──> FaultProxy ──up──> server
 
 from __future__ import annotations
 
+import logging
 import math
 import socket
 import struct
@@ -22,6 +23,7 @@ Way = Literal["up", "down"]
 WAYS: Final[tuple[Way, Way]] = ("up", "down")
 """From the client to the server, and back."""
 
+_log = logging.getLogger("amqp10.testing")
 _BROKEN = (OSError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 _RESET = struct.pack("ii", 1, 0)
 
@@ -43,6 +45,8 @@ class FaultProxy:
         piece: bytes that are written at a time; None for all there are.
         refusing: new connections are closed as soon as they are accepted.
         accepted: connections that came so far.
+        failures: those of them that were closed at once because the server could not be reached. The logger
+            `amqp10.testing` has the reasons.
         cuts: connections that the proxy cut so far.
         passed: bytes that were passed on so far, by way.
     """
@@ -60,6 +64,7 @@ class FaultProxy:
         self.piece: int | None = None
         self.refusing = False
         self.accepted = 0
+        self.failures = 0
         self.cuts = 0
         self.passed: dict[Way, int] = dict.fromkeys(WAYS, 0)
         self._relays: dict[Relay, None] = {}
@@ -162,7 +167,9 @@ class FaultProxy:
                 return
             try:
                 server = await anyio.connect_tcp(*self._server)
-            except OSError:
+            except OSError as error:
+                self.failures += 1
+                _log.warning("the server at %s:%s cannot be reached: %s", *self._server, error)
                 return
             relay = Relay(client, server)
             self._relays[relay] = None
