@@ -10,6 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from amqp10 import Connection, ConnectionBlocked, ConnectionUnblocked, Sender
+from amqp10.client._observe import Observer
 from amqp10.dialects.v0_9._methods import (
     BasicAck,
     BasicPublish,
@@ -29,8 +30,9 @@ pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def sending(peer: MethodPeer, broker: Callable[[int], Awaitable[None]]) -> AsyncIterator[Sender]:
-    """A sender at the peer, which then does as `broker` says, and at last closes what there is to close."""
+async def sending(peer: MethodPeer, broker: Callable[[int], Awaitable[None]]) -> AsyncIterator[tuple[Sender, Observer]]:
+    """A sender at the peer, which then does as `broker` says, and at last closes what there is to close; and what its
+    connection tells."""
 
     async def serve() -> None:
         await peer.accept_connection()
@@ -44,12 +46,10 @@ async def sending(peer: MethodPeer, broker: Callable[[int], Awaitable[None]]) ->
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(serve)
         with anyio.fail_after(10):
-            async with Connection(peer.url, dialect="0-9-1") as connection, connection.sender("q") as sender:
-                yield sender
-
-
-async def no_credit(sender: Sender) -> None:
-    await sender._until(lambda: sender.credit == 0)
+            async with Connection(peer.url, dialect="0-9-1") as connection:
+                events = connection.events()
+                async with connection.sender("q") as sender:
+                    yield sender, events
 
 
 @pytest.mark.parametrize("how", ["connection.blocked", "channel.flow"])
@@ -76,10 +76,9 @@ async def test_sending_waits(how: str) -> None:
             await peer.expect(BasicPublish)
             await peer.send(channel, BasicAck(3, True))
 
-        async with sending(peer, broker) as sender:
-            events = sender.connection.events()
+        async with sending(peer, broker) as (sender, events):
             await sender.send(b"1")  # confirmed while it is blocked
-            await no_credit(sender)
+            assert sender.credit == 0
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(sender.send, b"2")
                 tasks.start_soon(sender.send, b"3")
@@ -105,8 +104,8 @@ async def test_cancelled_meanwhile() -> None:
             await peer.expect(BasicPublish)
             await peer.send(channel, BasicAck(1))
 
-        async with sending(peer, broker) as sender:
-            await no_credit(sender)
+        async with sending(peer, broker) as (sender, events):
+            assert isinstance(await anext(events), ConnectionBlocked)
             with anyio.move_on_after(0.01) as scope:
                 await sender.send(b"never")
             assert scope.cancelled_caught
@@ -130,8 +129,8 @@ async def test_attached_meanwhile() -> None:
             await peer.expect(ChannelClose)
             await peer.send(second, ChannelCloseOk())
 
-        async with sending(peer, broker) as sender:
-            await no_credit(sender)
+        async with sending(peer, broker) as (sender, events):
+            assert isinstance(await anext(events), ConnectionBlocked)
             async with sender.connection.sender("q") as late:
                 await late.send(b"m")
 
@@ -148,5 +147,7 @@ async def test_left_while_blocked() -> None:
         tasks.start_soon(serve)
         with anyio.fail_after(5):
             async with Connection(peer.url, dialect="0-9-1", close_timeout=0.1) as connection:
+                events = connection.events()
                 async with connection.sender("q") as sender:
-                    await no_credit(sender)
+                    assert await anext(events) == ConnectionBlocked("memory")
+                    assert sender.credit == 0
