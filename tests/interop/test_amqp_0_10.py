@@ -222,8 +222,9 @@ async def test_nodes(server: Server) -> None:
             with await replies.receive() as message:
                 assert message.body == "reply"
         async with connection.sender("/exchanges/amq.direct/nobody") as sender:
-            with pytest.raises(MessageReleased):
+            with pytest.raises(MessageReleased, match="amqp:no-route") as released:
                 await sender.send("unroutable")
+            assert released.value.info["reply-code"] == 1
         with pytest.raises(LinkDetached, match="amqp:not-found") as caught:
             async with connection.sender("/exchanges/nowhere/key"):
                 pass
@@ -318,10 +319,11 @@ async def test_transactions(server: Server, address: str) -> None:
             with await receiver.receive() as message:
                 assert message.body == "plain, after that"
             async with connection.sender("/exchanges/amq.direct/nobody") as nowhere:
-                with pytest.raises(TransactionRolledBack, match="rejected"):
+                with pytest.raises(TransactionRolledBack, match="rejected") as rolled_back:
                     async with connection.transaction() as transaction:
                         await sender.send("with it", transaction=transaction)
                         await nowhere.send("unroutable", transaction=transaction)
+                assert rolled_back.value.info["reply-code"] == 1
 
 
 @on_trio

@@ -64,7 +64,7 @@ from amqp10.errors import (
     SessionEnded,
     Unsupported,
 )
-from amqp10.messaging import ACCEPTED, RELEASED, Error, Rejected
+from amqp10.messaging import ACCEPTED, RELEASED, Error, Rejected, Returned
 from amqp10.sasl import Authenticator
 
 from ._pair import TERMS
@@ -235,9 +235,12 @@ def test_completion_is_the_outcome() -> None:
     assert [each.remote_state for each in deliveries] == [
         ACCEPTED,
         RELEASED,
-        Rejected(Error("amqp:precondition-failed", "too bad")),
+        Rejected(Error("amqp:precondition-failed", "too bad", {"reply-code": 0})),
         RELEASED,
     ]
+    returned = deliveries[1].remote_state
+    assert isinstance(returned, Returned)
+    assert returned.error == Error("amqp:no-route", "unroutable", {"reply-code": 1})
     assert sum(len(e.deliveries) for e in raw.engine.events() if isinstance(e, OutcomesReceived)) == 4
 
 

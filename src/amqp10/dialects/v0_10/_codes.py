@@ -45,8 +45,10 @@ DETACH_REASONS: Final = {
     4: ("amqp:session:unknown-ids", "the session's command ids are not known"),
 }
 
+# message.reject-code
 UNSPECIFIED: Final = 0
 UNROUTABLE: Final = 1
+IMMEDIATE: Final = 2
 
 
 def condition(code: int) -> str:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...engine import CreditChanged, LinkTerms, OutgoingDelivery, SenderLink, parse_address, route_address
 from ...errors import DecodeError, EncodeError, LocalProtocolError
-from ...messaging import ACCEPTED, RELEASED, Error, Rejected, Target, TransactionalState
-from ._codes import UNROUTABLE
+from ...messaging import ACCEPTED, RELEASED, Error, Rejected, Returned, Target, TransactionalState
+from ._codes import IMMEDIATE, UNROUTABLE
 from ._commands import MessageTransfer
 from ._frames import encode_command
 from ._link import LinkEndpoint
@@ -28,6 +28,14 @@ if TYPE_CHECKING:
 
 WINDOW: Final = 1000
 """Transfers without completion, on one link."""
+
+
+def outcome_of(code: int, text: str | None) -> DeliveryState:
+    """What a message.reject says of a message that was sent."""
+    info = {"reply-code": code}
+    if code in (UNROUTABLE, IMMEDIATE):
+        return Returned(Error("amqp:no-route" if code == UNROUTABLE else "amqp:no-consumers", text, info))
+    return Rejected(Error("amqp:precondition-failed", text, info))
 
 
 class PublisherLink(LinkEndpoint, SenderLink):
@@ -191,9 +199,8 @@ class PublisherLink(LinkEndpoint, SenderLink):
 
     def rejected(self, sent: Sent, code: int, text: str | None) -> None:
         """The server does not want it, or knows no queue that does."""
-        state = RELEASED if code == UNROUTABLE else Rejected(Error("amqp:precondition-failed", text))
         if not sent.about.local_settled:
-            self._tell(sent.about, state)
+            self._tell(sent.about, outcome_of(code, text))
 
     def released(self, sent: Sent) -> None:
         """The server gives it back."""
