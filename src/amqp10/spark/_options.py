@@ -6,13 +6,11 @@ Spark hands options over as strings, with their names in lower case. This module
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
-from ..engine import dialect_names
-from ..net import parse_url
+from ._values import at_least, boolean, dialect_name, directory, nonempty, offsets, seconds, urls, words
 
 AddressType = Literal["queue", "topic", "raw"]
 Mode = Literal["auto", "queue", "stream", "eventhubs"]
@@ -29,105 +27,6 @@ Sasl = Literal[
 
 # What Spark itself adds to the options of some queries.
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "mode_", "mergeschema"})
-
-
-def _words(kind: Any) -> Callable[[str], str]:
-    choices = get_args(kind)
-
-    def parse(text: str) -> str:
-        if text.lower() not in choices:
-            raise ValueError(f"one of {', '.join(choices)} is wanted, not {text!r}")
-        return text.lower()
-
-    return parse
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError(f"true or false is wanted, not {text!r}")
-    return text.lower() == "true"
-
-
-def _at_least(least: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            number = least - 1
-        if number < least:
-            raise ValueError(f"a whole number from {least} is wanted, not {text!r}")
-        return number
-
-    return parse
-
-
-def _seconds(text: str) -> float:
-    try:
-        number = float(text.strip().removesuffix("s"))
-    except ValueError:
-        number = -1.0
-    if not 0 < number < 1e9:
-        raise ValueError(f"a number of seconds is wanted, such as 60 or 60s, not {text!r}")
-    return number
-
-
-def _urls(text: str) -> tuple[str, ...]:
-    urls = tuple(each.strip() for each in text.split(",") if each.strip())
-    if not urls:
-        raise ValueError("a URL is wanted, amqp://host:port")
-    for url in urls:
-        parse_url(url)  # whose errors never quote a password
-    return urls
-
-
-def _directory(text: str) -> str:
-    path = text.removeprefix("file://") if text.startswith("file:///") else text.removeprefix("file:")
-    if "://" in path or not path.startswith("/"):
-        raise ValueError(
-            f"an absolute path of a directory that the driver and all executors see is wanted, not {text!r}; "
-            "object stores cannot create a file only if it is not there"
-        )
-    return path.rstrip("/") or "/"
-
-
-def _dialect(text: str) -> str:
-    names = (*dialect_names(), "auto")
-    if text not in names:
-        raise ValueError(f"one of {', '.join(names)} is wanted, not {text!r}")
-    return text
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise ValueError("a JSON object is wanted")
-    return value
-
-
-def _offsets(text: str) -> str | dict[str, int | str]:
-    """`earliest`, `latest`, or a JSON object: partition to offset, or to one of these words."""
-    if text.lower() in ("earliest", "latest"):
-        return text.lower()
-    wanted = ValueError(
-        'earliest, latest, or a JSON object of partitions and offsets is wanted, such as {"orders": 17}'
-    )
-    try:
-        value = _object(text)
-    except ValueError:
-        raise wanted from None
-    for each in value.values():
-        if isinstance(each, bool) or not (each in ("earliest", "latest") or (isinstance(each, int) and each >= 0)):
-            raise wanted
-    return value
-
-
-def _text(text: str) -> str:
-    if not text:
-        raise ValueError("it is empty")
-    return text
 
 
 def _option(
@@ -153,7 +52,7 @@ class Options:
     # Where to, and as whom
     url: tuple[str, ...] = _option(
         "all",
-        _urls,
+        urls,
         "The broker, `amqp://user:password@host:port` or any other URL that `Connection` takes; several with commas "
         "between them are tried in turn.",
         shown="required",
@@ -161,53 +60,53 @@ class Options:
     )
     address: str | None = _option(
         "all",
-        _text,
+        nonempty,
         "The queue, topic or stream. When writing without it, each row's column `to` says where it goes.",
         shown="required to read",
         aliases=("queue", "path"),
     )
     address_type: AddressType = _option(
         "all",
-        _words(AddressType),
+        words(AddressType),
         "What `address` names: a `queue` or `topic`, spelled as the broker wants it (`/queues/orders` at RabbitMQ); "
         "or it is to be used as it stands, `raw`.",
         "queue",
     )
-    username: str | None = _option("all", _text, "The user, if the URL has none.")
+    username: str | None = _option("all", nonempty, "The user, if the URL has none.")
     password: str | None = _option("all", str, "Its password.", secret=True)
-    token: str | None = _option("all", _text, "An access token in place of a password.", secret=True)
+    token: str | None = _option("all", nonempty, "An access token in place of a password.", secret=True)
     sasl: Sasl = _option(
         "all",
-        _words(Sasl),
+        words(Sasl),
         "The SASL mechanism; `auto`: the strongest that the peer and the credentials allow.",
         "auto",
     )
     allow_insecure: bool = _option(
-        "all", _boolean, "Send a password without TLS beyond the own machine, readable to everyone on the way.", False
+        "all", boolean, "Send a password without TLS beyond the own machine, readable to everyone on the way.", False
     )
-    tls_ca: str | None = _option("all", _text, "File of certificates (PEM) that sign the server's.", name="tls.ca")
-    tls_certificate: str | None = _option("all", _text, "File of our own certificate (PEM).", name="tls.certificate")
-    tls_key: str | None = _option("all", _text, "File of its key (PEM).", name="tls.key")
-    tls_verify: bool = _option("all", _boolean, "Check the server's certificate.", True, name="tls.verify")
+    tls_ca: str | None = _option("all", nonempty, "File of certificates (PEM) that sign the server's.", name="tls.ca")
+    tls_certificate: str | None = _option("all", nonempty, "File of our own certificate (PEM).", name="tls.certificate")
+    tls_key: str | None = _option("all", nonempty, "File of its key (PEM).", name="tls.key")
+    tls_verify: bool = _option("all", boolean, "Check the server's certificate.", True, name="tls.verify")
     dialect: str = _option(
-        "all", _dialect, "The protocol: `1.0`, one of the older ones, or `auto` to ask the server.", "1.0"
+        "all", dialect_name, "The protocol: `1.0`, one of the older ones, or `auto` to ask the server.", "1.0"
     )
-    idle_timeout: float = _option("all", _seconds, "Silence after which a connection is lost (s).", 60.0)
+    idle_timeout: float = _option("all", seconds, "Silence after which a connection is lost (s).", 60.0)
     connect_timeout: float = _option(
-        "all", _seconds, "How long a connection that cannot be made, or is lost, is tried again (s).", 30.0
+        "all", seconds, "How long a connection that cannot be made, or is lost, is tried again (s).", 30.0
     )
 
     # Reading
     mode: Mode = _option(
         "read, stream",
-        _words(Mode),
+        words(Mode),
         "What `address` is: a `queue`, whose messages are consumed; a RabbitMQ `stream`, or super stream; the "
         "partitions of `eventhubs`. `auto`: a stream if an option for streams is given, else a queue.",
         "auto",
     )
     ack: Ack = _option(
         "read, stream",
-        _words(Ack),
+        words(Ack),
         "`browse`: look at the queue and leave it as it is (batch only). `wal`: take messages, write them to "
         "`walLocation`, then accept. `accept`: accept them and hope (at most once). `auto`: browse in batch, wal in "
         "streams.",
@@ -215,64 +114,64 @@ class Options:
     )
     body_format: BodyFormat = _option(
         "all",
-        _words(BodyFormat),
+        words(BodyFormat),
         "`binary`: data as it is, text as UTF-8, other values as JSON. `string`: the same, in a column of strings. "
         "`json`: bodies that are values, text among them, as JSON. `amqp`: the whole encoded message.",
         "binary",
     )
-    selector: str | None = _option("read, stream", _text, "A filter for the broker to apply: `region = 'eu'`.")
+    selector: str | None = _option("read, stream", nonempty, "A filter for the broker to apply: `region = 'eu'`.")
     pushdown: bool = _option(
         "read",
-        _boolean,
+        boolean,
         "Have the broker apply filters of the DataFrame, by `subject`, `group_id` and `priority`, when it is browsed; "
         "needs `spark.sql.python.filterPushdown.enabled=true`.",
         False,
     )
     num_partitions: int = _option(
-        "read, stream", _at_least(1), "Links that consume a queue at the same time; order holds only with 1.", 1
+        "read, stream", at_least(1), "Links that consume a queue at the same time; order holds only with 1.", 1
     )
     max_messages: int = _option(
-        "read", _at_least(1), "The most messages that a batch read takes or looks at.", 2**31 - 1, shown="no limit"
+        "read", at_least(1), "The most messages that a batch read takes or looks at.", 2**31 - 1, shown="no limit"
     )
     receive_timeout: float = _option(
-        "read, stream", _seconds, "Silence of the broker, while it should deliver, that fails the task (s).", 60.0
+        "read, stream", seconds, "Silence of the broker, while it should deliver, that fails the task (s).", 60.0
     )
 
     # Streaming from queues
     wal_location: str | None = _option(
         "read, stream",
-        _directory,
+        directory,
         "Directory of the write-ahead segments, which the driver and all executors see: a local path on one node, else "
         "a shared file system.",
         shown="required with `ack=wal`",
     )
     wal_lease: float = _option(
         "stream",
-        _seconds,
+        seconds,
         "Silence of a task after which another attempt stops waiting for its segment (s).",
         60.0,
     )
     dedupe: Dedupe = _option(
         "stream",
-        _words(Dedupe),
+        words(Dedupe),
         "Drop messages that come again, known by their message-id. `auto`: those of a batch whose acceptance the "
         "broker did not confirm, because a task or a connection died. `all`: those of any batch whose ids are kept. "
         "`none`.",
         "auto",
     )
     wal_retain_batches: int = _option(
-        "stream", _at_least(1), "Committed batches whose message-ids are kept for that.", 10
+        "stream", at_least(1), "Committed batches whose message-ids are kept for that.", 10
     )
     max_messages_per_trigger: int = _option(
         "stream",
-        _at_least(1),
+        at_least(1),
         "The most messages that a micro-batch takes.",
         100_000,
         aliases=("maxOffsetsPerTrigger",),
     )
     probe: Probe = _option(
         "stream",
-        _words(Probe),
+        words(Probe),
         "How the driver finds that messages wait: `auto` looks at one; `always` starts a batch at each trigger.",
         "auto",
     )
@@ -280,49 +179,49 @@ class Options:
     # Streaming from logs
     starting_offsets: str | dict[str, int | str] | None = _option(
         "read, stream",
-        _offsets,
+        offsets,
         'Where to begin: `earliest`, `latest`, or offsets by partition, `{"orders": 17}`.',
         shown="`earliest` in batch, `latest` in streams",
     )
     ending_offsets: str | dict[str, int | str] | None = _option(
-        "read", _offsets, "Where to end, exclusively: `latest`, or offsets by partition.", shown="`latest`"
+        "read", offsets, "Where to end, exclusively: `latest`, or offsets by partition.", shown="`latest`"
     )
     fail_on_data_loss: bool = _option(
         "read, stream",
-        _boolean,
+        boolean,
         "Fail when retention has removed messages that were to be read, instead of warn.",
         True,
     )
     min_partitions: int = _option(
-        "read, stream", _at_least(1), "Split offset ranges so that there are as many partitions.", 1
+        "read, stream", at_least(1), "Split offset ranges so that there are as many partitions.", 1
     )
-    consumer_group: str = _option("read, stream", _text, "The consumer group of Event Hubs.", "$Default")
+    consumer_group: str = _option("read, stream", nonempty, "The consumer group of Event Hubs.", "$Default")
 
     # Writing
     message_ids: MessageIds = _option(
         "write",
-        _words(MessageIds),
+        words(MessageIds),
         "`auto`: a row without `message_id` gets one that is the same when its task is repeated. `column`: only those "
         "of the column, which must not be null. `none`: the column's, or none.",
         "auto",
     )
     duplicate_id_property: str | None = _option(
         "write",
-        _text,
+        nonempty,
         "Application property that gets the message-id, by which the broker drops duplicates: `_AMQ_DUPL_ID` at "
         "Artemis.",
     )
     transaction: TransactionScope = _option(
-        "write", _words(TransactionScope), "`task`: the rows of a task are sent all or none.", "none"
+        "write", words(TransactionScope), "`task`: the rows of a task are sent all or none.", "none"
     )
-    max_in_flight: int = _option("write", _at_least(1), "Messages of a task without an outcome.", 1000)
+    max_in_flight: int = _option("write", at_least(1), "Messages of a task without an outcome.", 1000)
     on_reject: OnReject = _option(
         "write",
-        _words(OnReject),
+        words(OnReject),
         "`fail` the task when the broker rejects a message, or `drop` it, with a line in the log.",
         "fail",
     )
-    durable: bool = _option("write", _boolean, "Whether messages without a column `durable` are.", True)
+    durable: bool = _option("write", boolean, "Whether messages without a column `durable` are.", True)
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Options:
