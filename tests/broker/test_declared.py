@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from amqp10.broker._address import AddressError
-from amqp10.broker._declared import Arguments, QueueTerms
+from amqp10.broker._arguments import Arguments
+from amqp10.broker._declared import QueueTerms
 from amqp10.broker._entry import Entry
 from amqp10.broker._node import NodeFull
 from amqp10.broker._queue import Queue
@@ -51,7 +52,6 @@ def come(queue: Queue, taker: Taker) -> Taker:
         ({"x-max-priority": 256}, "amqp:precondition-failed", "x-max-priority"),
         ({"x-dead-letter-exchange": 1}, "amqp:precondition-failed", "x-dead-letter-exchange"),
         ({"x-dead-letter-routing-key": "k"}, "amqp:precondition-failed", "x-dead-letter-exchange"),
-        ({"x-queue-type": "stream"}, "amqp:not-implemented", "streams"),
         ({"x-single-active-consumer": True}, "amqp:not-implemented", "single active"),
     ],
 )

@@ -25,7 +25,7 @@ def test_rows_come_back(path: str) -> None:
     with closing(StoreFile(path)) as file:
         file.begin()
         file.put_nodes([NodeRow(1, "q", "queue")])
-        file.put_messages([MessageRow(2, 1, 0, 3, True, 4.5, b"payload")])
+        file.put_messages([MessageRow(2, 1, 0, 3, True, 4.5, b"payload", 6.5)])
         file.commit()
         file.begin()
         file.remove_messages([(2,)])
@@ -33,7 +33,7 @@ def test_rows_come_back(path: str) -> None:
         file.rollback()
     with closing(StoreFile(path)) as file:
         assert list(file.nodes()) == [(1, "q", "queue")]
-        assert list(file.messages()) == [(2, 1, 0, 3, 1, 4.5, b"payload")]
+        assert list(file.messages()) == [(2, 1, 0, 3, 1, 4.5, b"payload", 6.5)]
         assert list(file.subscriptions()) == []
 
 
@@ -78,7 +78,7 @@ def test_damaged(path: str) -> None:
     """A store whose pages are overwritten is refused."""
     with closing(StoreFile(path)) as file:
         file.begin()
-        file.put_messages(MessageRow(n, 1, 0, 0, False, None, b"x" * 1000) for n in range(100))
+        file.put_messages(MessageRow(n, 1, 0, 0, False, None, b"x" * 1000, None) for n in range(100))
         file.commit()
     content = bytearray(Path(path).read_bytes())
     content[8 * 4096 : 12 * 4096] = b"\xff" * (4 * 4096)
@@ -92,7 +92,7 @@ def test_another_version(path: str) -> None:
     StoreFile(path).close()
     with closing(sqlite3.connect(path)) as database:
         database.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match="the store of a broker, of version 99; this is version 2"):
+    with pytest.raises(StoreError, match="the store of a broker, of version 99; this is version 3"):
         StoreFile(path)
 
 
@@ -102,7 +102,7 @@ from amqp10.broker._store_file import MessageRow, StoreFile
 
 def put(first):
     file.begin()
-    file.put_messages(MessageRow(number, 1, 0, 0, False, None, b"") for number in range(first, first + 10))
+    file.put_messages(MessageRow(number, 1, 0, 0, False, None, b"", None) for number in range(first, first + 10))
     file.commit()
 
 file = StoreFile(sys.argv[1])

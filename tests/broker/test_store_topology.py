@@ -103,17 +103,20 @@ def test_named_by_the_program_too(begin: Begin) -> None:
 
 
 def test_a_store_of_the_first_version(tmp_path: Path) -> None:
-    """A file from before there were exchanges is taken, and is of this version then."""
+    """A file from before there were exchanges, and streams, is taken, and is of this version then."""
     path = str(tmp_path / "store")
     StoreFile(path).close()
     with closing(sqlite3.connect(path)) as database:
         for table in ("declarations", "exchanges", "bindings"):
             database.execute(f"DROP TABLE {table}")
+        database.execute("ALTER TABLE messages DROP COLUMN arrived")
         database.execute("PRAGMA user_version = 1")
         database.execute("INSERT INTO nodes VALUES (1, 'q', 'queue')")
+        database.execute("INSERT INTO messages VALUES (2, 1, 0, 0, 0, NULL, x'00')")
         database.commit()
     with closing(StoreFile(path)) as file:
         assert list(file.nodes()) == [(1, "q", "queue")]
         assert list(file.bindings()) == []
         assert list(file.exchanges()) == []
-        assert file.pragma("user_version") == 2
+        assert list(file.messages()) == [(2, 1, 0, 0, 0, None, b"\0", None)]
+        assert file.pragma("user_version") == 3

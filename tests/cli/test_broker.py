@@ -10,7 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+
+from amqp10 import Connection, Source, StreamOffset
 
 Commands = Callable[..., Any]
 Starter = Callable[..., tuple["subprocess.Popen[str]", str]]
@@ -31,6 +34,20 @@ def test_declared_addresses_only(amqp10: Commands, other_broker: Starter) -> Non
     refused = amqp10("send", url, "unknown", "x")
     assert refused.code == 5
     assert "amqp:not-found" in refused.err
+
+
+def test_declared_streams(amqp10: Commands, other_broker: Starter) -> None:
+    """What is read from a stream is still there."""
+    _, url = other_broker("--stream", "log")
+    assert amqp10("send", url, "log", "x").code == 0
+
+    async def read() -> Any:
+        async with Connection(url) as connection:
+            async with connection.receiver(Source("log", filters=[StreamOffset("first")])) as receiver:
+                with await receiver.receive() as message:
+                    return message.body
+
+    assert [anyio.run(read), anyio.run(read)] == ["x", "x"]
 
 
 def test_beyond_loopback_it_wants_users(amqp10: Commands) -> None:

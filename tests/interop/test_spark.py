@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 from pyspark.errors import PySparkException
 
 from amqp10 import Connection, Message
-from amqp10.rabbitmq import management, queue_address
+from amqp10.rabbitmq import queue_address
 
 from ._matrix import Peer, fresh_name
 from .brokers import Server
@@ -131,58 +131,64 @@ def test_a_message_that_no_queue_takes(spark: SparkSession, rabbitmq: Server) ->
     assert "it routed the message to no queue" in str(caught.value)
 
 
+@pytest.fixture(params=["rabbitmq", "embedded"])
+def logs(request: pytest.FixtureRequest) -> Peer:
+    """Each of the two brokers that have streams."""
+    return Peer(request.param, request.getfixturevalue(request.param))
+
+
 @pytest.fixture
-def stream_name(rabbitmq: Server) -> str:
-    """A super stream of two partitions, as RabbitMQ names them."""
+def stream_name(logs: Peer) -> str:
+    """A super stream of two partitions, as RabbitMQ names them; in 0-9-1 both brokers have the same words for it."""
     name = fresh_name()
 
-    async def declare(connection: Connection) -> None:
-        async with management(connection) as rabbit:
+    async def declare() -> None:
+        async with Connection(logs.url(), dialect="0-9-1") as connection:
             for each in (f"{name}-0", f"{name}-1"):
-                await rabbit.declare_queue(each, "stream")
+                await connection.native.declare_queue(each, durable=True, arguments={"x-queue-type": "stream"})
 
-    on(rabbitmq.url(), declare)
+    anyio.run(declare, backend="trio")
     return name
 
 
-def test_a_stream_from_an_offset(spark: SparkSession, rabbitmq: Server, stream_name: str, tmp_path: Path) -> None:
-    """RabbitMQ stream to parquet, from the offset that is given, in batches of a limit, with its offsets; and again."""
+def test_a_stream_from_an_offset(spark: SparkSession, logs: Peer, stream_name: str, tmp_path: Path) -> None:
+    """Stream to parquet, from the offset that is given, in batches of a limit, with its offsets; and again."""
     name = f"{stream_name}-0"
-    on(rabbitmq.url(), fill, queue_address(name), 0, 3000)
-    options = {"url": rabbitmq.url(), "address": name, "mode": "stream", "maxOffsetsPerTrigger": "1000"}
+    on(logs.url(), fill, queue_address(name), 0, 3000)
+    options = {"url": logs.url(), "address": name, "mode": "stream", "maxOffsetsPerTrigger": "1000"}
     reader = spark.readStream.format("amqp").options(**options, startingOffsets=f'{{"{name}": 500}}')
     assert into_parquet(reader.load(), tmp_path) == list(range(500, 3000))
-    on(rabbitmq.url(), fill, queue_address(name), 3000, 3100)
+    on(logs.url(), fill, queue_address(name), 3000, 3100)
     assert into_parquet(reader.load(), tmp_path) == list(range(500, 3100))
     rows = spark.read.parquet(str(tmp_path / "out")).select("body", "offset", "partition").collect()
     assert all(int(row.body) == row.offset and row.partition == name for row in rows)
 
 
-def test_a_batch_of_a_super_stream(spark: SparkSession, rabbitmq: Server, stream_name: str) -> None:
+def test_a_batch_of_a_super_stream(spark: SparkSession, logs: Peer, stream_name: str) -> None:
     """Its partitions are found by their names, and ranges of them read; with more tasks each offset comes once."""
-    on(rabbitmq.url(), fill, queue_address(f"{stream_name}-0"), 0, 500)
-    on(rabbitmq.url(), fill, queue_address(f"{stream_name}-1"), 500, 600)
-    reader = spark.read.format("amqp").options(url=rabbitmq.url(), address=stream_name, mode="stream")
+    on(logs.url(), fill, queue_address(f"{stream_name}-0"), 0, 500)
+    on(logs.url(), fill, queue_address(f"{stream_name}-1"), 500, 600)
+    reader = spark.read.format("amqp").options(url=logs.url(), address=stream_name, mode="stream")
     assert sorted(int(row.body) for row in reader.load().collect()) == list(range(600))
     part = f'{{"{stream_name}-0": 100}}'
     ranged = reader.options(startingOffsets=part, endingOffsets="latest", minPartitions="4").load()
     assert sorted(int(row.body) for row in ranged.collect()) == list(range(100, 600))
     with pytest.raises(PySparkException, match="there is no stream 'none-such'"):
-        spark.read.format("amqp").options(url=rabbitmq.url(), mode="stream").load("none-such").count()
+        spark.read.format("amqp").options(url=logs.url(), mode="stream").load("none-such").count()
 
 
-def test_a_stream_from_now_on(spark: SparkSession, rabbitmq: Server, stream_name: str, tmp_path: Path) -> None:
+def test_a_stream_from_now_on(spark: SparkSession, logs: Peer, stream_name: str, tmp_path: Path) -> None:
     """`latest` is where the stream ended when the query began; an empty stream is no mistake."""
     name = f"{stream_name}-0"
-    on(rabbitmq.url(), fill, queue_address(name), 0, 100)
-    reader = spark.readStream.format("amqp").options(url=rabbitmq.url(), address=stream_name, mode="stream")
+    on(logs.url(), fill, queue_address(name), 0, 100)
+    reader = spark.readStream.format("amqp").options(url=logs.url(), address=stream_name, mode="stream")
     frame = reader.schema("body STRING, partition STRING").load()
     writer = frame.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).format("memory")
     query = writer.queryName("now").start()
     try:
         query.processAllAvailable()
-        on(rabbitmq.url(), fill, queue_address(name), 100, 150)
-        on(rabbitmq.url(), fill, queue_address(f"{stream_name}-1"), 150, 160)
+        on(logs.url(), fill, queue_address(name), 100, 150)
+        on(logs.url(), fill, queue_address(f"{stream_name}-1"), 150, 160)
         query.processAllAvailable()
         assert sorted(int(row.body) for row in spark.table("now").collect()) == list(range(100, 160))
     finally:

@@ -1,4 +1,4 @@
-"""RabbitMQ's filters on a stream: where to begin, and what to skip."""
+"""Filters on a stream, on RabbitMQ and on the embedded broker: where to begin, and what to skip."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from amqp10 import (
     StreamOffset,
     Symbol,
 )
-from amqp10.rabbitmq import management, queue_address
+from amqp10.amqp091 import Native
+from amqp10.rabbitmq import queue_address
 
 from ._matrix import fresh_name
-from .brokers import Server
 
 pytestmark = [
     pytest.mark.anyio,
@@ -29,6 +29,23 @@ pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.parametrize("anyio_backend", ["trio"]),
 ]
+
+
+@pytest.fixture(params=["rabbitmq", "embedded"])
+def url(request: pytest.FixtureRequest) -> str:
+    """Where each of the two listens."""
+    found: str = request.getfixturevalue(request.param).url()
+    return found
+
+
+async def new_stream(url: str) -> str:
+    """The address of one, declared in the dialect that has the same words for it on both brokers."""
+    async with Connection(url, dialect="0-9-1") as connection:
+        native = connection.native
+        assert isinstance(native, Native)
+        facts = await native.declare_queue(fresh_name(), durable=True, arguments={"x-queue-type": "stream"})
+        return queue_address(facts.name)
+
 
 VALUE = Symbol("x-stream-filter-value")
 OFFSET = Symbol("x-stream-offset")
@@ -73,13 +90,10 @@ CASES: list[tuple[list[Filter], list[int]]] = [
 ]
 
 
-async def test_streams(rabbitmq: Server) -> None:
+async def test_streams(url: str) -> None:
     """Every way to say where to begin, and the filter values, on one stream."""
-    async with Connection(rabbitmq.url()) as connection:
-        name = fresh_name()
-        async with management(connection) as rabbit:
-            await rabbit.declare_queue(name, "stream")
-        address = queue_address(name)
+    address = await new_stream(url)
+    async with Connection(url) as connection:
         async with connection.sender(address) as sender:
             for message in SIX:
                 await sender.send(message)
@@ -87,13 +101,10 @@ async def test_streams(rabbitmq: Server) -> None:
             assert await read(connection, address, len(numbers), *filters) == [(n, n) for n in numbers], filters
 
 
-async def test_next(rabbitmq: Server) -> None:
+async def test_next(url: str) -> None:
     """From "next", and without any offset, only what comes from then on."""
-    async with Connection(rabbitmq.url()) as connection:
-        name = fresh_name()
-        async with management(connection) as rabbit:
-            await rabbit.declare_queue(name, "stream")
-        address = queue_address(name)
+    address = await new_stream(url)
+    async with Connection(url) as connection:
         async with connection.sender(address) as sender:
             await sender.send("before")
             for filters in ([StreamOffset("next")], []):

@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Iterable, Mapping
 from os import PathLike, fspath
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import anyio
 from anyio.abc import ByteStream, TaskGroup, TaskStatus
@@ -66,6 +66,10 @@ class Broker:
     a link that is lost, and these count as failed attempts (`delivery_count`). Rejected ones go to the `dead_letter`
     queue, with the reason in their message annotations `x-opt-dead-letter-...`.
 
+    **Streams** are queues that nothing is taken from: receivers read from the offset that they name by `StreamOffset`,
+    each at its own pace, as often as they like. What is too old or too much, by the arguments they were declared with,
+    goes from the beginning.
+
     **Exchanges** give a copy to each queue that is bound to them, by routing key or headers: senders reach them by
     `/exchanges/NAME/KEY`, or by `/exchanges/NAME` with the key as each message's subject. What no queue is bound for is
     released, back to its sender. Peers of the older AMQPs declare and bind; those of 1.0 find it done.
@@ -98,7 +102,8 @@ class Broker:
             which page asks, other clients say nothing and are not concerned.
         path: a Unix socket to listen on, too.
         store: the file that keeps what is durable, made if it is not there; None for memory only. One broker at a time.
-        queues, topics: names to begin with.
+        queues, topics: names to begin with; a mapping gives each queue the arguments that RabbitMQ knows, such as
+            {"events": {"x-queue-type": "stream", "x-max-age": "7D"}}.
         exchanges: name -> type ("direct", "fanout", "topic", "headers") to begin with, beside `amq.direct` and so on.
         bindings: (exchange, binding key, queue) to begin with; the queues are made if need be.
         dialects: the names of those that it speaks, the one to answer strangers with first; None for all.
@@ -143,7 +148,7 @@ class Broker:
         websocket_origins: Iterable[str] = (),
         path: str | PathLike[str] | None = None,
         store: str | PathLike[str] | None = None,
-        queues: Iterable[str] = (),
+        queues: Iterable[str] | Mapping[str, Mapping[str, Any]] = (),
         topics: Iterable[str] = (),
         exchanges: Mapping[str, str] | None = None,
         bindings: Iterable[tuple[str, str, str]] = (),

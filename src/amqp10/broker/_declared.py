@@ -1,7 +1,6 @@
 """Queues that somebody declared: for one connection, until their last consumer goes, with limits, with dead letters.
 
-What the arguments mean is RabbitMQ's (https://www.rabbitmq.com/docs/queues#optional-arguments). Queues that links
-make on demand have none of this, and pay for none of it.
+Queues that links make on demand have none of this, and pay for none of it.
 """
 
 from __future__ import annotations
@@ -12,18 +11,15 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..messaging import read_priority
-from ._address import AddressError
+from ._arguments import Arguments
 from ._node import NodeFull
-from ._queue import Queue
+from ._queue import Queue, stays
 
 if TYPE_CHECKING:
     from ._entry import Entry
     from ._node import Consumer
 
-_OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
 _ANYONE: Final = cast("Consumer", SimpleNamespace(key=-1))  # in whose name messages are dropped
-# What is taken to be no time at all: a message that a consumer waits for is handed out before it is over.
-_AT_ONCE: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,77 +37,6 @@ class QueueTerms:
     exclusive: bool = False
     auto_delete: bool = False
     arguments: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Arguments:
-    """The arguments of a queue, understood; times in seconds, None where they say nothing.
-
-    Attributes:
-        ttl: how long a message waits at most.
-        expires: how long the queue is kept that nobody uses.
-        most, most_bytes: what it holds at most; of messages, those that wait.
-        overflow: what becomes of more than that.
-        dead_letter: exchange and routing key for what is rejected, expired or too much; None for the message's own key.
-        priorities: of messages, 0 for none.
-        attempts: how often a message may fail.
-    """
-
-    ttl: float | None = None
-    expires: float | None = None
-    most: int | None = None
-    most_bytes: int | None = None
-    overflow: str = "drop-head"
-    dead_letter: tuple[str, str | None] | None = None
-    priorities: int = 0
-    attempts: int | None = None
-
-    @classmethod
-    def read(cls, arguments: Mapping[str, Any]) -> Arguments:
-        """Understand them; those that begin with x- and are not known change nothing here, and are taken as they are.
-
-        Raises:
-            AddressError: a value makes no sense, or what it asks for is not to be had here.
-        """
-        exchange, key = _text(arguments, "x-dead-letter-exchange"), _text(arguments, "x-dead-letter-routing-key")
-        if exchange is None and key is not None:
-            raise _wrong("x-dead-letter-routing-key", "goes with an x-dead-letter-exchange")
-        overflow = _text(arguments, "x-overflow") or "drop-head"
-        if overflow not in _OVERFLOWS:
-            raise _wrong("x-overflow", f"is one of {', '.join(_OVERFLOWS)}, not {overflow!r:.60}")
-        if _text(arguments, "x-queue-type") == "stream" or arguments.get("x-single-active-consumer"):
-            raise AddressError("amqp:not-implemented", "there are no streams here, and no single active consumers")
-        ttl, expires = _number(arguments, "x-message-ttl"), _number(arguments, "x-expires", least=1)
-        return cls(
-            ttl=None if ttl is None else max(ttl / 1000, _AT_ONCE),
-            expires=None if expires is None else expires / 1000,
-            most=_number(arguments, "x-max-length"),
-            most_bytes=_number(arguments, "x-max-length-bytes"),
-            overflow=overflow,
-            dead_letter=None if exchange is None else (exchange, key),
-            priorities=_number(arguments, "x-max-priority", most=255) or 0,
-            attempts=_number(arguments, "x-delivery-limit"),
-        )
-
-
-def _number(arguments: Mapping[str, Any], name: str, *, least: int = 0, most: int = 0xFFFF_FFFF_FFFF) -> int | None:
-    value = arguments.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise _wrong(name, f"is a number of {least} at least, not {value!r:.60}")
-    return int(value)
-
-
-def _text(arguments: Mapping[str, Any], name: str) -> str | None:
-    value = arguments.get(name)
-    if value is not None and not isinstance(value, str):
-        raise _wrong(name, f"is a string, not {value!r:.60}")
-    return value
-
-
-def _wrong(name: str, description: str) -> AddressError:
-    return AddressError("amqp:precondition-failed", f"{name} {description}")
 
 
 class DeclaredQueue(Queue):
@@ -209,9 +134,9 @@ class DeclaredQueue(Queue):
     # Its end
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        counts = consumer.key in self.consumers and _stays(consumer)
+        counts = consumer.key in self.consumers and stays(consumer)
         super().remove_consumer(consumer)
-        if counts and not self.deleted and not any(map(_stays, self.consumers.values())):
+        if counts and not self.deleted and not self.users:
             self.used()
             if self._auto_delete:
                 self._ended(self)
@@ -225,15 +150,10 @@ class DeclaredQueue(Queue):
     def expire(self, now: float) -> float | None:
         following = super().expire(now)
         expires = self._arguments.expires
-        if expires is None or self.deleted or any(map(_stays, self.consumers.values())):
+        if expires is None or self.deleted or self.users:
             return following
         deadline = self._used + expires
         if deadline <= now:
             self._ended(self)
             return None
         return deadline if following is None else min(deadline, following)
-
-
-def _stays(consumer: Consumer) -> bool:
-    """Whether it counts as a consumer, for whose sake the queue is there."""
-    return not (consumer.passing or consumer.copies)

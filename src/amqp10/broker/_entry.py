@@ -43,6 +43,7 @@ class Entry:
         durable: it is to survive the broker, where there is a store (§3.2.1); who cannot read a format takes it to be.
         row: its number in the store; 0 where it is not kept.
         stored: the store has it; unset where `row` is 0.
+        arrived: when it came to a stream, time of day in seconds; None elsewhere.
     """
 
     __slots__ = (
@@ -50,6 +51,7 @@ class Entry:
         "_claims_first",
         "_has_ttl",
         "acquired",
+        "arrived",
         "available",
         "durable",
         "excluded",
@@ -83,6 +85,7 @@ class Entry:
         self.origin = 0
         self.durable = message_format != 0
         self.row = 0
+        self.arrived: float | None = None
         self._as_it_came = True
         self._claims_first = False
         self._has_ttl = False

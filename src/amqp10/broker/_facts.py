@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ._stream import Stream
+
 if TYPE_CHECKING:
     from ._exchange import Exchange
     from ._queue import Queue
@@ -28,6 +30,7 @@ class QueueFacts:
         rejected, expired, exhausted: messages that ended so; `exhausted` ones had failed `max_delivery_count` times.
         dead_lettered: how many of these three went to the dead-letter queue.
         temporary: it ends with the link that it was made for.
+        first_offset: of a stream, the offset of the first message that it still has; None for any other queue.
     """
 
     name: str
@@ -45,6 +48,7 @@ class QueueFacts:
     exhausted: int
     dead_lettered: int
     temporary: bool
+    first_offset: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,4 +174,5 @@ def _of_queue(queue: Queue) -> dict[str, Any]:
         "exhausted": queue.exhausted,
         "dead_lettered": queue.dead_lettered,
         "temporary": queue.temporary,
+        "first_offset": queue.first if isinstance(queue, Stream) else None,
     }

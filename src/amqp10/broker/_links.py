@@ -35,6 +35,8 @@ from ._queue import Queue
 from ._requests import check_owner
 from ._routed import AnonymousProducerLink, ExchangeProducerLink
 from ._router import AddressError, Router
+from ._stream import Stream
+from ._stream_place import NEXT, place_in, read_stream_filters
 from ._subscriptions import Lasting, Leaving, Lifetime, key_of, lasts
 from ._suspended import Direction, KeptLink, LinkKey, keeps
 from ._terminus import (
@@ -118,6 +120,9 @@ class PeerLinks:
         try:
             copying = copies(source, node)
             filters, filtering = read_filters(source.filter, self._peer.number)
+            place = NEXT
+            if isinstance(node, Stream):
+                place, filters, filtering = read_stream_filters(source.filter, filters, filtering)
             outcome = default_outcome(source)
             settles = remote.settle_mode == "settled"
             wishes = Wishes.of(remote, copying=copying)
@@ -131,6 +136,9 @@ class PeerLinks:
             if resumable:
                 before = self._claim(link, "out")
             stays = not copying and not wishes.passing
+            if isinstance(node, Stream) and wishes.passing:
+                reason = f"{node.name!r} is a stream: its messages are not got one by one"
+                raise AddressError("amqp:not-implemented", reason, reply_code=540)
             if isinstance(in_use, Queue) and stays and in_use.locked(wishes.exclusive):
                 reason = f"a consumer of {node.name!r} is to be the only one"
                 raise AddressError("amqp:resource-locked", reason, reply_code=403)
@@ -173,6 +181,7 @@ class PeerLinks:
         consumer.priority, consumer.exclusive = wishes.priority, wishes.exclusive
         # A subscription has nothing in it that does not pass.
         consumer.filtering = filtering if queue is node else None
+        consumer.place = place
         self.consumers[link] = consumer
         link.context = consumer
         if resumable:
@@ -287,6 +296,8 @@ class PeerLinks:
         if address is None:
             return None
         on_demand = link.remote is None or link.remote.on_demand
+        if isinstance(terminus, Source) and place_in(terminus.filter) is not None:
+            on_demand = False  # it means a stream, which somebody has to declare
         return self._router.resolve(address, terminus.capabilities, on_demand=on_demand)
 
     def on_credit(self, event: CreditChanged) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ._credit import share_out
+from ._stream_place import NEXT, Place
 
 if TYPE_CHECKING:
     from ..messaging import Error
@@ -75,6 +76,7 @@ class Consumer(ABC):
         exclusive: it wants to be the only one, but for those that copy.
         passing: it takes what there is just now, and is not counted among those that stay.
         acquired: of one that copies, what it has taken after all.
+        place: where it begins to read, in a queue that is a stream.
     """
 
     key: int
@@ -85,6 +87,7 @@ class Consumer(ABC):
     exclusive: bool = False
     passing: bool = False
     acquired: Set[Entry] = frozenset()
+    place: Place = NEXT
     waiting: bool = False  # the queue's own mark: it is in line
 
     @abstractmethod

@@ -189,9 +189,14 @@ class Queue(Node):
             self._selections[key].consumers += 1
         self._note_unseen()
 
+    @property
+    def users(self) -> int:
+        """How many consumers it is there for."""
+        return sum(map(stays, self.consumers.values()))
+
     def locked(self, exclusive: bool) -> bool:
         """Whether a new consumer has to stay out: one is the only one, or it wants to be and is not."""
-        others = [consumer for consumer in self.consumers.values() if not (consumer.copies or consumer.passing)]
+        others = [consumer for consumer in self.consumers.values() if stays(consumer)]
         return bool(others) and (exclusive or any(consumer.exclusive for consumer in others))
 
     def _note_unseen(self) -> None:
@@ -479,3 +484,8 @@ class Queue(Node):
             producer.node_deleted(error)
         self.consumers.clear()
         self.producers.clear()
+
+
+def stays(consumer: Consumer) -> bool:
+    """Whether it counts as a consumer, for whose sake the queue is there."""
+    return not (consumer.passing or consumer.copies)

@@ -208,11 +208,10 @@ def _facts(node: Node) -> QueueFacts:
         return QueueFacts(node.name, 0, len(node.subscriptions), True, False, False, {})
     assert isinstance(node, Queue)
     terms = node.terms or _ON_DEMAND
-    consumers = sum(not (each.copies or each.passing) for each in node.consumers.values())
     return QueueFacts(
         node.name,
         node.depth - node.unsettled,
-        consumers,
+        node.users,
         terms.durable,
         terms.exclusive,
         terms.auto_delete,

@@ -7,26 +7,28 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..messaging import Error, read_properties
 from ..types import Symbol, encode
 from ._address import AddressError as AddressError
 from ._address import Kind, exchange_in, split_address, usual_kind
+from ._arguments import Arguments, queue_type
 from ._coordinator import OpenTransactions
 from ._dead_letters import DeadLetters
-from ._declared import Arguments, DeclaredQueue, QueueTerms
+from ._declared import DeclaredQueue, QueueTerms
 from ._kept_sessions import KeptSessions
 from ._node import Limits, Node
 from ._queue import Queue
+from ._stream import Retention, Stream
 from ._subscriptions import Subscriptions
 from ._suspended import KeptLinks
 from ._topic import Subscription, Topic
 from ._topology import Route, Topology, count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from ..messaging import Source, Target, TerminusDurability
     from ._entry import Clock
@@ -85,7 +87,7 @@ class Router:
 
     def begin_with(
         self,
-        queues: Iterable[str],
+        queues: Iterable[str] | Mapping[str, Mapping[str, Any]],
         topics: Iterable[str],
         exchanges: Mapping[str, str],
         bindings: Iterable[tuple[str, str, str]],
@@ -96,7 +98,11 @@ class Router:
             AddressError: one of them cannot be, or is there as something else.
         """
         for name in queues:
-            self.declare(name, "queue")
+            arguments = queues[name] if isinstance(queues, Mapping) else {}
+            if name and arguments:
+                self.declare_queue(name, QueueTerms(arguments=dict(arguments)))
+            else:
+                self.declare(name, "queue")
         for name in topics:
             self.declare(name, "topic")
         for name, kind in exchanges.items():
@@ -133,15 +139,12 @@ class Router:
         Raises:
             AddressError: its arguments make no sense.
         """
-        arguments = Arguments.read(terms.arguments)
-        queue = DeclaredQueue(
-            name,
-            terms,
-            arguments,
-            owner=owner,
-            ended=self.delete,
-            **self._queue_settings(name),
-        )
+        settings = self._queue_settings(name)
+        if queue_type(terms.arguments) == "stream":
+            queue: Queue = Stream(name, terms, Retention.read(terms), **settings)
+        else:
+            arguments = Arguments.read(terms.arguments)
+            queue = DeclaredQueue(name, terms, arguments, owner=owner, ended=self.delete, **settings)
         self._queues[queue] = None
         self._add(queue)
         if self._store is not None and terms.durable and not terms.exclusive:

@@ -337,7 +337,14 @@ class Store:
     def _row(self, entry: Entry, shelf: Shelf) -> MessageRow:
         expires = self._time_of_day(entry.expires)
         return MessageRow(
-            entry.row, shelf.number, entry.message_format, entry.failures, not entry.available, expires, entry.payload
+            entry.row,
+            shelf.number,
+            entry.message_format,
+            entry.failures,
+            not entry.available,
+            expires,
+            entry.payload,
+            entry.arrived,
         )
 
     def _subscription_row(self, lasting: Lasting, shelf: Shelf) -> SubscriptionRow:

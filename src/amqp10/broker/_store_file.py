@@ -30,8 +30,8 @@ _TOPOLOGY: Final = """
 _FORMAT: Final = Format(
     "the store of a broker",
     application=0x616D7170,  # "amqp"
-    version=2,
-    upgrades={1: _TOPOLOGY},
+    version=3,
+    upgrades={1: _TOPOLOGY, 2: "ALTER TABLE messages ADD COLUMN arrived REAL;"},
     schema="""
         CREATE TABLE nodes (
             number INTEGER PRIMARY KEY,
@@ -54,7 +54,8 @@ _FORMAT: Final = Format(
             failures INTEGER NOT NULL,
             held INTEGER NOT NULL,
             expires REAL,
-            payload BLOB NOT NULL);
+            payload BLOB NOT NULL,
+            arrived REAL);
         CREATE TABLE links (
             number INTEGER PRIMARY KEY,
             identity TEXT,
@@ -127,7 +128,10 @@ class SubscriptionRow(NamedTuple):
 
 
 class MessageRow(NamedTuple):
-    """A message of a queue or subscription; by number they are in order. `expires` is time of day, in seconds."""
+    """A message of a queue or subscription; by number they are in order.
+
+    `expires` is time of day, in seconds; so is `arrived`, which messages of streams have.
+    """
 
     number: int
     queue: int
@@ -136,6 +140,7 @@ class MessageRow(NamedTuple):
     held: bool
     expires: float | None
     payload: bytes
+    arrived: float | None
 
 
 class LinkRow(NamedTuple):
@@ -220,7 +225,7 @@ class StoreFile(Database):
         self.run_many("INSERT OR REPLACE INTO subscriptions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def put_messages(self, rows: Iterable[MessageRow]) -> None:
-        self.run_many("INSERT OR REPLACE INTO messages VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        self.run_many("INSERT OR REPLACE INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def mark_messages(self, marks: Iterable[tuple[int, bool, int]]) -> None:
         """Change failures and held of the message with a number."""

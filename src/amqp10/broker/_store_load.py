@@ -116,6 +116,7 @@ class Loading:
         entry = Entry.stored_before(row.payload, row.format, row.failures, expires, self._now)
         entry.row = row.number
         entry.stored = True
+        entry.arrived = row.arrived
         queue = self._nodes[row.queue]
         if not isinstance(queue, Queue):
             raise TypeError(f"a message in {queue.name!r}, which is a topic")

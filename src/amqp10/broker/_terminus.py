@@ -16,6 +16,7 @@ from ..messaging import Accepted, DeleteOnClose, Modified, Rejected, Released, S
 from ..types import Symbol
 from ._filters import CAPABILITIES as FILTER_CAPABILITIES
 from ._router import AddressError
+from ._stream import Stream
 from ._topic import Topic
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def may_reject(source: object) -> bool:
 
 
 def copies(source: Source, node: Node) -> bool:
-    """Whether the consumer only looks at a queue (distribution-mode "copy").
+    """Whether the consumer only looks at a queue: it says so (distribution-mode "copy"), or nothing else can be done.
 
     Raises:
         AddressError: a distribution mode that is not there.
@@ -62,7 +63,7 @@ def copies(source: Source, node: Node) -> bool:
     if mode not in (None, "move", "copy"):
         raise AddressError("amqp:not-implemented", f"there is no distribution mode {mode!r}")
     # A subscription is the subscriber's own: it takes its messages out of it, in either mode.
-    return mode == "copy" and not isinstance(node, Topic)
+    return isinstance(node, Stream) or (mode == "copy" and not isinstance(node, Topic))
 
 
 def answer_source(

@@ -40,6 +40,7 @@ def is_loopback(host: str) -> bool:
     "--allow-insecure", is_flag=True, help="offer PLAIN without TLS beyond loopback, for clients without SCRAM"
 )
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="a queue to begin with; repeatable")
+@click.option("--stream", "streams", multiple=True, metavar="NAME", help="a stream to begin with; repeatable")
 @click.option("--topic", "topics", multiple=True, metavar="NAME", help="a topic to begin with; repeatable")
 @click.option(
     "--store",
@@ -76,6 +77,7 @@ def broker(
     anonymous: bool,
     allow_insecure: bool,
     queues: tuple[str, ...],
+    streams: tuple[str, ...],
     topics: tuple[str, ...],
     store: str | None,
     dialects: tuple[str, ...],
@@ -108,7 +110,7 @@ def broker(
             tls=TLS(certificate=tls_certificate, key=tls_key, ca=client_ca) if tls_certificate else None,
             websocket=websocket,
             websocket_origins=origins,
-            queues=queues,
+            queues={**{name: {} for name in queues}, **{name: {"x-queue-type": "stream"} for name in streams}},
             topics=topics,
             store=store,
             dialects=dialects or None,

@@ -31,6 +31,7 @@ from ._outcomes import Rejected as Rejected
 from ._outcomes import Released as Released
 from ._outcomes import Returned as Returned
 from ._patch import patch_header as patch_header
+from ._patch import read_annotations as read_annotations
 from ._patch import read_header as read_header
 from ._patch import read_priority as read_priority
 from ._patch import read_properties as read_properties
@@ -126,6 +127,7 @@ __all__ = (
     "outlives_connection",
     "outlives_link",
     "patch_header",
+    "read_annotations",
     "read_header",
     "read_priority",
     "read_properties",

@@ -69,6 +69,17 @@ def read_properties(payload: bytes) -> Properties:
     return PROPERTIES_FIELDS.read(payload, places[PROPERTIES]) if PROPERTIES in places else Properties()
 
 
+def read_annotations(payload: bytes) -> dict[Any, Any]:
+    """The message annotations of a payload, none when it has none; what comes before is skipped, nothing else is read.
+
+    Raises:
+        DecodeError: a section before them, or they themselves, are malformed.
+    """
+    places, _ = _front(payload, MESSAGE_ANNOTATIONS)
+    code = MESSAGE_ANNOTATIONS
+    return MAPS[code].read(payload, places[code]) if code in places else {}
+
+
 def patch_header(payload: bytes, **changes: Unpack[HeadChanges]) -> bytes:
     """The payload with its header, and if asked its annotations, changed; the bare message and footer stay as they are.
 

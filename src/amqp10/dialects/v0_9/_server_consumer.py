@@ -17,8 +17,18 @@ from ...engine import (
     route_address,
 )
 from ...errors import EncodeError, LocalProtocolError
-from ...messaging import ACCEPTED, DeliveryState, Error, Modified, Rejected, Source, Target, TransactionalState
-from ...types import Symbol
+from ...messaging import (
+    ACCEPTED,
+    DeliveryState,
+    Error,
+    Modified,
+    Rejected,
+    Source,
+    StreamOffset,
+    Target,
+    TransactionalState,
+)
+from ...types import Described, Symbol
 from ._channel import BASIC, State
 from ._codes import Fault
 from ._fields import write_shortstr
@@ -90,12 +100,16 @@ class Consumers:
         if tag in self._by_tag:
             raise Fault(530, f"attempt to reuse consumer tag '{tag}'", method.code)
         properties: dict[Any, Any] = {}
-        priority = (method.arguments or {}).get("x-priority")
+        arguments = method.arguments or {}
+        priority = arguments.get("x-priority")
         if isinstance(priority, int):
             properties[Symbol("priority")] = priority
         if method.exclusive:
             properties[Symbol("exclusive")] = True
-        link = ConsumeLink(self, method, tag, method.queue, method.no_ack, properties)
+        # Where to begin, if it is a stream; whoever has the queue judges it.
+        offset, name = arguments.get("x-stream-offset"), StreamOffset.descriptor_name
+        filters = None if offset is None else {name: Described(name, offset)}
+        link = ConsumeLink(self, method, tag, method.queue, method.no_ack, properties, filters)
         link.limit = self._prefetch or NO_LIMIT
         self._by_tag[tag] = link
         self._links[link] = None
@@ -214,12 +228,13 @@ class ConsumeLink(ServerLink, SenderLink):
         queue: str,
         no_ack: bool,
         properties: dict[Any, Any],
+        filters: dict[Any, Any] | None = None,
     ) -> None:
         super().__init__(
             consumers.session,
             LinkTerms(
                 name,
-                Source(route_address("", queue)),
+                Source(route_address("", queue), filter=filters),
                 Target(None),
                 settle_mode="settled" if no_ack else "unsettled",
                 properties=properties,
