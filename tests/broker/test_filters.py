@@ -137,7 +137,7 @@ async def test_the_answer_says_exactly_what_is_applied(given: Filter) -> None:
     """What the broker does not know is missing in its answer: the client raises, unless told not to."""
     unknown = Described(Symbol("example:unknown"), 1)
     source = Source("q", filter={"unknown": unknown}, filters=[given])
-    async with Broker() as broker, Connection(broker.url) as connection:
+    async with Broker(queues=["q"]) as broker, Connection(broker.url) as connection:
         with pytest.raises(FilterNotApplied) as caught:
             async with connection.receiver(source):
                 pytest.fail("it has entered")

@@ -89,6 +89,14 @@ class TestReading:
         attach(stream, taker)
         assert taker.numbers == numbers
 
+    def test_nobody_acquires(self, make: Make) -> None:
+        """Nothing can be taken after all, either."""
+        stream, taker = make(), reader()
+        fill(stream, 1)
+        attach(stream, taker)
+        assert not stream.acquire(taker.taken[0])
+        assert stream.depth == 1
+
     def test_an_offset_to_come(self, make: Make) -> None:
         """Who names it gets nothing before it."""
         stream = make()

@@ -213,6 +213,9 @@ class Stream(Queue):
             consumer.waiting = False
             self._line.remove(consumer)
 
+    def acquire(self, entry: Entry) -> bool:
+        return False
+
     # The end of messages
 
     def _truncate(self) -> None:
