@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from amqp10 import Connection, Message, RequestRefused, SessionEnded, Source, Unsupported
+from amqp10 import Anonymous, Connection, Message, RequestRefused, SessionEnded, Source, Unsupported
 from amqp10.amqp010 import Native, XAStatus, Xid
 from amqp10.dialects.v0_10 import Invoke
 from amqp10.dialects.v0_10._topology import QueueDeclare
@@ -202,6 +202,56 @@ async def test_branches(server: Server) -> None:
                     assert await xa.rollback(xid) is XAStatus.OK
         assert [(await receiver.receive()).message.body for _ in range(2)] == ["two phases", "one phases"]
         assert receiver.buffered == 0
+
+
+async def test_prepared_branches_outlive_their_connection(server: Server, address: str) -> None:
+    """Recovered, committed and rolled back on another connection: what was sent, and what was received and accepted."""
+    committed, undone = (Xid(7, secrets.token_bytes(8), name) for name in (b"committed", b"undone"))
+    async with connected(server) as (connection, native):
+        async with connection.sender(address) as sender:
+            await sender.send_many(["first", "second"])
+        async with native.xa() as xa, xa.session.receiver(address, credit=2) as receiver:
+            for xid in (committed, undone):
+                await xa.start(xid)
+                async with xa.session.sender(address) as sender:
+                    await sender.send(f"sent, {xid.branch_id.decode()}")
+                (await receiver.receive()).accept()
+                await xa.end(xid)
+                assert await xa.prepare(xid) is XAStatus.OK
+    async with connected(server) as (connection, native):
+        async with connection.receiver(address) as receiver:
+            async with native.xa() as xa:
+                in_doubt = await xa.recover()
+                assert committed in in_doubt
+                assert undone in in_doubt
+                assert receiver.buffered == 0
+                assert await xa.commit(committed) is XAStatus.OK
+                assert await xa.rollback(undone) is XAStatus.OK
+                assert not {each.branch_id for each in await xa.recover()} & {b"committed", b"undone"}
+            got = {(await receiver.receive()).message.body for _ in range(2)}
+            assert got == {"second", "sent, committed"}
+            with anyio.move_on_after(0.2):
+                raise AssertionError(await receiver.receive())
+
+
+async def test_prepared_twice(embedded: Server) -> None:
+    """Two branches of one name: the second cannot be prepared, and is rolled back. Nobody else knows of the first."""
+    xid = Xid(7, secrets.token_bytes(8), b"")
+    async with connected(embedded) as (_, native), native.xa() as one:
+        await one.start(xid)
+        await one.end(xid)
+        assert await one.prepare(xid) is XAStatus.OK
+        async with connected(embedded) as (_, other), other.xa() as two:
+            await two.start(xid)
+            await two.end(xid)
+            assert await two.prepare(xid) is XAStatus.ROLLED_BACK
+        async with Connection(embedded.url(), dialect="0-10", sasl=Anonymous()) as stranger:
+            async with stranger.native.xa() as xa:
+                assert await xa.recover() == []
+        assert await one.rollback(xid) is XAStatus.OK
+        with pytest.raises(RequestRefused) as caught:
+            await one.commit(xid)
+        assert caught.value.info["reply-code"] == 404
 
 
 async def test_wrong_order(server: Server) -> None:

@@ -51,9 +51,9 @@ class XA:
     What is sent and settled on `session` between `start` and `end` is part of the branch; what is not, is not. Two
     phases: prepare all branches, then commit all; one phase: `commit(xid, one_phase=True)` without `prepare`.
 
-    Every method raises, besides what it says: `SessionEnded`: the server refused, which ends the session; its
-    `info["reply-code"]` says why in numbers; `ConnectionClosed`, `ConnectionLost`: no answer came, and it may have been
-    done: `recover` on another connection tells which branches are prepared.
+    Every method raises `RequestRefused` when the server refuses, which ends the session; `info["reply-code"]` says why
+    in numbers. `SessionEnded`, `ConnectionClosed`, `ConnectionLost`: no answer came, and it may have been done:
+    `recover` on another connection tells which branches are prepared.
 
     Attributes:
         session: for senders and receivers of the branches.
@@ -68,7 +68,7 @@ class XA:
         """Begin the session, and make it ready for branches.
 
         Raises:
-            SessionEnded: the server has no distributed transactions.
+            RequestRefused: the server has no distributed transactions.
             ConnectionClosed, ConnectionLost: the connection is gone.
 
         Cancelling: the session is ended again.
@@ -106,8 +106,8 @@ class XA:
             resume: the branch was suspended by `end`.
 
         Raises:
-            SessionEnded: the branch is there already, or, to join or resume, is not; or one is being worked in.
-            ConnectionClosed, ConnectionLost: see the class.
+            RequestRefused: the branch is there already, or, to join or resume, is not; or one is being worked in.
+            SessionEnded, ConnectionClosed, ConnectionLost: see the class.
 
         Cancelling: it may have been started.
         """
@@ -121,8 +121,8 @@ class XA:
             suspend: only for a while: `start(resume=True)` goes on.
 
         Raises:
-            SessionEnded: it is not being worked in.
-            ConnectionClosed, ConnectionLost: see the class.
+            RequestRefused: it is not being worked in.
+            SessionEnded, ConnectionClosed, ConnectionLost: see the class.
 
         Cancelling: it may have been ended.
         """
@@ -132,8 +132,8 @@ class XA:
         """First phase: be able to commit it, come what may. With `ROLLED_BACK` it is gone; `READ_ONLY`: nothing to do.
 
         Raises:
-            SessionEnded: there is no such branch, or it is being worked in.
-            ConnectionClosed, ConnectionLost: see the class.
+            RequestRefused: there is no such branch, or it is being worked in.
+            SessionEnded, ConnectionClosed, ConnectionLost: see the class.
 
         Cancelling: it may have been prepared.
         """
@@ -143,8 +143,8 @@ class XA:
         """Second phase, or the only one: make it happen.
 
         Raises:
-            SessionEnded: there is no such branch, it is being worked in, or not prepared where there are two phases.
-            ConnectionClosed, ConnectionLost: see the class.
+            RequestRefused: there is no such branch, it is being worked in, or not prepared where there are two phases.
+            SessionEnded, ConnectionClosed, ConnectionLost: see the class.
 
         Cancelling: it may have been committed.
         """
@@ -154,8 +154,8 @@ class XA:
         """Undo it.
 
         Raises:
-            SessionEnded: there is no such branch, or it is being worked in.
-            ConnectionClosed, ConnectionLost: see the class.
+            RequestRefused: there is no such branch, or it is being worked in.
+            SessionEnded, ConnectionClosed, ConnectionLost: see the class.
 
         Cancelling: it may have been undone.
         """
@@ -176,8 +176,8 @@ class XA:
         """Forget a branch that the server completed on its own, by whatever heuristics.
 
         Raises:
-            SessionEnded: it did not.
-            ConnectionClosed, ConnectionLost: see the class.
+            RequestRefused: it did not.
+            SessionEnded, ConnectionClosed, ConnectionLost: see the class.
 
         Cancelling: it may have been forgotten.
         """
@@ -187,8 +187,8 @@ class XA:
         """After how many seconds the branch is rolled back; 0 for never.
 
         Raises:
-            SessionEnded: there is no such branch.
-            ConnectionClosed, ConnectionLost: see the class.
+            RequestRefused: there is no such branch.
+            SessionEnded, ConnectionClosed, ConnectionLost: see the class.
 
         Cancelling: nothing is changed.
         """
@@ -199,8 +199,8 @@ class XA:
         """Roll the branch back after so many seconds; 0 for never.
 
         Raises:
-            SessionEnded: there is no such branch, or the server has no timeouts for branches.
-            ConnectionClosed, ConnectionLost: see the class.
+            RequestRefused: there is no such branch, or the server has no timeouts for branches.
+            SessionEnded, ConnectionClosed, ConnectionLost: see the class.
 
         Cancelling: it may have been set.
         """

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..engine import (
     Acquire,
+    CompleteBranch,
     ConnectionEnded,
     ConnectionOpened,
     CreditChanged,
@@ -19,6 +20,8 @@ from ..engine import (
     LinkAttached,
     LinkEnded,
     OutcomesReceived,
+    PrepareBranch,
+    QueryBranches,
     RequestReceived,
     Session,
     SessionBegun,
@@ -205,10 +208,21 @@ class Peer:
 
     def _on_request(self, event: RequestReceived) -> None:
         pending = event.request
-        if isinstance(pending.request, Acquire):
-            pending.session.answer(pending, self.links.acquire(pending.request.deliveries))
+        request, user, prepared = pending.request, self.engine.identity, self._router.prepared
+        answer: Any
+        if isinstance(request, Acquire):
+            answer = self.links.acquire(request.deliveries)
+        elif isinstance(request, PrepareBranch):
+            transaction = self.transaction(request.transaction)
+            answer = transaction is not None and prepared.prepare(user, request.branch, transaction)
+        elif isinstance(request, CompleteBranch):
+            answer = prepared.complete(user, request.branch, commit=request.commit)
+        elif isinstance(request, QueryBranches):
+            answer = prepared.of(user)
         else:
             self._requests.answer(pending)
+            return
+        pending.session.answer(pending, answer)
 
     def _on_ended(self, event: ConnectionEnded) -> None:
         self.lost()

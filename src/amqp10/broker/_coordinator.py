@@ -92,12 +92,17 @@ class LocalTransaction:
 
     # The end
 
-    def commit(self) -> Error | None:
-        """Do it all; the error if it was rolled back instead."""
-        error = self.failed
+    @property
+    def obstacle(self) -> Error | None:
+        """Why it can not be committed."""
         for node, _ in self._posted:
             if node.deleted:
-                error = Error(Symbol("amqp:transaction:rollback"), f"there is no {node.name!r} any more")
+                return Error(Symbol("amqp:transaction:rollback"), f"there is no {node.name!r} any more")
+        return self.failed
+
+    def commit(self) -> Error | None:
+        """Do it all; the error if it was rolled back instead."""
+        error = self.obstacle
         if error is not None:
             self.roll_back()
             return error
@@ -260,6 +265,11 @@ class CoordinatorLink:
         # The outcomes of what was sent in a transaction are to be known before that of its discharge (§4.4.1).
         self._peer.engine.flush()
         self._link.settle(delivery, state)
+
+    def let_go(self, transaction: LocalTransaction) -> None:
+        """It ends by other hands."""
+        del self._open[transaction.id]
+        self._forget(transaction)
 
     # The end of the link
 

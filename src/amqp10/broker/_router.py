@@ -20,6 +20,7 @@ from ._dead_letters import DeadLetters
 from ._declared import DeclaredQueue, QueueTerms
 from ._kept_sessions import KeptSessions
 from ._node import Limits, Node
+from ._prepared import PreparedBranches
 from ._queue import Queue
 from ._stream import Retention, Stream
 from ._subscriptions import Subscriptions
@@ -81,6 +82,7 @@ class Router:
         self.subscriptions = Subscriptions(clock, self._alarm, max_subscription_timeout)
         self.links = KeptLinks(clock, self._alarm)
         self.sessions = KeptSessions(clock, self._alarm)
+        self.prepared = PreparedBranches()
         self.transactions = OpenTransactions(clock, self._alarm, transaction_timeout)
         self._store: Store | None = None
         self._queues: dict[Queue, None] = {}  # with the subscriptions: all that time passes for

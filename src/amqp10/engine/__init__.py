@@ -46,14 +46,18 @@ from ._negotiate import Negotiation as Negotiation
 from ._requests import Acquire as Acquire
 from ._requests import Bind as Bind
 from ._requests import BindingFacts as BindingFacts
+from ._requests import BranchId as BranchId
+from ._requests import CompleteBranch as CompleteBranch
 from ._requests import DeclareExchange as DeclareExchange
 from ._requests import DeclareQueue as DeclareQueue
 from ._requests import DeleteExchange as DeleteExchange
 from ._requests import DeleteQueue as DeleteQueue
 from ._requests import ExchangeFacts as ExchangeFacts
 from ._requests import PendingRequest as PendingRequest
+from ._requests import PrepareBranch as PrepareBranch
 from ._requests import PurgeQueue as PurgeQueue
 from ._requests import QueryBinding as QueryBinding
+from ._requests import QueryBranches as QueryBranches
 from ._requests import QueryExchange as QueryExchange
 from ._requests import QueryQueue as QueryQueue
 from ._requests import QueueFacts as QueueFacts
@@ -73,6 +77,8 @@ __all__ = (
     "Authenticated",
     "Bind",
     "BindingFacts",
+    "BranchId",
+    "CompleteBranch",
     "ConnectionEnded",
     "ConnectionOpened",
     "ConnectionTerms",
@@ -102,8 +108,10 @@ __all__ = (
     "PartsReceived",
     "PeerBlocked",
     "PendingRequest",
+    "PrepareBranch",
     "PurgeQueue",
     "QueryBinding",
+    "QueryBranches",
     "QueryExchange",
     "QueryQueue",
     "QueueFacts",

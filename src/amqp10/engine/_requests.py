@@ -207,6 +207,35 @@ class Unbind(Request[None]):
     kind: Literal["queue", "exchange"] = "queue"
 
 
+BranchId = tuple[int, bytes, bytes]
+"""What a coordinator of distributed transactions calls a branch: format, global id, branch id (X/Open XA)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareBranch(Request[bool]):
+    """Keep a transaction as a branch that can be committed, by whatever connection; False: it was rolled back.
+
+    Attributes:
+        transaction: its id, as it was declared.
+    """
+
+    transaction: bytes
+    branch: BranchId
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteBranch(Request[bool | None]):
+    """End a branch that is prepared; whether it ended as it was to, None if there is no such branch."""
+
+    branch: BranchId
+    commit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueryBranches(Request[tuple[BranchId, ...]]):
+    """Which branches are prepared."""
+
+
 @dataclass(frozen=True, slots=True)
 class Acquire(Request[tuple[Any, ...]]):
     """Take what links that browse were shown, and have not settled; the answer is what could be had of it."""

@@ -225,6 +225,7 @@ class ClientSession(SessionEndpoint):
         self.check_live()
         pending = PendingRequest(self, request)
         talk = talk_of(request, self._makes_nodes)
+        self.flush_dispositions()  # what was settled before is part of the branch that `dtx.end` ends
         self._pending[pending] = None
         self.converse(
             talk,

@@ -4,8 +4,9 @@
     tx.commit, rollback  it is discharged, and the next one declared
     dtx.start, end       one is declared for the branch; between the two the session's work is part of it
     dtx.commit, rollback it is discharged
+    dtx.prepare          it is the owner's: any connection of the same user commits it or rolls it back
 
-Branches are known on their connection, and end with the session that started them: prepared ones, too.
+Branches are known on their connection until they are prepared, and end with the session that started them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from ...engine import DeliveriesReceived, IncomingDelivery
+from ...engine import (
+    BranchId,
+    CompleteBranch,
+    DeliveriesReceived,
+    IncomingDelivery,
+    PrepareBranch,
+    QueryBranches,
+)
 from ...errors import AmqpError
 from ...messaging import AmqpValue, Coordinator, Declare, Declared, Discharge, Error, Message, Rejected
 from ._commands import TxCommit, TxRollback, TxSelect
@@ -52,10 +60,8 @@ NOT_IMPLEMENTED: Final = 540
 XA_OK: Final = 0
 XA_ROLLED_BACK: Final = 1
 
-Key = tuple[int, bytes, bytes]
 
-
-def key_of(xid: Xid) -> Key:
+def key_of(xid: Xid) -> BranchId:
     """An xid as a key."""
     return xid.format, xid.global_id, xid.branch_id
 
@@ -69,7 +75,6 @@ class ServedBranch:
         associated: a session works in it.
         suspended: a session did, and will again.
         failed: it can only be rolled back.
-        prepared: it is to be committed in the second phase.
     """
 
     def __init__(self, xid: Xid, number: bytes, controller: Controller) -> None:
@@ -79,7 +84,6 @@ class ServedBranch:
         self.associated = True
         self.suspended = False
         self.failed = False
-        self.prepared = False
 
 
 class Controller(IntakeLink):
@@ -191,7 +195,7 @@ class Controller(IntakeLink):
         self.session.complete(number)
 
     @property
-    def _branches(self) -> dict[Key, ServedBranch]:
+    def _branches(self) -> dict[BranchId, ServedBranch]:
         return self.session.engine.branches
 
     def _start(self, number: int, command: DtxStart) -> None:
@@ -204,8 +208,6 @@ class Controller(IntakeLink):
         if command.join or command.resume:
             if known is None or (command.resume and not known.suspended):
                 raise SessionFault(NOT_ALLOWED, "there is no such branch to work in")
-            if known.prepared:
-                raise SessionFault(ILLEGAL_STATE, "the branch is prepared")
             self._work_in(known)
             self._result(number, XA_OK)
             return
@@ -235,27 +237,56 @@ class Controller(IntakeLink):
         branch.failed = branch.failed or command.fail
         self._result(number, XA_ROLLED_BACK if command.fail else XA_OK)
 
-    def _known(self, xid: Xid) -> ServedBranch:
+    def _known(self, xid: Xid) -> ServedBranch | None:
+        """The branch, if it is not prepared."""
         branch = self._branches.get(key_of(xid))
-        if branch is None:
-            raise SessionFault(NOT_FOUND, "there is no such branch")
-        if branch.associated:
+        if branch is not None and branch.associated:
             raise SessionFault(ILLEGAL_STATE, "a session works in the branch")
         return branch
 
     def _prepare(self, number: int, command: DtxPrepare) -> None:
         branch = self._known(command.xid)
-        branch.prepared = not branch.failed
-        self._result(number, XA_ROLLED_BACK if branch.failed else XA_OK)
+        if branch is None:
+            raise SessionFault(NOT_FOUND, "there is no such branch to be prepared")
+        if branch.failed:
+            self._finish(number, branch, fail=True)
+            return
+        key = key_of(command.xid)
+        del self._branches[key]
+        ask = PrepareBranch(branch.id, key)
+        self.session.pause()
+        # What the client sent before is part of it.
+        branch.controller.session.when_taken(
+            lambda: self.session.ask(number, command, ask, lambda good: XaResult(XA_OK if good else XA_ROLLED_BACK))
+        )
 
     def _commit(self, number: int, command: DtxCommit) -> None:
         branch = self._known(command.xid)
-        if command.one_phase is branch.prepared and not branch.failed:
-            raise SessionFault(ILLEGAL_STATE, f"the branch is {'' if branch.prepared else 'not '}prepared")
-        self._finish(number, branch, fail=branch.failed)
+        if branch is None:
+            if command.one_phase:
+                raise SessionFault(NOT_FOUND, "there is no such branch, or it is prepared")
+            self._complete(number, command, commit=True)
+        elif branch.failed or command.one_phase:
+            self._finish(number, branch, fail=branch.failed)
+        else:
+            raise SessionFault(ILLEGAL_STATE, "the branch is not prepared")
 
     def _roll_back(self, number: int, command: DtxRollback) -> None:
-        self._finish(number, self._known(command.xid), fail=True, status=XA_OK)
+        branch = self._known(command.xid)
+        if branch is None:
+            self._complete(number, command, commit=False)
+        else:
+            self._finish(number, branch, fail=True, status=XA_OK)
+
+    def _complete(self, number: int, command: DtxCommit | DtxRollback, *, commit: bool) -> None:
+        """Second phase, of a branch that whoever had prepared."""
+
+        def ended(good: bool | None) -> XaResult:
+            if good is None:
+                raise SessionFault(NOT_FOUND, "there is no such branch")
+            return XaResult(XA_OK if good else XA_ROLLED_BACK)
+
+        self.session.ask(number, command, CompleteBranch(key_of(command.xid), commit), ended)
 
     def _finish(self, number: int, branch: ServedBranch, *, fail: bool, status: int = XA_ROLLED_BACK) -> None:
         del self._branches[key_of(branch.xid)]
@@ -271,8 +302,10 @@ class Controller(IntakeLink):
         branch.controller._discharge(branch.id, fail, done)
 
     def _recover(self, number: int, command: DtxRecover) -> None:
-        prepared = [branch.xid for branch in self._branches.values() if branch.prepared]
-        self.session.result_of(number, RecoverResult(Array010(STRUCT32, prepared)))
+        def prepared(branches: tuple[BranchId, ...]) -> RecoverResult:
+            return RecoverResult(Array010(STRUCT32, [Xid(*branch) for branch in branches]))
+
+        self.session.ask(number, command, QueryBranches(), prepared)
 
     def _get_timeout(self, number: int, command: DtxGetTimeout) -> None:
         self._any(command.xid)
@@ -289,13 +322,17 @@ class Controller(IntakeLink):
             raise SessionFault(NOT_FOUND, "there is no such branch")
 
     def _forget(self, number: int, command: DtxForget) -> None:
-        self._known(command.xid)
+        self._any(command.xid)
         raise SessionFault(ILLEGAL_STATE, "the branch was not completed heuristically")
 
     def _result(self, number: int, status: int) -> None:
         self.session.result_of(number, XaResult(status))
 
     # The end
+
+    def moved(self, before: dict[BranchId, ServedBranch]) -> None:
+        """Its session goes on on another connection; `before` are the branches of the one that was."""
+        self._branches.update((key, branch) for key, branch in before.items() if branch.controller is self)
 
     def over(self, error: AmqpError | None) -> None:
         for key, branch in list(self._branches.items()):

@@ -66,9 +66,9 @@ from ._login import ClientLogin, ServerLogin
 from ._server_session import ServerSession
 
 if TYPE_CHECKING:
-    from ...engine import Session
+    from ...engine import BranchId, Session
     from ...sasl import Authenticator, Mechanism
-    from ._controller import Key, ServedBranch
+    from ._controller import ServedBranch
     from ._session import SessionEndpoint
 
 CAPABILITIES: Final = frozenset(
@@ -136,7 +136,7 @@ class V010Engine(Engine):
         self._dirty: dict[SessionEndpoint, None] = {}
         self._open_asked = False
         self._next_channel = 1
-        self.branches: dict[Key, ServedBranch] = {}
+        self.branches: dict[BranchId, ServedBranch] = {}
         self._held_messages = self._held_octets = 0
         self._answering = False  # server: the client's open is here, and is to be answered
         # Time: flags that `tick` turns into times, so that no clock is read on the message path.

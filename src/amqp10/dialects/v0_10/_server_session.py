@@ -109,7 +109,10 @@ class ServerSession(SessionEndpoint):
 
     def resume(self, engine: V010Engine, channel: int) -> None:
         """The client attaches to the session again."""
+        branches = self.engine.branches
         self.rebind(engine, channel)
+        if self._controller is not None:
+            self._controller.moved(branches)
         self.engine.emit(SessionResumed(self))
         self.say(SessionAttached(self.name))
         self.ask_expected()
@@ -166,9 +169,9 @@ class ServerSession(SessionEndpoint):
         found = request_of(command)
         if found is None:
             raise SessionFault(540, f"{command.spec_name} is not done here")
-        self._ask(number, command, *found)
+        self.ask(number, command, *found)
 
-    def _ask(self, number: int, command: Command, request: Request[Any], answer: Answer) -> None:
+    def ask(self, number: int, command: Command, request: Request[Any], answer: Answer) -> None:
         """Have the owner answer. What follows may rely on it: a bind on a declare, a transfer on both."""
         pending = PendingRequest(self, request)
         pending.context = number, answer, command
@@ -296,7 +299,7 @@ class ServerSession(SessionEndpoint):
         """What a browser was shown: the owner knows whether it is still to be had."""
         named = [self.deliveries[each] for each in self._named(command.transfers)]
         shown = tuple(each for each in named if isinstance(each.link, OutletLink) and each.link.shows)
-        self._ask(number, command, Acquire(shown), self._acquired)
+        self.ask(number, command, Acquire(shown), self._acquired)
 
     def _acquired(self, deliveries: Iterable[OutgoingDelivery]) -> Acquired:
         for delivery in deliveries:
@@ -334,7 +337,10 @@ class ServerSession(SessionEndpoint):
             self._temporary[command.queue] = None
         elif isinstance(command, QueueDelete):
             self._temporary.pop(command.queue, None)
-        self.result_of(number, answer(result))
+        try:
+            self.result_of(number, answer(result))
+        except SessionFault as fault:
+            self.fail(fault, number, command)
         self.go_on()
 
     def refuse(self, pending: PendingRequest[Any], error: Error) -> None:
