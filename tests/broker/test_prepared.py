@@ -7,18 +7,11 @@ import pytest
 from amqp10.broker import _prepared
 from amqp10.broker._coordinator import LocalTransaction
 from amqp10.broker._prepared import PreparedBranches
-from amqp10.broker._router import Router
 
-from .test_connection import Wire, queue_of
-from .test_coordinator import Controller, controller
+from ._controller import Controller, controller
+from ._wire import Wire, queue_of
 
 BRANCH = (1, b"global", b"branch")
-
-
-@pytest.fixture
-def wire(router: Router) -> Wire:
-    """A client of a broker with the usual settings."""
-    return Wire(router)
 
 
 def posted(wire: Wire, control: Controller) -> LocalTransaction:
