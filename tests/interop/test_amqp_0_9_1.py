@@ -26,6 +26,7 @@ from amqp10 import (
     StaleDelivery,
     TransactionRolledBack,
 )
+from amqp10.dialects.v0_9._amqplain import Amqplain
 from amqp10.testing import FaultProxy
 
 from ._cases import BODIES, KEPT, PRIMITIVES, body_of, everything, same
@@ -454,12 +455,25 @@ async def test_the_rest_of_its_words(rabbit: Peer) -> None:
             await native.qos(receiver, 0)
 
 
-async def test_a_virtual_host_that_is_not_there(rabbit: Peer) -> None:
-    """Which one is said as RabbitMQ has it in AMQP 1.0."""
-    with pytest.raises(ConnectionClosed) as closed:
-        async with rabbit.connected(hostname="vhost:nowhere"):
+async def test_virtual_hosts(rabbit: Peer) -> None:
+    """Which one is said as RabbitMQ has it in AMQP 1.0, or by the path of the URL, as in RabbitMQ's own URIs."""
+    for url, name in ((rabbit.server.url(), "vhost:nowhere"), (f"{rabbit.server.url()}/nowhere", None)):
+        with pytest.raises(ConnectionClosed) as closed:
+            async with rabbit.connected(url, hostname=name):
+                pass
+        assert closed.value.condition == "amqp:not-allowed"
+    async with rabbit.connected(f"{rabbit.server.url()}/%2F") as connection, rabbit.queue(connection) as queue:
+        assert await connection.native.queue(queue) is not None
+
+
+async def test_amqplain(rabbit: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The login of servers that offer nothing else: RabbitMQ takes it, too, and refuses a wrong password."""
+    monkeypatch.setattr(Amqplain, "strength", 100)
+    async with rabbit.connected() as connection:
+        assert connection.mechanism == "AMQPLAIN"
+    with pytest.raises(AuthenticationFailed):
+        async with rabbit.connected(sasl=Plain("guest", "wrong")):
             pass
-    assert closed.value.condition == "amqp:not-allowed"
 
 
 async def test_priorities(rabbit: Peer) -> None:

@@ -11,6 +11,7 @@ import pytest
 from amqp10 import (
     Connection,
     Filter,
+    LinkDetached,
     Message,
     Source,
     StreamFilter,
@@ -99,6 +100,52 @@ async def test_streams(url: str) -> None:
                 await sender.send(message)
         for filters, numbers in CASES:
             assert await read(connection, address, len(numbers), *filters) == [(n, n) for n in numbers], filters
+
+
+async def test_streams_in_0_9_1(url: str) -> None:
+    """The same filters are consumer arguments there; with manual credit each round goes on where the last one ended."""
+    address = await new_stream(url)
+    async with Connection(url, dialect="0-9-1") as connection:
+        async with connection.sender(address) as sender:
+            for message in SIX:
+                await sender.send(message)
+        for filters, numbers in CASES:
+            assert await read(connection, address, len(numbers), *filters) == [(n, n) for n in numbers], filters
+        async with connection.receiver(Source(address, filters=[StreamOffset("first")]), credit=0) as receiver:
+            got = []
+            for credit in (1, 2, 1, 2):
+                receiver.add_credit(credit)
+                with anyio.fail_after(30):
+                    deliveries = [await receiver.receive() for _ in range(credit)]
+                got += [delivery.message.body for delivery in deliveries]
+                for delivery in deliveries:
+                    delivery.accept()
+        assert got == [0, 1, 2, 3, 4, 5]
+
+
+async def test_a_slow_reader_in_0_9_1(url: str) -> None:
+    """Who settles late, so that the consumer is made anew with a wider prefetch, misses nothing, and nothing comes
+    twice."""
+    address = await new_stream(url)
+    async with Connection(url, dialect="0-9-1") as connection:
+        async with connection.receiver(address, credit=2) as receiver, connection.sender(address) as sender:
+            await sender.send_many([b"%d" % n for n in range(40)])
+            with anyio.fail_after(30):
+                deliveries = [await receiver.receive() for _ in range(40)]
+            for delivery in deliveries:
+                delivery.accept()
+        assert [delivery.message.body for delivery in deliveries] == [b"%d" % n for n in range(40)]
+
+
+async def test_not_a_stream_in_0_9_1(url: str) -> None:
+    """What only streams have is refused of other queues."""
+    async with Connection(url, dialect="0-9-1") as connection:
+        assert isinstance(connection.native, Native)
+        queue = (await connection.native.declare_queue(exclusive=True)).name
+        with pytest.raises(LinkDetached) as detached:
+            async with connection.receiver(Source(queue, filters=[StreamOffset("first")])) as receiver:
+                await receiver.receive()
+        assert detached.value.info["reply-code"] == 406
 
 
 async def test_next(url: str) -> None:

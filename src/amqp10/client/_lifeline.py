@@ -293,7 +293,8 @@ class Lifeline:
         hostname = self._hostname
         if hostname is None:
             hostname = (tls.server_hostname if isinstance(tls, TLS) else None) or endpoint.name or endpoint.host or None
-        return replace(self._terms, hostname=hostname)
+        path = endpoint.path if not (endpoint.websocket or endpoint.unix) else ""
+        return replace(self._terms, hostname=hostname, path=path)
 
     async def _asked(self, owner: Connection) -> str | ConnectionDetails | None:
         """What the callable says. Whatever it raises may be over by the next attempt, as a token service's outage."""

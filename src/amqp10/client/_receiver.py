@@ -14,7 +14,7 @@ import anyio.lowlevel
 
 from ..engine import LinkTerms, ReceiverLink
 from ..errors import AmqpError, FilterNotApplied, Unsupported
-from ..messaging import RELEASED, TransactionalState, outlives_link, unapplied_filters
+from ..messaging import RELEASED, TransactionalState, only_for_streams, outlives_link, unapplied_filters
 from ..types import Symbol
 from ._delivery import Delivery
 from ._receiver_recovery import RecoveringReceiver, has_outcome
@@ -82,7 +82,7 @@ class Receiver(RecoveringReceiver):
         if source is not None and source.dynamic:
             self._require("dynamic", "dynamic nodes")
         if source is not None and source.filter:
-            self._require("filters", "filters")
+            self._require("stream-filters" if only_for_streams(source.filter) else "filters", "filters")
         if source is not None and source.distribution_mode == "copy":
             self._require("browse", "browsing")
         if outlives_link(source):

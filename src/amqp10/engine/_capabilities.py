@@ -20,6 +20,7 @@ CAPABILITIES: Final[Mapping[str, str]] = MappingProxyType(
         "anonymous-terminus": "senders without an address: each message says where it goes",
         "dynamic": "nodes that the peer makes for a link",
         "filters": "the peer chooses messages: selectors and other filters",
+        "stream-filters": "RabbitMQ's filters for its streams: where to begin, and what to skip",
         "browse": "messages are looked at, and stay",
         "durable-subscriptions": "subscriptions that outlive their links, by name",
         "transactions": "work that happens as a whole or not at all",

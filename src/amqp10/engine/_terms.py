@@ -43,6 +43,7 @@ class ConnectionTerms:
         channel_max: the highest channel number this side takes, 0..65535.
         idle_timeout: seconds of silence after which this side gives the connection up; None for never.
             Ours is what we enforce (half of it is advertised); the peer's is what it advertised.
+        path: of the URL, percent-decoded: the virtual host, in dialects that have such.
     """
 
     container_id: str
@@ -53,6 +54,14 @@ class ConnectionTerms:
     offered_capabilities: tuple[str, ...] = ()
     desired_capabilities: tuple[str, ...] = ()
     properties: Mapping[Any, Any] = field(default_factory=dict)
+    path: str = ""
+
+    @property
+    def virtual_host(self) -> str | None:
+        """What dialects before 1.0 ask for: a hostname "vhost:NAME" says it, as for RabbitMQ in 1.0; or the path."""
+        if self.hostname is not None and self.hostname.startswith("vhost:"):
+            return self.hostname.removeprefix("vhost:")
+        return self.path or None
 
     def checked(self) -> Self:
         """The same.

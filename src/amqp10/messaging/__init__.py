@@ -50,6 +50,7 @@ from ._stream import StreamDecoder as StreamDecoder
 from ._stream_filters import StreamFilter as StreamFilter
 from ._stream_filters import StreamMatchUnfiltered as StreamMatchUnfiltered
 from ._stream_filters import StreamOffset as StreamOffset
+from ._stream_filters import only_for_streams as only_for_streams
 from ._terminus import NEWEST_CONNECTION as NEWEST_CONNECTION
 from ._terminus import Coordinator as Coordinator
 from ._terminus import DeleteOnClose as DeleteOnClose
@@ -124,6 +125,7 @@ __all__ = (
     "TopicBinding",
     "TransactionalState",
     "data_head",
+    "only_for_streams",
     "outlives_connection",
     "outlives_link",
     "patch_header",

@@ -7,10 +7,11 @@ rabbit/src/rabbit_amqp_session.erl. They have no numeric descriptor.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
-from ..types import Symbol, ULong
+from ..types import Described, Symbol, ULong
 from ._filters import Filter
 
 _WORDS: Final = ("first", "last", "next")
@@ -88,3 +89,11 @@ class StreamMatchUnfiltered(Filter):
 
     def __init__(self, match: bool = True) -> None:
         super().__init__(match)
+
+
+_KINDS: Final = frozenset(each.descriptor_name for each in (StreamOffset, StreamFilter, StreamMatchUnfiltered))
+
+
+def only_for_streams(filters: Mapping[Any, Any]) -> bool:
+    """All of these filters are of the kinds above."""
+    return all(isinstance(each, Described) and each.descriptor in _KINDS for each in filters.values())

@@ -127,7 +127,7 @@ class ClientEngine(FastEngine):
         self.write(
             ConnectionOpen(
                 confirm_tag=OPEN_TAG,
-                virtual_path=virtual_path(ours.hostname),
+                virtual_path=ours.virtual_host or "/",
                 client_name=ours.container_id,
                 options=to_table(ours, named=False),
             )
@@ -244,11 +244,6 @@ def _free(taken: dict[int, Any], most: int, what: str) -> int:
         if number not in taken and number <= most:
             return number
     raise LocalProtocolError(f"the server takes {most} {what}, and all are in use")
-
-
-def virtual_path(hostname: str | None) -> str:
-    """The virtual path that a host name stands for: "vhost:NAME" says it, as for RabbitMQ in AMQP 1.0."""
-    return hostname.removeprefix("vhost:") if hostname is not None and hostname.startswith("vhost:") else "/"
 
 
 def client(terms: ConnectionTerms, mechanisms: tuple[Mechanism, ...] | None, secure: bool) -> ClientEngine:

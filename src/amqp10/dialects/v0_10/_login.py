@@ -138,7 +138,7 @@ class ClientLogin:
 
     def open(self, terms: ConnectionTerms) -> None:
         """Ask for the virtual host."""
-        self._say(ConnectionOpen(virtual_host=terms.hostname or "", capabilities=[]))
+        self._say(ConnectionOpen(virtual_host=terms.virtual_host or terms.hostname or "", capabilities=[]))
 
 
 class ServerLogin:

@@ -23,12 +23,14 @@ from ._variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
 
 
 def _dialect(variant: Variant) -> Dialect:
+    # The draft's consumers have no arguments.
+    capabilities = CAPABILITIES - {"stream-filters"} if variant.structured else CAPABILITIES
     return Dialect(
         name=variant.name,
         headers=(variant.header,),
-        capabilities=CAPABILITIES,
-        client=partial(client, variant),
-        server=partial(server, variant, CAPABILITIES),
+        capabilities=capabilities,
+        client=partial(client, variant, capabilities),
+        server=partial(server, variant, capabilities),
         tracer=partial(FrameTracer, variant),
         greeting=(0, b"\x01"),
         native="amqp10.amqp091:Native",

@@ -28,6 +28,7 @@ from ...errors import AmqpError, AuthenticationFailed, LocalProtocolError, Unsup
 from ...messaging import DeliveryState, Rejected, Returned
 from ...sasl import Anonymous, choose
 from ...types import Symbol
+from ._amqplain import with_amqplain
 from ._asks import UpdateSecret
 from ._codes import Fault, as_error
 from ._connection import MAX_ROUNDS, Connection
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 CAPABILITIES = frozenset(
     (
         *("anonymous-terminus", "detach-releases", "drain", "dynamic"),
-        *("modified", "multi-frame", "rejected", "released", "requests", "transactions"),
+        *("modified", "multi-frame", "rejected", "released", "requests", "stream-filters", "transactions"),
     )
 )
 # What this side can take that not every client can; RabbitMQ does accordingly.
@@ -75,6 +76,7 @@ class ClientConnection(Connection):
     Attributes:
         capabilities: those in the server's properties.
         blocked: the server takes no messages at present.
+        has_streams: it is RabbitMQ, or another that has its streams.
         prefetch_by_consumer: each consumer has a prefetch of its own (RabbitMQ), not the channel.
         expiry_clock: milliseconds since 1970, where the property expiration is a moment, and not a time to live: at
             Qpid, which drops at once what has the latter.
@@ -98,6 +100,7 @@ class ClientConnection(Connection):
         self.capabilities: frozenset[str] = frozenset()
         self.blocked = False
         self.prefetch_by_consumer = False
+        self.has_streams = False
         self.expiry_clock: Callable[[], int] | None = None
         self.nack_outcome: DeliveryState = Returned(as_error(312, "no queue takes the message"))
         self.transactions = Transactions()
@@ -131,7 +134,7 @@ class ClientConnection(Connection):
         self._properties = method.server_properties or {}
         self._learn()
         offered = method.mechanisms.decode("ascii", "replace").split()
-        self._mechanism = mechanism = choose(offered, self._mechanisms, secure=self._secure)
+        self._mechanism = mechanism = choose(offered, with_amqplain(self._mechanisms), secure=self._secure)
         self._exchange = exchange = mechanism.exchange(self.engine.terms.hostname)
         self.write(
             ConnectionStartOk(
@@ -145,7 +148,9 @@ class ClientConnection(Connection):
     def _learn(self) -> None:
         """What the server can do, as its properties say."""
         self.capabilities = capabilities_of(self._properties)
-        if "qpid" in str(self._properties.get("product")).lower():
+        product = str(self._properties.get("product")).lower()
+        self.has_streams = product in ("rabbitmq", "amqp10")
+        if "qpid" in product:
             self.expiry_clock = _wall_clock
         self.prefetch_by_consumer = "per_consumer_qos" in self.capabilities
         if "publisher_confirms" in self.capabilities:
@@ -187,7 +192,7 @@ class ClientConnection(Connection):
         engine.room = frame_max - engine.variant.framing.overhead
         self._frame_max = frame_max
         self.write(ConnectionTuneOk(self._channel_max, frame_max, engine.heartbeat))
-        self.write(ConnectionOpen(virtual_host(terms.hostname)))
+        self.write(ConnectionOpen(terms.virtual_host or "/"))
 
     def receive_open(self, method: ConnectionOpenOk) -> None:
         engine = self.engine
@@ -289,15 +294,14 @@ def agreed(theirs: int, ours: int) -> int:
     return min(theirs, ours) if theirs and ours else max(theirs, ours)
 
 
-def virtual_host(hostname: str | None) -> str:
-    """The virtual host: what follows "vhost:", as RabbitMQ has it in AMQP 1.0; else the usual one."""
-    return hostname.removeprefix("vhost:") if hostname is not None and hostname.startswith("vhost:") else "/"
-
-
 def client(
-    variant: Variant, terms: ConnectionTerms, mechanisms: tuple[Mechanism, ...] | None, secure: bool
+    variant: Variant,
+    capabilities: frozenset[str],
+    terms: ConnectionTerms,
+    mechanisms: tuple[Mechanism, ...] | None,
+    secure: bool,
 ) -> V09Engine:
     """A client engine; `secure`: secrets may cross in the clear."""
-    engine = V09Engine(variant, Role.CLIENT, replace(terms), CAPABILITIES)
+    engine = V09Engine(variant, Role.CLIENT, replace(terms), capabilities)
     engine.connection = ClientConnection(engine, mechanisms, secure)
     return engine

@@ -75,6 +75,7 @@ class V09Engine(Engine):
         self.channels: dict[int, Channel] = {}
         self.incoming = Incoming(variant.tables)
         self.heartbeat = 0  # seconds, as agreed
+        self.longest_silence = terms.idle_timeout or None  # of the peer's, seconds; None for any
         self.room = LEAST_FRAME - variant.framing.overhead  # the largest payload that the peer takes
         self.output: list[bytes] = []
         self.events_told = 0  # how often `events` was called: what is merged until then
@@ -264,7 +265,7 @@ class V09Engine(Engine):
         if self._over:
             return None
         deadlines = []
-        limit = self.terms.idle_timeout
+        limit = self.longest_silence
         if limit:
             # While this side reads nothing, the silence is its own.
             if self._received or self._last_received is None or not self.reading:

@@ -143,7 +143,7 @@ class ClientLink(Link, Channel):
             there = route_address("", self.address.key)
         self.remote = LinkTerms(
             name=terms.name,
-            source=terms.source if self.is_sender else Source(there, dynamic=terminus.dynamic),
+            source=terms.source if self.is_sender else Source(there, dynamic=terminus.dynamic, filter=self.applied()),
             target=Target(there, dynamic=terminus.dynamic) if self.is_sender else terms.target,
             settle_mode=terms.settle_mode,
             properties=terms.properties,
@@ -156,6 +156,10 @@ class ClientLink(Link, Channel):
         self.begin_flow()
         if self._resuming:
             engine.emit(DeliveriesUnresumed(self, self._resuming))
+
+    def applied(self) -> dict[Any, Any] | None:
+        """Those filters of the source that the peer is known to have."""
+        return None
 
     def begin_flow(self) -> None:
         """The link stands."""

@@ -26,7 +26,7 @@ from ...engine import (
     RequestAnswered,
 )
 from ...errors import AmqpError, LinkDetached, LocalProtocolError
-from ...messaging import Accepted, DeliveryState, Error, Modified, Rejected, TransactionalState
+from ...messaging import Accepted, DeliveryState, Error, Modified, Rejected, Source, TransactionalState
 from ._acks import ACCEPT, DISCARD, REQUEUE, Acks, outcome
 from ._asks import LimitUnsettled
 from ._codes import Fault
@@ -44,6 +44,7 @@ from ._methods import (
     BasicRecoverOk,
 )
 from ._methods_0_9 import BasicRecoverSync, BasicRecoverSyncOk
+from ._streams import OFFSET, place_after, place_of, stream_arguments
 from ._transactions import Committing
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         self._tag = ""
         self._prefetch = 0
         self._least = 0  # the prefetch at least, as the user wants it
+        self._place: int | None = None  # in a stream, where the next consumer begins
         self._recovering: deque[PendingRequest[Any]] = deque()
         self._consumers = 0  # how many there have been
         self._since = 0  # the last delivery before the present one
@@ -109,6 +111,10 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
     @property
     def settled_by_sender(self) -> bool:
         return self._settled
+
+    def applied(self) -> dict[Any, Any] | None:
+        source = self.terms.source
+        return source.filter if isinstance(source, Source) and self.session.connection.has_streams else None
 
     def begin_flow(self) -> None:
         self._acks = Acks(self, self._acked, outcome)
@@ -164,8 +170,13 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         )
 
     def _arguments(self) -> dict[str, Any]:
-        priority = self.terms.properties.get("priority")
-        return {} if priority is None else {"x-priority": priority}
+        """Properties x-* are arguments; filters of streams, too."""
+        properties = self.terms.properties
+        said = {str(name): value for name, value in properties.items() if str(name).startswith("x-")}
+        if "priority" in properties:
+            said["x-priority"] = properties["priority"]
+        said |= stream_arguments(self.terms.source)
+        return said if self._place is None else said | {OFFSET: self._place}
 
     def _set_prefetch(self, prefetch: int) -> None:
         self._prefetch = min(max(prefetch, self._prefetch if self.refills else 1, self._least), MOST_PREFETCH)
@@ -193,7 +204,10 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
 
     def receive_cancel_ok(self, method: BasicCancelOk) -> None:
         self._consumer = Consumer.NONE
+        self._place = place_after(self.properties_octets, self.engine.variant.tables)
         if not self.refills and self.credit <= 0:
+            if self._place is not None and self._held:
+                self._place = place_of(self._held[0].payload)
             for delivery in self._held:
                 self._acks.add(delivery.delivery_id or 0, REQUEUE)
             self._held.clear()

@@ -161,6 +161,8 @@ class ServerConnection(Connection):
         self._frame_max = frame_max
         self._channel_max = agreed(method.channel_max, self._channel_max)
         engine.heartbeat = method.heartbeat
+        if engine.longest_silence is not None:  # the client has the last word: 0 is none at all
+            engine.longest_silence = max(engine.longest_silence, 2.0 * method.heartbeat) if method.heartbeat else None
         engine.room = frame_max - engine.variant.framing.overhead
 
     def receive_open(self, method: ConnectionOpen) -> None:

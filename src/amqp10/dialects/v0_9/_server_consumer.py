@@ -24,11 +24,11 @@ from ...messaging import (
     Modified,
     Rejected,
     Source,
-    StreamOffset,
     Target,
     TransactionalState,
+    unapplied_filters,
 )
-from ...types import Described, Symbol
+from ...types import Symbol
 from ._channel import BASIC, State
 from ._codes import Fault
 from ._fields import write_shortstr
@@ -44,6 +44,7 @@ from ._methods import (
 )
 from ._outgoing import Outgoing, Route
 from ._server_link import ServerLink
+from ._streams import stream_filters
 
 if TYPE_CHECKING:
     from ...engine import Link
@@ -106,10 +107,7 @@ class Consumers:
             properties[Symbol("priority")] = priority
         if method.exclusive:
             properties[Symbol("exclusive")] = True
-        # Where to begin, if it is a stream; whoever has the queue judges it.
-        offset, name = arguments.get("x-stream-offset"), StreamOffset.descriptor_name
-        filters = None if offset is None else {name: Described(name, offset)}
-        link = ConsumeLink(self, method, tag, method.queue, method.no_ack, properties, filters)
+        link = ConsumeLink(self, method, tag, method.queue, method.no_ack, properties, stream_filters(arguments))
         link.limit = self._prefetch or NO_LIMIT
         self._by_tag[tag] = link
         self._links[link] = None
@@ -260,6 +258,11 @@ class ConsumeLink(ServerLink, SenderLink):
 
     def begin(self) -> None:
         assert isinstance(self._method, BasicConsume)
+        asked, source = self.remote.source, self.terms.source if self.terms is not None else None
+        if asked is not None and unapplied_filters(asked.filter, source.filter if source is not None else None):
+            error = Error("amqp:precondition-failed", "invalid arg 'x-stream-...': the queue is no stream")
+            self.session.refuse_method(error, self._method)
+            return
         if not self._method.nowait:
             self.session.write(BasicConsumeOk(self.name))
         self.session.release(self)

@@ -52,6 +52,7 @@ CAPABILITIES = frozenset(
         "released",
         "resume",
         "settle-second",
+        "stream-filters",
         "streaming",
         "transactions",
     }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ...client import Connection
-from ...errors import LinkDetached
-from ...messaging import Message, Selector, Source
+from ...errors import FilterNotApplied, LinkDetached
+from ...messaging import Message, Selector, Source, StreamOffset
 from ._contract import Contract
 
 
@@ -94,6 +94,20 @@ class Links(Contract):
                     delivery.accept()
             async with connection.receiver("q") as rest:
                 assert (await rest.receive()).message.body == 0
+
+    async def test_stream_filters(self) -> None:
+        """Where a queue is no stream, nobody is left to think that it is read from where he wanted to begin."""
+        async with self.connected() as connection:
+            async with connection.receiver("q"):
+                pass
+            receiver = connection.receiver(Source("q", filters=[StreamOffset("first")]))
+            if not self.has("stream-filters"):
+                async with self.refused(connection):
+                    await receiver.__aenter__()
+                return
+            with pytest.raises((FilterNotApplied, LinkDetached)):
+                async with receiver:
+                    await receiver.receive()
 
     async def test_browse(self) -> None:
         """A browser sees what waits, ends when it has seen it all, and leaves it there."""
