@@ -6,11 +6,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 import amqp10
 from amqp10 import AmqpError, Connection, DeliveryUncertain, LinkKey, Reconnect, SQLiteDeliveryStore
 from amqp10.broker import Broker
+from amqp10.testing import FaultProxy
 
 from ..client.test_delivery_store import Mortal, MortalStream
 from ._ends import bodies, fill, two_brokers, until
@@ -102,6 +104,62 @@ async def test_an_end_that_has_forgotten(tmp_path: Path, forgets: str) -> None:
                 await amqp10.bridge((source, "a"), (target, "b"), exactly_once=True, until_empty=True)
         assert set(await bodies(new, "b")) == set(BODIES)
         assert await bodies(old, "a") == []
+
+
+@pytest.mark.parametrize("forgets", ["source", "target"])
+async def test_an_end_that_has_forgotten_and_a_death_just_then(tmp_path: Path, forgets: str) -> None:
+    """The bridge asks that end to resume, and dies before it has the answer: the next one is told all the same."""
+    path = tmp_path / "deliveries"
+    async with two_brokers() as (old, new), Broker() as blank:
+        await fill(old, "a", BODIES)
+        for last in range(4, 20):
+            await until_it_dies(old, new, path, last, before=False)
+            with SQLiteDeliveryStore(path) as store:
+                left = len(store.load(LinkKey("t", "amqp10-bridge a b", "sender")))
+            if left:
+                break
+        await fill(blank, "a", ["another"])
+        await fill(blank, "b", ["another"])
+        ends = (blank, new) if forgets == "source" else (old, blank)
+        for _ in range(2):
+            with SQLiteDeliveryStore(path) as store:
+                async with (
+                    FaultProxy(ends[forgets == "target"].url) as proxy,
+                    Connection(
+                        proxy.url if forgets == "source" else ends[0].url,
+                        container_id="s",
+                        delivery_store=store,
+                        close_timeout=0.1,
+                    ) as source,
+                    Connection(
+                        proxy.url if forgets == "target" else ends[1].url,
+                        container_id="t",
+                        delivery_store=store,
+                        close_timeout=0.1,
+                    ) as target,
+                    anyio.create_task_group() as tasks,
+                ):
+                    proxy.stall("down")
+                    asked = proxy.passed["up"]
+                    bridge = amqp10.bridge((source, "a"), (target, "b"), exactly_once=True, close_timeout=0.1)
+
+                    async def life() -> None:
+                        with suppress(AmqpError):
+                            await bridge  # noqa: B023
+
+                    tasks.start_soon(life)
+                    await until(lambda: proxy.passed["up"] > asked + 100)  # noqa: B023
+                    await bodies(blank, "a")  # which the broker answers after it has acted on what was asked before
+                    proxy.cut()
+                    tasks.cancel_scope.cancel()
+        with SQLiteDeliveryStore(path) as store:
+            async with (
+                ends[0].connect(container_id="s", delivery_store=store, close_timeout=0.2) as source,
+                ends[1].connect(container_id="t", delivery_store=store, close_timeout=0.2) as target,
+            ):
+                with pytest.raises(DeliveryUncertain, match=f"the {forgets} has forgotten {left} messages"):
+                    await amqp10.bridge((source, "a"), (target, "b"), exactly_once=True, close_timeout=0.2)
+        assert await bodies(blank, "b") == ["another"]
 
 
 async def test_two_of_one_name() -> None:

@@ -1,51 +1,72 @@
-"""Messages that come again after the source's link was lost, and may have been moved before.
+"""Messages that come again after the source's link was lost, and were moved before.
 
 In mode "first" nobody says whether the source has heard that a message was accepted. If it has not, it delivers the
-message again, and that is moved a second time; all that is seen of it is the mark in its header (§3.2.1).
+message again, and that is moved a second time. It is known by its bare message: what brokers say of another delivery,
+all of them in their own way, is in the sections before that (§3.2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..errors import DecodeError
-from ..messaging import Header, read_header
+from ..messaging import bare_message
 
 if TYPE_CHECKING:
     from ..client import Delivery
 
+LOSSES = 16
+"""What was told before so many losses ago, and did not come again since, does not."""
+
 
 class Again:
-    """Counts, of what comes after a loss, what may have been moved before.
+    """Counts what comes after a loss, and may have been moved before.
 
-    Attributes:
-        expected: how many are to come again that surely were not.
+    Args:
+        most: messages that the source had out at a time; it may have heard nothing of so many.
     """
 
-    def __init__(self) -> None:
-        self.expected = 0
-        self._says_first = False  # the source says of a message that it is the first to be delivered, where it is
+    def __init__(self, most: int) -> None:
+        self._told: deque[int] = deque(maxlen=most)
+        self._lost: Counter[int] = Counter()
+        self._most_lost = LOSSES * most
 
-    def learn(self, batch: Sequence[Delivery]) -> None:
-        """Before a loss: see how the source marks its messages."""
-        if not self._says_first:
-            self._says_first = bool(_header(batch[0]).first_acquirer)
+    @property
+    def unheard(self) -> int:
+        """How many the source was told of last, and may not have heard of."""
+        return len(self._told)
+
+    def told(self, delivery: Delivery) -> None:
+        """The source was told that a message was accepted."""
+        self._told.append(_known_by(delivery))
+
+    def lost(self) -> None:
+        """The source's link was lost: those that were told last may come again."""
+        self._lost.update(self._told)
+        self._told.clear()
+        for oldest in list(self._lost)[: -self._most_lost]:
+            del self._lost[oldest]
 
     def count(self, batch: Iterable[Delivery]) -> int:
-        """After a loss: how many of these were delivered before, beyond those that are expected."""
-        marked = 0
+        """How many of these may have been moved before; each message is counted once for each time."""
+        if not self._lost:
+            return 0
+        found = 0
         for delivery in batch:
-            header = _header(delivery)
-            if header.delivery_count or (self._says_first and not header.first_acquirer):
-                marked += 1
-        known = min(marked, self.expected)
-        self.expected -= known
-        return marked - known
+            known_by = _known_by(delivery)
+            left = self._lost.get(known_by, 0)
+            if left > 1:
+                self._lost[known_by] = left - 1
+            elif left:
+                del self._lost[known_by]
+            found += bool(left)
+        return found
 
 
-def _header(delivery: Delivery) -> Header:
+def _known_by(delivery: Delivery) -> int:
     try:
-        return read_header(delivery.payload)
+        return hash(bare_message(delivery.payload))
     except DecodeError:
-        return Header()
+        return hash(delivery.payload)

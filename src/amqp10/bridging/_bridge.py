@@ -315,8 +315,9 @@ def bridge(
             the source; "reject": reject it at the source, which has a dead-letter queue perhaps; "leave": go on without
             it, it goes back to the source when the bridge ends. Fewer than `window` may be left.
         refused_to: an address at the target for these; the message-annotation x-opt-bridge-refused says why.
-        exactly_once: nothing twice either. Both ends have to resume links, as the embedded broker does; or to be the
-            same connection, or URL, to a broker with transactions. Else it raises `Unsupported`; no message has moved.
+        exactly_once: nothing twice either. Both ends have to resume links, or sessions (0-10), as the embedded broker
+            does; or to be the same connection, or URL, to a broker with transactions. Else it raises `Unsupported`; no
+            message has moved.
         name: of the links, for exactly once: the same in the next process. Made of the addresses when None.
         delivery_store: what keeps what is in flight, for the next process to go on exactly once; for ends that are
             URLs. Connections that are given have one themselves, the same.

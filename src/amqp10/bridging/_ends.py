@@ -7,21 +7,87 @@ encoded messages as they are, and says what the target has forgotten.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..client._browser import Browser
 from ..client._connection import Connection
 from ..client._delivery import Delivery, SentDelivery
+from ..client._link import Link
 from ..client._receiver import Receiver
 from ..client._sender import Sender
 from ..client._sender_turns import MESSAGE_COST
 from ..engine import ReceiverSettleMode
-from ..messaging import Source, Target
+from ..errors import AmqpError, DeliveryUncertain
+from ..messaging import ONLY_TO_RESUME, Source, Target
 
 if TYPE_CHECKING:
-    from ..client import Transaction
-    from ..client._link import Link
-    from ..engine import IncomingDelivery, OutgoingDelivery
+    from ..client import Session, Transaction
+    from ..engine import IncomingDelivery, OutgoingDelivery, ReceiverLink, SenderLink
+
+
+class Exact(Link):
+    """A link that is attached again to resume what is in flight exactly once, or not at all.
+
+    Attributes:
+        at_stake: how many of these the peer has to know, for them not to be lost or there twice.
+        uncertain: told that the link is over, for the peer does not know them.
+        forgot: the peer made the link anew. It is closed then, though the store has something of it: else the peer
+            would take the next attachment for that of a link which it remembers, with nothing on it.
+    """
+
+    exact = False
+    at_stake: Callable[[Iterable[Any]], int]
+    uncertain: Callable[[DeliveryUncertain], None]
+    forgot = False
+
+    @property
+    def _at_stake(self) -> int:
+        return self.at_stake(self._pending) if self.exact and self._resuming else 0
+
+    def _say_what_for(self) -> None:
+        """Before it attaches."""
+        if self.exact:
+            properties = {key: value for key, value in self._terms.properties.items() if key != ONLY_TO_RESUME}
+            if self._at_stake:
+                properties[ONLY_TO_RESUME] = True
+            self._terms = replace(self._terms, properties=properties)
+
+    def _refused_to_recall(self) -> bool:
+        if not super()._refused_to_recall():
+            return False
+        count = self._at_stake
+        if count:
+            self._cause = self._forgotten(count, self._cause)
+        return not count
+
+    def _on_ended(self, error: AmqpError | None) -> None:
+        recovery, count = self.connection._recovery, self._at_stake
+        if recovery is None or self._parting or not count or not recovery.refused_to_resume(self, error):
+            super()._on_ended(error)
+            return
+        uncertain = self._forgotten(count, error)
+        self.uncertain(uncertain)
+        self._end_for_good(uncertain)
+
+    def _forgotten(self, count: int, cause: AmqpError | None) -> DeliveryUncertain:
+        error = uncertain("target" if self._kind == "sender" else "source", count)
+        error.__cause__ = cause
+        return error
+
+    def _detach(self, closed: bool) -> None:
+        if self.forgot:
+            end_for_good(self)
+        else:
+            super()._detach(closed)
+
+
+def uncertain(end: str, count: int) -> DeliveryUncertain:
+    """The error of exactly once, where it cannot be."""
+    return DeliveryUncertain(
+        f"the {end} has forgotten {count} messages that were in flight: they may be at the target, or not. "
+        "Without the store of deliveries the bridge moves them again, so that none is lost, and some may be there twice"
+    )
 
 
 class Ending(Receiver):
@@ -29,7 +95,6 @@ class Ending(Receiver):
 
     forgotten: Callable[[Iterable[Delivery]], None]
     settled: Callable[[Iterable[Delivery]], None]
-    forgot = False  # see `Outlet`
 
     @property
     def ahead(self) -> int:
@@ -57,7 +122,7 @@ class Ending(Receiver):
         self.settled(deliveries)  # type: ignore[arg-type]
 
 
-class Intake(Ending):
+class Intake(Exact, Ending):
     """The receiving end, at the source.
 
     Attributes:
@@ -67,6 +132,10 @@ class Intake(Ending):
 
     in_flight: list[Delivery]
     keeps: Callable[[], bool]
+
+    def _attach_to(self, session: Session) -> ReceiverLink:
+        self._say_what_for()
+        return super()._attach_to(session)
 
     def _recalled(self) -> list[Delivery]:
         return [*super()._recalled(), *self.in_flight]
@@ -81,30 +150,27 @@ class Intake(Ending):
                 self._flow(len(self._spent_again))
 
     def _detach(self, closed: bool) -> None:
-        if self.forgot:
-            end_for_good(self)
-        else:
-            super()._detach(closed and not self.keeps())
+        super()._detach(closed and not self.keeps())
 
 
 class CopyIntake(Ending, Browser):
     """The receiving end that leaves messages where they are."""
 
 
-class Outlet(Sender):
+class Outlet(Exact, Sender):
     """The sending end, at the target.
 
     Attributes:
         unresumed: asked what to do with deliveries that the target has no word about; returns those to be sent again.
         recalled: told of those that an earlier process left.
-        forgot: the peer has forgotten what was in flight. The link is closed then, though the store has something of
-            it: else the peer would take the next attachment for that of a link which it remembers, with nothing on it.
     """
-
-    forgot = False
 
     unresumed: Callable[[list[OutgoingDelivery]], list[OutgoingDelivery]]
     recalled: Callable[[Iterable[SentDelivery]], None]
+
+    def _attach_to(self, session: Session) -> SenderLink:
+        self._say_what_for()
+        return super()._attach_to(session)
 
     async def room(self, size: int) -> None:
         """Wait until a message of that many bytes may be sent; `forward` or `let_others` follows, without a checkpoint.
@@ -140,12 +206,6 @@ class Outlet(Sender):
             self._give_back()
         return delivery  # type: ignore[no-any-return]
 
-    def _detach(self, closed: bool) -> None:
-        if self.forgot:
-            end_for_good(self)
-        else:
-            super()._detach(closed)
-
     def _recalled(self) -> list[SentDelivery]:
         deliveries = super()._recalled()
         self.recalled(deliveries)
@@ -172,6 +232,7 @@ def intake(connection: Connection, source: Source, *, name: str | None, mode: Re
     plain = connection.receiver(source, credit=0, name=name, receiver_settle_mode=mode)
     made = Intake(connection, None, plain._terms, 0, require_filters=True)
     made._remembered = plain._remembered
+    made.exact = name is not None
     made.in_flight = []
     made.keeps = lambda: False
     return made
@@ -184,6 +245,7 @@ def outlet(
     plain = connection.sender(target, name=name, receiver_settle_mode=mode)
     made = Outlet(connection, None, plain._terms)
     made._remembered = plain._remembered
+    made.exact = name is not None
     made.unresumed = lambda deliveries: deliveries
     made.recalled = lambda deliveries: None
     return made

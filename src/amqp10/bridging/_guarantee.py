@@ -55,11 +55,13 @@ def way_of(source: Connection, target: Connection) -> Way:
 
 
 def _resumes_not(connection: Connection) -> str:
-    if not {"resume", "settle-second"} <= connection.capabilities:
-        return f"dialect {connection.dialect!r} does not resume links"
-    if not connection.profile.resumes:
-        return f"{connection.profile.title} does not resume links"
-    return ""
+    dialect, can = f"dialect {connection.dialect!r}", connection.capabilities
+    if "settle-second" not in can or not can & {"resume", "session-resume"}:
+        return f"{dialect} does not resume links"
+    if "resume" in can:
+        return "" if connection.profile.resumes else f"{connection.profile.title} does not resume links"
+    # What is replayed is of one process: the next one has another session.
+    return f"{dialect} resumes nothing from a store of deliveries" if connection._delivery_store is not None else ""
 
 
 def _has_transactions(connection: Connection) -> bool:
@@ -69,12 +71,24 @@ def _has_transactions(connection: Connection) -> bool:
 
 def check_kept(link: Link) -> None:
     """Raise Unsupported unless the peer settles in two steps, and keeps its end of the link for a while."""
+    if "resume" not in link.connection.capabilities:
+        _check_session_kept(link)
+        return
     if link.receiver_settle_mode != "second":
         raise Unsupported(f"exactly once cannot be: the {_end(link)} does not settle in two steps (mode 'second')")
     terminus = link.remote.source if isinstance(link, Receiver) else link.remote.target
     if not isinstance(terminus, Source | Target) or not (terminus.expiry_policy == "never" or terminus.timeout):
         advice = "" if link.connection._recovery or link._remembered else " (give it reconnect=, or a delivery_store)"
         raise Unsupported(f"exactly once cannot be: the {_end(link)} does not keep the link while it is away{advice}")
+
+
+def _check_session_kept(link: Link) -> None:
+    """The same where sessions are resumed: the completion of an accept, and of a transfer, is the second step."""
+    if link._on is None or not link._on.remote.timeout:
+        advice = "" if link.connection._recovery else " (give it reconnect=)"
+        raise Unsupported(
+            f"exactly once cannot be: the {_end(link)} does not keep the session while it is away{advice}"
+        )
 
 
 def check_unsettled(source: Receiver) -> None:

@@ -17,9 +17,10 @@ import anyio
 
 from ..client._delivery import not_accepted, unknown
 from ..client._leaving import until
-from ..errors import AmqpError, DecodeError, DeliveryUncertain, EncodeError, LocalProtocolError
+from ..errors import AmqpError, DecodeError, EncodeError, LocalProtocolError
 from ..messaging import Accepted, Error, Rejected
 from ._again import Again
+from ._ends import Intake, uncertain
 from ._onward import marked, onward
 from ._transit import Flight, Phase, Transit
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ..client import Delivery, SentDelivery
     from ..engine import OutgoingDelivery
     from ..messaging import Outcome
-    from ._ends import Ending, Intake, Outlet
+    from ._ends import Ending, Outlet
     from ._settings import Settings
 
 QUIET = 1.0
@@ -50,7 +51,8 @@ class Mover:
         self._target = target
         self._aside = aside
         self._asides: deque[Transit] = deque()
-        self._again = Again()
+        self._again = Again(settings.most)
+        self._generation = 0  # of the source's link, when a message came last
         self._freed = 0  # places that became free since credit was granted last
         self._next_at = 0.0
         self._scope = anyio.CancelScope()
@@ -60,6 +62,11 @@ class Mover:
         source.forgotten = self._forgotten
         source.settled = self._settled
         target.unresumed = self._unresumed
+        target.at_stake = lambda deliveries: sum(delivery.handed_over for delivery in deliveries)
+        target.uncertain = self.fail
+        if isinstance(source, Intake):
+            source.at_stake = self._moving
+            source.uncertain = self.fail
 
     async def run(self) -> None:
         """Move, to the end; `failure` says whether it was a good one.
@@ -167,12 +174,10 @@ class Mover:
                 continue
             if not batch:
                 continue
-            if self.settings.exactly_once:
-                pass  # nothing comes that was moved
-            elif source._generation:
-                flight.duplicates += self._again.count(batch)
-            else:
-                self._again.learn(batch)
+            if self._generation != source._generation:
+                self._generation = source._generation
+                self._again.lost()
+            flight.duplicates += self._again.count(batch)
             now = anyio.current_time()
             flight.took([Transit(delivery, now, self.look) for delivery in batch])
             if flight.size > self.settings.max_bytes:
@@ -278,7 +283,8 @@ class Mover:
 
     def _accepted(self, transit: Transit) -> None:
         flight = self.flight
-        flight.told(transit)
+        if flight.told(transit) and not self.settings.exactly_once:
+            self._again.told(transit.source)
         if self.settings.exactly_once and not transit.source.local_settled and transit.source in flight.held:
             flight.settled(transit, Phase.TOLD)
         else:
@@ -313,6 +319,7 @@ class Mover:
         try:
             if why is None:
                 transit.source.accept()
+                self._again.told(transit.source)
             else:
                 condition = getattr(why, "condition", None) or "amqp:not-allowed"
                 transit.source.reject(condition, f"the target of a bridge did not accept it: {why}")
@@ -343,18 +350,31 @@ class Mover:
                 self.flight.drop(transit)
                 self._free()
 
+    def _moving(self, deliveries: Iterable[Delivery]) -> int:
+        """How many of these were sent on, and the source does not know yet that it is rid of them."""
+        held = self.flight.held
+        transits = [(held.get(delivery), delivery) for delivery in deliveries]
+        return sum(
+            transit.phase in (Phase.OUT, Phase.TOLD) if transit is not None else isinstance(delivery.state, Accepted)
+            for transit, delivery in transits
+        )
+
     def _forgotten(self, deliveries: Iterable[Delivery]) -> None:
         """The source's link was lost, and these come again."""
         flight, lost = self.flight, 0
+        self._again.lost()
         for delivery in deliveries:
             transit = flight.held.get(delivery)
             if transit is None:
-                if isinstance(delivery.state, Accepted):  # said while the link was away
+                if not isinstance(delivery.state, Accepted):
+                    continue
+                if self.settings.exactly_once:  # an earlier process told it
+                    lost += 1
+                else:  # said while the link was away
                     flight.moved -= 1
                     flight.duplicates += 1
-                self._again.expected += 1
+                    self._again.count([delivery])
                 continue
-            self._again.expected += 1
             transit.stale = True
             if transit.phase in (Phase.WAITING, Phase.REFUSED):
                 flight.drop(transit)
@@ -364,7 +384,8 @@ class Mover:
             else:
                 flight.duplicates += 1
         if lost:
-            self._source.forgot = True
+            if isinstance(self._source, Intake):
+                self._source.forgot = True
             self.fail(uncertain("source", lost))
         self._freed = self.settings.most
         self._free()
@@ -384,6 +405,7 @@ class Mover:
             self._drop_told()
             with until(deadline):
                 await self._until(lambda: not flight.out or self._target._over)
+            flight.duplicates += self._again.unheard
         self._drop_told()
         back = []
         for transit in flight.held.values():
@@ -398,8 +420,10 @@ class Mover:
 
     def _drop_told(self) -> None:
         """The source does not say any more that it has settled: its link, or the store, knows of the outcome."""
+        forgets = self._source._over and self._source._remembered is None
         for transit in [each for each in self.flight.held.values() if each.phase is Phase.TOLD]:
             self.flight.drop(transit)
+            self.flight.duplicates += forgets
 
     # Waiting
 
@@ -430,11 +454,3 @@ class Mover:
         if self._change is None:
             self._change = anyio.Event()
         await self._change.wait()
-
-
-def uncertain(end: str, count: int) -> DeliveryUncertain:
-    """The error of exactly once, where it cannot be."""
-    return DeliveryUncertain(
-        f"the {end} has forgotten {count} messages that were in flight: they may be at the target, or not. "
-        "Without the store of deliveries the bridge moves them again, so that none is lost, and some may be there twice"
-    )

@@ -15,7 +15,9 @@ class BridgeReport:
         in_flight: taken from the source and not done with. At the end: those without the target's word by the deadline.
         refused: the target did not accept them; what became of them `on_refused` says.
         returned: given back to the source unsent, or of unknown fate, when the bridge ended.
-        duplicates: those that may be at the target twice, for a connection was lost at the wrong moment.
+        duplicates: those that may be at the target twice, at most, for a connection was lost at the wrong moment: sent
+            again without the target's word, or delivered again by a source that had not heard that they were accepted.
+            At the end those that a lost source was told of last are among them.
         in_doubt: part of a transaction to whose commit no answer came: all of it happened, or nothing. What did not
             comes again.
         recovered: taken up from the store of deliveries, where an earlier process left them.

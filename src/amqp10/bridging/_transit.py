@@ -139,11 +139,11 @@ class Flight:
             self.left -= 1
         self.size -= len(transit.source.payload)
 
-    def told(self, transit: Transit) -> None:
-        """The target has accepted it, and the source is to know: count it where that is possible."""
+    def told(self, transit: Transit) -> bool:
+        """The target has accepted it: tell the source, and count it; whether that is possible."""
         if transit.stale:
             self.drop(transit)  # it comes again, which was counted
-            return
+            return False
         try:
             transit.source.accept()
         except (AmqpError, anyio.ClosedResourceError):
@@ -151,7 +151,8 @@ class Flight:
             kept = transit.source.link.context._remembered
             if kept is None:
                 self.duplicates += 1  # the source's link is over, and the message the source's again
-                return
+                return False
             kept.given(transit.source, ACCEPTED)  # the next attachment of the link tells it
         self.moved += 1
         self.moved_size += len(transit.source.payload)
+        return True

@@ -23,7 +23,7 @@ from ..engine import (
     SettlementsReceived,
 )
 from ..errors import EncodeError, LinkDetached, LocalProtocolError, RemoteProtocolError
-from ..messaging import NEWEST_CONNECTION, Coordinator, Error, Source, Target
+from ..messaging import NEWEST_CONNECTION, ONLY_TO_RESUME, Coordinator, Error, Source, Target
 from ..types import Symbol
 from ._address import exchange_in
 from ._consumer import ConsumerLink, PassingConsumerLink, Wishes
@@ -145,7 +145,7 @@ class PeerLinks:
             standing: Node | None = node
             if isinstance(node, Topic):
                 standing = subscriptions.standing(key, node, filters) if key is not None else None
-            resumed = before if self._goes_on(before, standing, remote) else None
+            resumed = self._resumed(before, standing, remote)
             link.attach(
                 LinkTerms(
                     name=link.name,
@@ -204,10 +204,14 @@ class PeerLinks:
             raise AddressError("amqp:link:stolen", f"a newer connection has the link {link.name!r}")
         return self._router.links.claim(key)
 
-    def _goes_on(self, before: KeptLink | None, node: Node | None, remote: LinkTerms) -> bool:
-        """Whether an attach resumes what was kept of the link before."""
+    def _resumed(self, before: KeptLink | None, node: Node | None, remote: LinkTerms) -> KeptLink | None:
+        """What was kept of the link, if the attach resumes it."""
         gone = before is None or (before.node is not None and before.node.deleted)
-        return not gone and before is not None and before.node is node and remote.unsettled is not None
+        if not gone and before is not None and before.node is node and remote.unsettled is not None:
+            return before
+        if remote.properties.get(ONLY_TO_RESUME):
+            raise AddressError("amqp:not-found", f"nothing is kept of the link {remote.name!r}")
+        return None
 
     def _keep(
         self,
@@ -258,7 +262,7 @@ class PeerLinks:
         if keeps(target):
             lifetime = self._router.subscriptions.lifetime(target)
             before = self._claim(link, "in")
-        resumed = before if self._goes_on(before, node, remote) else None
+        resumed = self._resumed(before, node, remote)
         try:
             link.attach(
                 LinkTerms(

@@ -85,7 +85,7 @@ class SessionTerms:
         handle_max: the highest link handle this side takes.
         next_outgoing_id: the first transfer-id that this side will use.
         timeout: seconds that the peer shall keep the session when its transport is lost, in dialects with
-            "session-resume"; it may keep it for less, or not at all.
+            "session-resume"; it may keep it for less, or not at all. In the peer's word: those that it does.
     """
 
     incoming_window: int = 2048

@@ -30,6 +30,7 @@ from ._outcomes import Received as Received
 from ._outcomes import Rejected as Rejected
 from ._outcomes import Released as Released
 from ._outcomes import Returned as Returned
+from ._patch import bare_message as bare_message
 from ._patch import patch_header as patch_header
 from ._patch import read_annotations as read_annotations
 from ._patch import read_header as read_header
@@ -52,6 +53,7 @@ from ._stream_filters import StreamMatchUnfiltered as StreamMatchUnfiltered
 from ._stream_filters import StreamOffset as StreamOffset
 from ._stream_filters import only_for_streams as only_for_streams
 from ._terminus import NEWEST_CONNECTION as NEWEST_CONNECTION
+from ._terminus import ONLY_TO_RESUME as ONLY_TO_RESUME
 from ._terminus import Coordinator as Coordinator
 from ._terminus import DeleteOnClose as DeleteOnClose
 from ._terminus import DeleteOnNoLinks as DeleteOnNoLinks
@@ -73,6 +75,7 @@ from ._transactions import TransactionalState as TransactionalState
 __all__ = (
     "ACCEPTED",
     "NEWEST_CONNECTION",
+    "ONLY_TO_RESUME",
     "RELEASED",
     "TXN_ID",
     "Accepted",
@@ -124,6 +127,7 @@ __all__ = (
     "TerminusExpiryPolicy",
     "TopicBinding",
     "TransactionalState",
+    "bare_message",
     "data_head",
     "only_for_streams",
     "outlives_connection",

@@ -80,6 +80,15 @@ def read_annotations(payload: bytes) -> dict[Any, Any]:
     return MAPS[code].read(payload, places[code]) if code in places else {}
 
 
+def bare_message(payload: bytes) -> bytes:
+    """The payload without header and annotations: what no intermediary changes, and the footer (§3.2).
+
+    Raises:
+        DecodeError: no message section begins the payload, or the sections before it are malformed.
+    """
+    return payload[_front(payload, MESSAGE_ANNOTATIONS)[1] :]
+
+
 def patch_header(payload: bytes, **changes: Unpack[HeadChanges]) -> bytes:
     """The payload with its header, and if asked its annotations, changed; the bare message and footer stay as they are.
 

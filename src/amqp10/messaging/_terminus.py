@@ -114,6 +114,13 @@ NEWEST_CONNECTION: Final = Symbol("amqp10:newest-connection")
 One that reaches the broker on an older connection was late, and steals nothing. A word of this project's own.
 """
 
+ONLY_TO_RESUME: Final = Symbol("amqp10:only-to-resume")
+"""The property of an attach that says: resume what is kept of the link, or refuse it, but do not make it anew.
+
+A link made anew knows nothing of its deliveries, which looks as if they had never come to whoever attaches next; and
+that may be another process, for this one can die before it has the answer. A word of this project's own.
+"""
+
 
 def outlives_link(*termini: object) -> bool:
     """Whether one of these is meant to be there for the next link of its name, as durable subscriptions are (§3.5.6).

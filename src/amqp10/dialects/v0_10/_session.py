@@ -271,6 +271,7 @@ class SessionEndpoint(Session):
 
     def _receive_timeout(self, control: SessionTimeout) -> None:
         self.timeout = control.timeout if control.timeout is not None else 0xFFFF_FFFF
+        self.remote = SessionTerms(timeout=self.timeout)
 
     def _receive_command_point(self, control: SessionCommandPoint) -> None:
         first = not (self._was_pointed or self._resumed)
