@@ -42,7 +42,7 @@ def read(data: bytes, portion: int) -> list[Read | str]:
                 break
             kind, channel, performative, payload = frame
             assert performative is None or kind in (FRAME_AMQP, FRAME_SASL)
-            found.append((kind, channel, None if performative is None else performative.encode(), payload))
+            found.append((kind, channel, None if performative is None else performative.encode(), bytes(payload)))
     return [*found, f"{reader.buffered} left"]
 
 

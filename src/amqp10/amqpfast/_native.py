@@ -48,4 +48,5 @@ class Native:
         Cancelling: the answer is dropped.
         """
         request = Show(address, number, selector.value if selector is not None else "")
-        return Message.decode(await self._connection._default_session()._request(request))
+        payload: bytes = await self._connection._default_session()._request(request)
+        return Message.decode(payload)

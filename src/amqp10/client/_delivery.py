@@ -113,7 +113,7 @@ class Delivery(IncomingDelivery):
         """
         message: Message | None = self.decoded
         if message is None:
-            self.decoded = message = Message.decode(self.payload)
+            self.decoded = message = Message.decode(self.pieces)
         return message
 
     def body(self) -> AsyncIterator[bytes]:
@@ -331,7 +331,7 @@ class Delivery(IncomingDelivery):
 
     def __repr__(self) -> str:
         how = "settled" if self.local_settled else "unsettled"
-        return f"<Delivery {self.delivery_id} tag={self.tag.hex()} {len(self.payload)} bytes, {how}>"
+        return f"<Delivery {self.delivery_id} tag={self.tag.hex()} {len(self.pieces)} bytes, {how}>"
 
 
 class AcquiredDelivery(Delivery):

@@ -88,6 +88,14 @@ class Engine(ABC):
     def data_to_send(self) -> bytes:
         """Everything that is to be written now, dispositions merged; b"" when there is nothing."""
 
+    def buffers_to_send(self) -> list[bytes | memoryview]:
+        """The same for who writes from several buffers at once: large payloads lie in theirs. [] for nothing.
+
+        Nobody writes to them any more.
+        """
+        data = self.data_to_send()
+        return [data] if data else []
+
     @abstractmethod
     def tick(self, now: float) -> float | None:
         """Do what time demands (heartbeat, idle timeout); return when to call again at the latest, None for never.

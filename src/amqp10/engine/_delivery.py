@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..messaging import DeliveryState
+    from ..messaging._pieces import Pieces
     from ._api import ReceiverLink, SenderLink
 
 
@@ -85,7 +86,7 @@ class IncomingDelivery:
         delivery_id: the session-scoped number (RFC 1982) of the delivery; None on a link that resumed, until the sender
             has resumed the delivery, too.
         tag: the delivery-tag, at most 32 bytes.
-        payload: the encoded message; decoding is the holder's business. Empty on a link that streams.
+        pieces: the encoded message, a large one in the buffers that it came in; decoding is the holder's business.
         stream: on a link that streams, what is here of the message; elsewhere the same of one that the end of the link
             cut off, and unset for all others.
         message_format: 0 for a standard AMQP message (§3.2).
@@ -104,7 +105,7 @@ class IncomingDelivery:
         "link",
         "local_settled",
         "message_format",
-        "payload",
+        "pieces",
         "remote_settled",
         "remote_state",
         "resumed",
@@ -116,11 +117,13 @@ class IncomingDelivery:
 
     stream: IncomingStream
 
-    def __init__(self, link: ReceiverLink, delivery_id: int, tag: bytes, payload: bytes, settled: bool) -> None:
+    def __init__(
+        self, link: ReceiverLink, delivery_id: int, tag: bytes, payload: bytes | Pieces, settled: bool
+    ) -> None:
         self.link = link
         self.delivery_id: int | None = delivery_id
         self.tag = tag
-        self.payload = payload
+        self.pieces = payload
         self.local_settled = settled
         self.remote_settled = settled
         self.message_format = 0
@@ -129,6 +132,17 @@ class IncomingDelivery:
         self.resumed = False
         self.decoded: Any = None
         self.waiter: Any = None
+
+    @property
+    def payload(self) -> bytes:
+        """The encoded message in one piece; empty on a link that streams."""
+        if type(self.pieces) is not bytes:
+            self.pieces = bytes(self.pieces)
+        return self.pieces
+
+    @payload.setter
+    def payload(self, payload: bytes) -> None:
+        self.pieces = payload
 
 
 class RoutedDelivery(IncomingDelivery):

@@ -17,6 +17,7 @@ from ._body import AmqpValue, Data
 from ._codec import DATA_HEADS, data_head, read_body, wide_data_head, write_body, write_head, write_map
 from ._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS, FieldsSection
 from ._layout import BODY, DATA, FOOTER, HEADER, NAMES, PROPERTIES, Place, scan
+from ._pieces import Pieces
 
 MessageId = int | UUID | bytes | str
 
@@ -185,15 +186,20 @@ class Message:
         self._body = value
 
     @classmethod
-    def decode(cls, payload: bytes) -> Self:
+    def decode(cls, payload: bytes | Pieces) -> Self:
         """The message of this payload, of message-format 0 (§3.2.16); nothing of it is looked at yet.
 
         What is malformed raises `DecodeError` when a field of its section is asked for, and what is out of order or
         missing at the first; `check` looks at everything at once.
         """
         self = cls.__new__(cls)
-        self._payload = payload if type(payload) is bytes else bytes(payload)
         self._body = _UNREAD
+        if type(payload) is bytes:
+            self._payload = payload
+        elif type(payload) is Pieces and (apart := payload.body_apart()) is not None:
+            self._payload, self._body = apart[0] or None, apart[1]
+        else:
+            self._payload = bytes(payload)
         self._fields = {}
         self._places = None
         return self

@@ -15,10 +15,10 @@ from anyio.streams.tls import TLSAttribute, TLSStream
 
 from ..errors import ConnectionLost
 from ._fork import keep_from_children
+from ._socket import take_over
 from ._stream import STREAM_ERRORS, StreamFacts, TLSSettings, describe, set_no_delay
 from ._tls import certificate_identity
 from ._tls_upgrade import answer_for_tls
-from ._unix import UnixStream
 from ._url import is_loopback
 
 
@@ -69,7 +69,7 @@ async def accept(stream: ByteStream, tls: TLSSettings | None = None) -> tuple[By
     else:
         local, peer = True, "a local socket"
         if raw is not None:
-            return UnixStream(stream), StreamFacts(secure=True, peer=peer)
+            return await take_over(stream), StreamFacts(secure=True, peer=peer)
     if tls is None:
         return stream, StreamFacts(secure=local, peer=peer)
     context = tls if isinstance(tls, ssl.SSLContext) else tls.server_context()

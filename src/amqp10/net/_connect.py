@@ -10,10 +10,10 @@ from ..errors import ConnectionLost, Unsupported
 from ._fork import keep_from_children
 from ._proxy import connect_through
 from ._route import Route, WebSocket
+from ._socket import take_over
 from ._stream import STREAM_ERRORS, StreamFacts, TLSSettings, client_context, describe, set_no_delay
 from ._tls import TLS
 from ._tls_upgrade import ask_for_tls
-from ._unix import UnixStream
 from ._url import Endpoint, is_loopback
 
 DIRECT = Route()
@@ -43,7 +43,8 @@ async def connect(
     context = client_context(tls) if secure else None
     try:
         if endpoint.unix:
-            return UnixStream(await anyio.connect_unix(endpoint.path)), StreamFacts(secure=True, peer=endpoint.path)
+            stream = await take_over(await anyio.connect_unix(endpoint.path))
+            return stream, StreamFacts(secure=True, peer=endpoint.path)
         stream, local = await _reach(endpoint, route)
         try:
             if route.tls_upgrade:
@@ -67,7 +68,7 @@ async def _reach(endpoint: Endpoint, route: Route) -> tuple[ByteStream, bool]:
     """A TCP stream to the endpoint, and whether it stays on this machine."""
     if route.proxy is not None:
         return await connect_through(route.proxy, endpoint), False
-    stream = await anyio.connect_tcp(endpoint.host, endpoint.port)
+    stream = await take_over(await anyio.connect_tcp(endpoint.host, endpoint.port))
     keep_from_children(stream, stream)  # while it is secured, and until it has an owner
     set_no_delay(stream)
     # By the address that was reached, for a name may lead anywhere. None: the peer is gone already.

@@ -12,6 +12,7 @@ from anyio.streams.tls import TLSStream
 
 from ..errors import ConnectionLost, HandshakeRefused
 from ._route import Proxy
+from ._socket import take_over
 from ._stream import STREAM_ERRORS, client_context, describe, set_no_delay
 from ._url import Endpoint
 
@@ -32,7 +33,7 @@ async def connect_through(proxy: Proxy, endpoint: Endpoint) -> ByteStream:
     """
     context = client_context(proxy.tls) if proxy.secure else None
     try:
-        stream: ByteStream = await anyio.connect_tcp(proxy.host, proxy.port)
+        stream = await take_over(await anyio.connect_tcp(proxy.host, proxy.port))
         try:
             set_no_delay(stream)
             if context is not None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext, suppress
 from typing import Final
 
@@ -200,22 +200,23 @@ class Pump:
             self._readable.set()
 
     async def _write(self) -> None:
-        engine, send, layer, before = self._engine, self._stream.send, self._layer, self._before_write
+        engine, layer, before = self._engine, self._layer, self._before_write
+        send = getattr(self._stream, "send_buffers", self._send_joined)
         with anyio.CancelScope(deadline=self._write_deadline) as self._write_scope:
             try:
                 while True:
                     self._awake = False
-                    data = engine.data_to_send()
+                    buffers = engine.buffers_to_send()
                     self._tell()  # of what a call of the owner's led to, or what was put off until now
-                    if data:
-                        self._writing = len(data)
+                    if buffers:
+                        self._writing = sum(map(len, buffers))
                         if before is not None:
                             await before()
-                        await send(data)
+                        await send(buffers)
                         self._writing = self._answers = 0
                         self._release_waiters()
                     elif layer is not None and layer.owed:
-                        await send(b"")
+                        await send([])
                     elif self._ended:
                         return
                     elif not self._awake:
@@ -229,6 +230,9 @@ class Pump:
             # comes to the end by itself. Where it does not, because only our direction is broken, it is not waited for.
             with anyio.move_on_after(LAST_WORDS):
                 await self._over.wait()
+
+    async def _send_joined(self, buffers: Sequence[bytes | memoryview]) -> None:
+        await self._stream.send(b"".join(buffers))
 
     async def _keep_time(self) -> None:
         while not self._ended:

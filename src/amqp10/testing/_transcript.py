@@ -109,7 +109,7 @@ class Transcript:
         if kind not in (FRAME_AMQP, FRAME_SASL):
             raise self.mismatch(f"a frame of type {kind}")
         self._header_due = type(performative) is SaslOutcome  # what follows is a header, perhaps in the same bytes
-        return Frame(channel, performative, payload)
+        return Frame(channel, performative, bytes(payload))
 
     def expect_header(self) -> None:
         """The next bytes are a protocol header: at the start, and after SASL (§2.2, §5.3.2)."""

@@ -190,7 +190,7 @@ class Mutants:
         while (frame := reader.next()) is not None:
             fault = self.referees[side].fault(frame[1], frame[2])
             assert not fault, f"{fault}: {frame}"
-            self.frames[side].append(encode_frame(frame[1], frame[2], frame[3]) if frame[2] is not None else b"")
+            self.frames[side].append(encode_frame(frame[1], frame[2], bytes(frame[3])) if frame[2] is not None else b"")
 
     def carry(self, side: int, count: int) -> None:
         """The other engine gets some of the frames."""

@@ -13,6 +13,7 @@ from ._states import CONNECTION, ConnectionState
 
 if TYPE_CHECKING:
     from ...messaging import Error
+    from ...messaging._pieces import Pieces
     from ...types import Composite
     from ._engine import V1Engine
     from ._frames import FrameReader
@@ -179,7 +180,7 @@ class ConnectionEndpoint:
 
     # Frames in
 
-    def receive(self, channel: int, frame: Composite, payload: bytes) -> None:
+    def receive(self, channel: int, frame: Composite, payload: bytes | Pieces) -> None:
         """One frame of the peer, by the table of §2.4: open and close here, the rest to its session."""
         session = self._by_remote_channel.get(channel)
         if session is not None and self.state is ConnectionState.OPENED and type(frame) not in _OWN_FRAMES:
@@ -204,7 +205,9 @@ class ConnectionEndpoint:
             if self.engine.over:
                 return
 
-    def _receive_rare(self, channel: int, session: SessionEndpoint | None, frame: Composite, payload: bytes) -> None:
+    def _receive_rare(
+        self, channel: int, session: SessionEndpoint | None, frame: Composite, payload: bytes | Pieces
+    ) -> None:
         if type(frame) is Open:
             self._receive_open(frame)
         elif type(frame) is Close:

@@ -1,7 +1,7 @@
 """Frames: bytes cut into frames, frames written as bytes (§2.2, §2.3).
 
 The reader holds what was fed as one bytes object and an offset into it: a read of 64 KiB with hundreds of frames is
-never copied, but for each frame's own payload.
+never copied, but for each frame's own payload, and a large payload not even that.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from struct import Struct
 from typing import Final
 
 from ...errors import DecodeError, RemoteProtocolError
+from ...messaging._pieces import LARGE, Pieces
 from ...types import Composite, decode_composite
 from ._performatives import (
     Attach,
@@ -48,7 +49,7 @@ BODIES: Final = {
 Alike = tuple[int, bytes, bytes]
 """Of one transfer in a run of them: delivery-id, delivery-tag and payload."""
 
-Frame = tuple[int, int, Composite | None, bytes]
+Frame = tuple[int, int, Composite | None, bytes | Pieces]
 """Type, channel, performative (None for an empty frame), and what follows it: the payload of a transfer, else b""."""
 
 _HEADER = Struct(">IBBH")
@@ -57,24 +58,25 @@ _TRANSFER: Final = b"\x00\x53\x14"
 _KEY: Final = 8  # bytes that tell layouts apart: sizes, and the handle if it is a small one
 _WIDE_KEY: Final = 11  # the same with a handle of four octets
 _MOST_LAYOUTS: Final = 2048
+_MOST_PIECES: Final = 32  # of one frame; it is joined where it came in more
 
 
 class FrameReader:
     """Cuts what is fed into frames.
 
     Args:
-        reuses: transfers that look alike are one object, good until the next frame is asked for.
+        reuses: transfers that look alike are one object, good until the next frame is asked for; the payloads of
+            large ones are `Pieces`.
 
     Attributes:
-        max_frame_size: the largest frame taken, bytes; may be changed between frames.
         in_pieces: the size of the last frame that was not whole when its header was here, bytes.
         alike: how the transfer read last looked, if the one before looked the same and there is more: more of the same,
             most likely, which `run` reads.
     """
 
     def __init__(self, max_frame_size: int = 512, *, reuses: bool = False) -> None:
-        self.max_frame_size = max_frame_size
         self._reuses = reuses
+        self.max_frame_size = max_frame_size
         # By `_KEY` bytes, and where these say that the handle is wide, under which stands None then, by `_WIDE_KEY`.
         self._layouts: dict[bytes, TransferLayout | None] = {}
         self.alike: TransferLayout | None = None
@@ -84,6 +86,17 @@ class FrameReader:
         self._at = 0
         self._more: list[bytes] = []  # fed while `_data` ends in a part of a frame that they do not complete
         self._missing = 0  # bytes that must come before looking again makes sense
+        self._piecemeal = False  # what these complete is not to be joined
+
+    @property
+    def max_frame_size(self) -> int:
+        """The largest frame taken, bytes; may be changed between frames."""
+        return self._most
+
+    @max_frame_size.setter
+    def max_frame_size(self, size: int) -> None:
+        self._most = size
+        self._usual = min(size, LARGE) if self._reuses else size
 
     @property
     def buffered(self) -> int:
@@ -104,11 +117,12 @@ class FrameReader:
             return
         self._more.append(bytes(data))
         self._missing -= len(data)
-        if self._missing <= 0:
+        if self._missing <= 0 and (not self._piecemeal or len(self._more) >= _MOST_PIECES):
             # Only now is the copy worth it: a frame that dribbles in is joined once, not once a portion.
             self._data = b"".join((self._data[self._at :], *self._more))
             self._at = 0
             self._more.clear()
+            self._piecemeal = False
 
     def header(self) -> bytes | None:
         """The eight bytes of a protocol header, None while they are not all there.
@@ -135,8 +149,15 @@ class FrameReader:
             self._wait(8 - left)
             return None
         size, offset, kind, channel = _read_header(data, at)
-        if size > self.max_frame_size or size < 8 or offset < 2 or offset * 4 > size:
-            raise self._bad_header(size, offset)
+        if size > self._usual or size < 8 or offset < 2 or offset * 4 > size:
+            if size > self._most or size < 8 or offset < 2 or offset * 4 > size:
+                raise self._bad_header(size, offset)
+            if kind == FRAME_AMQP and data[at + offset * 4 : at + offset * 4 + 3] == _TRANSFER:
+                frame = self._large(size, at + offset * 4, channel)
+                if frame is not None or self._piecemeal:
+                    return frame
+                data, at = self._data, self._at
+                left = len(data) - at
         if left < size:
             self.in_pieces = size
             self._wait(size - left)
@@ -178,7 +199,7 @@ class FrameReader:
         data, at = self._data, self._at
         before = b"\x02\x00" + channel.to_bytes(2, "big") + before
         length += 8
-        limit, size_of_data = self.max_frame_size, len(data)
+        limit, size_of_data = self._usual, len(data)
         last = size_of_data - length
         found: list[Alike] = []
         while at <= last and most:
@@ -193,6 +214,34 @@ class FrameReader:
             most -= 1
         self._at = at
         return found
+
+    def _large(self, size: int, body: int, channel: int) -> Frame | None:
+        """The transfer of a large frame, its payload left where it came in: benchmarks/run.py, "receive 64 KiB".
+
+        None: it is not all there, and is waited for as it is where `_piecemeal` then is set; or `next` is to read it.
+        """
+        data, at = self._data, self._at
+        if self._more and self._missing > 0:
+            return None
+        walked = read_transfer(data, body + 3, min(at + size, len(data)))
+        if walked is None:
+            return None
+        transfer, payload = walked
+        pieces = [memoryview(data)[payload : at + size]]
+        if self._more:
+            *middle, last = self._more
+            self._data, self._at = last, len(last) + self._missing
+            pieces += [*(memoryview(each) for each in middle), memoryview(last)[: self._at]]
+            self._more, self._missing, self._piecemeal = [], 0, False
+        elif at + size <= len(data):
+            self._at = at + size
+        else:
+            self._piecemeal = True
+            self.in_pieces = size
+            self._wait(at + size - len(data))
+            return None
+        self.alike = self._before = None
+        return FRAME_AMQP, channel, transfer, Pieces(pieces)
 
     def _learn(self, data: bytes, body: int, transfer: Transfer, payload: int) -> None:
         """Know transfers that look like this one at sight."""
@@ -230,7 +279,7 @@ class FrameReader:
         return kind, channel, performative, body[after:]
 
 
-def encode_frame(channel: int, performative: Composite, payload: bytes = b"") -> bytes:
+def encode_frame(channel: int, performative: Composite, payload: bytes | memoryview = b"") -> bytes:
     """An AMQP frame.
 
     Raises:

@@ -17,6 +17,7 @@ from ._states import LINK, LinkState
 
 if TYPE_CHECKING:
     from ...messaging import DeliveryState
+    from ...messaging._pieces import Pieces
     from ._frames import Alike
     from ._session import SessionEndpoint
 
@@ -265,7 +266,7 @@ class LinkEndpoint(Link):
     def receive_flow(self, frame: Flow) -> None: ...
 
     @abstractmethod
-    def receive_transfer(self, frame: Transfer, payload: bytes) -> None: ...
+    def receive_transfer(self, frame: Transfer, payload: bytes | Pieces) -> None: ...
 
     def room_for_messages(self) -> int:
         """How many transfers, whole messages with nothing else to say, may come now and be no more than that."""

@@ -14,6 +14,7 @@ from ...engine import (
     SettlementsReceived,
 )
 from ...errors import AmqpError, LocalProtocolError
+from ...messaging._pieces import Pieces
 from ._performatives import Flow, Transfer
 from ._receiver_resume import PartialDelivery, ResumingReceiver
 from ._resume import Place
@@ -109,7 +110,7 @@ class ReceiverEndpoint(ResumingReceiver):
 
     # Transfers
 
-    def receive_transfer(self, frame: Transfer, payload: bytes) -> None:
+    def receive_transfer(self, frame: Transfer, payload: bytes | Pieces) -> None:
         if self.detach_sent:
             self.check_errant("transfer")
             return
@@ -135,7 +136,7 @@ class ReceiverEndpoint(ResumingReceiver):
     def _overrun(self) -> None:
         self.fail("amqp:link:transfer-limit-exceeded", "a delivery came without credit")
 
-    def _receive_part(self, frame: Transfer, payload: bytes) -> None:
+    def _receive_part(self, frame: Transfer, payload: bytes | Pieces) -> None:
         partial = self._partial
         if partial is None:
             if not self.flow_state.received():
@@ -163,7 +164,7 @@ class ReceiverEndpoint(ResumingReceiver):
                 self._drop_resumed(partial.resumed)
             return
         if payload:
-            partial.parts.append(payload)
+            partial.parts += payload.buffers if isinstance(payload, Pieces) else (payload,)
         partial.size += len(payload)
         partial.settled = partial.settled or bool(frame.settled)
         if frame.state is not None:
@@ -176,11 +177,10 @@ class ReceiverEndpoint(ResumingReceiver):
             first = partial.first
             if first.rcv_settle_mode == 0 and self._second and first.delivery_id is not None:
                 self._settle_first.add(first.delivery_id)
-            parts = partial.parts
             if first.resume:
                 self._complete_resumed(partial)
                 return
-            self._complete(first, parts[0] if len(parts) == 1 else b"".join(parts), partial.settled, partial.state)
+            self._complete(first, partial.payload(), partial.settled, partial.state)
 
     def _format_changed(self) -> None:
         self.fail("amqp:invalid-field", "the message-format changed within a delivery")
@@ -189,7 +189,7 @@ class ReceiverEndpoint(ResumingReceiver):
         self.fail("amqp:link:message-size-exceeded", f"a message larger than our max-message-size {self._limit}")
 
     def _complete(
-        self, first: Transfer, payload: bytes, settled: bool, state: DeliveryState | None
+        self, first: Transfer, payload: bytes | Pieces, settled: bool, state: DeliveryState | None
     ) -> IncomingDelivery | None:
         """A whole delivery, or on a link that streams a new one. benchmarks/run.py, "receive"."""
         number, tag = first.delivery_id, first.delivery_tag
@@ -266,10 +266,11 @@ class ReceiverEndpoint(ResumingReceiver):
             # In place of the method, so that links that do not stream ask nothing more of each message.
             self.receive_transfer = self._receive_streamed  # type: ignore[method-assign]
 
-    def _receive_streamed(self, frame: Transfer, payload: bytes) -> None:
+    def _receive_streamed(self, frame: Transfer, payload: bytes | Pieces) -> None:
         if self.detach_sent:
             self.check_errant("transfer")
             return
+        payload = bytes(payload)
         delivery = self._coming
         if delivery is None and (frame.resume or self._partial is not None):
             delivery = self._resume_stream(frame)

@@ -19,6 +19,7 @@ from ...engine import (
 )
 from ...errors import LocalProtocolError
 from ...messaging import Received
+from ...messaging._pieces import LARGE, Pieces
 from ._credit import ReceiverCredit
 from ._link import LinkEndpoint
 from ._performatives import Transfer
@@ -39,11 +40,15 @@ class PartialDelivery:
 
     def __init__(self, first: Transfer) -> None:
         self.first = first
-        self.parts: list[bytes] = []
+        self.parts: list[bytes | memoryview] = []
         self.size = 0
         self.settled = False
         self.state: DeliveryState | None = None
         self.resumed: IncomingDelivery | None = None
+
+    def payload(self) -> bytes | Pieces:
+        """All of it: large, it stays where it came in."""
+        return Pieces(self.parts) if self.size >= LARGE else b"".join(self.parts)
 
 
 class ResumingReceiver(LinkEndpoint, ReceiverLink):
@@ -75,7 +80,7 @@ class ResumingReceiver(LinkEndpoint, ReceiverLink):
         """A delivery came without credit."""
 
     @abstractmethod
-    def _receive_part(self, frame: Transfer, payload: bytes) -> None:
+    def _receive_part(self, frame: Transfer, payload: bytes | Pieces) -> None:
         """A transfer of a delivery that takes more than this one, or is resumed."""
 
     @abstractmethod
@@ -89,12 +94,12 @@ class ResumingReceiver(LinkEndpoint, ReceiverLink):
             return deliveries
         if partial.resumed is not None:
             if self._in_part(partial.resumed):
-                partial.resumed.stream.parts = deque(partial.parts)
+                partial.resumed.stream.parts = deque(map(bytes, partial.parts))
         elif not partial.first.resume and partial.first.delivery_tag is not None:
             cut_off = self.delivery_type(self, partial.first.delivery_id or 0, partial.first.delivery_tag, b"", False)
             cut_off.message_format = partial.first.message_format or 0
             cut_off.stream = IncomingStream()
-            cut_off.stream.parts.extend(partial.parts)
+            cut_off.stream.parts.extend(map(bytes, partial.parts))
             deliveries.append(cut_off)
         return deliveries
 
@@ -177,7 +182,7 @@ class ResumingReceiver(LinkEndpoint, ReceiverLink):
         came_in_part = self._in_part(delivery)
         if came_in_part:
             del delivery.stream
-            delivery.payload = b"".join(partial.parts)
+            delivery.pieces = partial.payload()
             delivery.message_format = first.message_format or delivery.message_format
         self._live_on(delivery, first, partial.settled, partial.state, told=not came_in_part)
         if came_in_part:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...engine import CreditChanged, OutgoingDelivery
 from ...errors import LocalProtocolError
 from ...messaging import Accepted, Declared, Modified, Rejected, Released, TransactionalState, outlives_connection
+from ...messaging._pieces import LARGE
 from ...types import encode
 from ._credit import SenderCredit
 from ._frames import TransferTemplate, encode_frame
@@ -20,6 +21,7 @@ from ._sender_resume import GENERIC, OutgoingPart, ResumingSender
 
 if TYPE_CHECKING:
     from ...messaging import DeliveryState
+    from ...messaging._pieces import Pieces
     from ._session import SessionEndpoint
 
 OUTCOMES = (Accepted, Rejected, Released, Modified, Declared)
@@ -37,6 +39,7 @@ class SenderEndpoint(ResumingSender):
         self._place = Place()  # where it has got to
         self._settled_half: tuple[OutgoingDelivery, DeliveryState | None] | None = None
         self.frame_room = 0
+        self._usual_room = 0  # of frames that are joined with others
         self._may_settle = False
 
     @property
@@ -74,6 +77,7 @@ class SenderEndpoint(ResumingSender):
         remote = self.session.engine.remote
         if remote is not None:
             self.frame_room = remote.max_frame_size - self._template.overhead
+            self._usual_room = min(self.frame_room, LARGE)
 
     # Sending
 
@@ -117,7 +121,7 @@ class SenderEndpoint(ResumingSender):
         window = session.window
         if (
             window.remote_incoming_window > 0
-            and len(payload) <= self.frame_room
+            and len(payload) <= self._usual_room
             and state is None
             and not (more or batchable or session.held)
         ):
@@ -202,7 +206,9 @@ class SenderEndpoint(ResumingSender):
         size = min(left, chunk)
         part.done = size == left
         more = part.more or not part.done
-        payload = part.payload if size == len(part.payload) else part.payload[offset : offset + size]
+        payload: bytes | memoryview = part.payload
+        if size < len(payload):
+            payload = memoryview(payload)[offset : offset + size]
         part.offset = offset + size
         if not first:
             if generic:
@@ -242,7 +248,7 @@ class SenderEndpoint(ResumingSender):
             self._settled_half = None
             session.flush()  # before the next delivery, which may have its tag
 
-    def _write(self, frame: Transfer, payload: bytes) -> None:
+    def _write(self, frame: Transfer, payload: bytes | memoryview) -> None:
         self.session.engine.write(encode_frame(self.session.channel, frame, payload))
 
     # Aborting (§2.6.14: "aborted deliveries are implicitly settled")
@@ -381,5 +387,5 @@ class SenderEndpoint(ResumingSender):
             self.flow_state.available = available
             self.session.send_flow(self)
 
-    def receive_transfer(self, frame: Transfer, payload: bytes) -> None:
+    def receive_transfer(self, frame: Transfer, payload: bytes | Pieces) -> None:
         raise SessionFault("amqp:not-allowed", f"a transfer on the link {self._name!r}, whose sender is this side")

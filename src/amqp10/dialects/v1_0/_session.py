@@ -31,6 +31,7 @@ from ._window import SessionWindow
 
 if TYPE_CHECKING:
     from ...engine import IncomingDelivery, OutgoingDelivery
+    from ...messaging._pieces import Pieces
     from ...types import Composite
     from ._connection import ConnectionEndpoint
     from ._frames import Alike
@@ -144,7 +145,7 @@ class SessionEndpoint(SettlingSession):
 
     # Frames in
 
-    def receive(self, frame: Composite, payload: bytes) -> None:
+    def receive(self, frame: Composite, payload: bytes | Pieces) -> None:
         """One frame of the peer on this session, by the table of §2.5 and §2.6."""
         kind = type(frame)
         if self.muted and kind is not End and (self.state is SessionState.DISCARDING or kind not in _ABOUT_OURS):
@@ -214,7 +215,7 @@ class SessionEndpoint(SettlingSession):
 
     # Transfers in
 
-    def _receive_transfer(self, frame: Transfer, payload: bytes) -> None:
+    def _receive_transfer(self, frame: Transfer, payload: bytes | Pieces) -> None:
         window = self.window
         if not window.received():
             raise SessionFault(

@@ -121,7 +121,9 @@ class Direction:
         if isinstance(performative, Attach):
             link = (self, channel, performative.handle)
             (self._tracer.secret.add if _carries_tokens(performative) else self._tracer.secret.discard)(link)
-        return f"[{channel}] {describe(performative)}{self._tracer.payload(self, channel, performative, payload)}"
+        return (
+            f"[{channel}] {describe(performative)}{self._tracer.payload(self, channel, performative, bytes(payload))}"
+        )
 
 
 def _carries_tokens(attach: Attach) -> bool:

@@ -1,0 +1,180 @@
+"""The stream of a socket, TCP or Unix, on either backend: read and written by system calls of our own.
+
+anyio's streams would do, but:
+
+- they take one buffer at a time; here `send_buffers` spares the copy that joins large payloads with what is between
+  them (benchmarks/run.py, "send 64 KiB");
+- on asyncio its TCP stream reads into a queue of its own, and cuts, by copying, what is more than was asked for
+  (benchmarks/run.py, "receive 64 KiB"); and its Unix stream raises in the event loop where a `receive` is cancelled as
+  data or the end comes in, which is what happens at the end of every other connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
+from typing import Any, Final
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+from anyio.abc import ByteStream, SocketAttribute
+
+_MOST_BUFFERS: Final = 1024
+"""Buffers of one system call; Linux has 1024."""
+
+
+async def take_over(stream: ByteStream) -> ByteStream:
+    """The same connection as a `SocketStream`, for a stream of anyio's that has just connected and read nothing.
+
+    Where its socket is its event loop's own (uvloop's, or that of asyncio on Windows), the stream itself.
+
+    Cancelling: the stream is closed.
+    """
+    raw: Any = stream.extra(SocketAttribute.raw_socket, None)
+    if isinstance(raw, socket.socket):
+        return SocketStream(raw, stream)
+    if raw is None or not isinstance(asyncio.get_running_loop(), asyncio.SelectorEventLoop):
+        return stream
+    # asyncio lets nobody else wait for the socket of a transport, so that this has to be a copy of it.
+    copy: socket.socket = raw.dup()
+    copy.setblocking(False)
+    try:
+        await anyio.aclose_forcefully(stream)
+    except BaseException:
+        copy.close()
+        raise
+    return SocketStream(copy, None)
+
+
+class SocketStream(anyio.abc.SocketStream):
+    """A connected socket.
+
+    Args:
+        raw: the socket, not blocking.
+        owner: the stream that it is of, which is closed in its place.
+    """
+
+    def __init__(self, raw: socket.socket, owner: ByteStream | None) -> None:
+        self._socket = raw
+        self._owner = owner
+        self._closed = False
+        self._waiting: set[anyio.CancelScope] = set()
+
+    @property
+    def _raw_socket(self) -> socket.socket:
+        return self._socket
+
+    async def receive(self, max_bytes: int = 65_536) -> bytes:
+        """Bytes as they come, at most `max_bytes`.
+
+        Raises:
+            EndOfStream: the other end is closed.
+            BrokenResourceError: it is broken.
+            ClosedResourceError: this end was closed.
+
+        Cancelling: nothing is taken.
+        """
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        waited = False
+        while True:
+            try:
+                data = self._socket.recv(max_bytes)
+            except BlockingIOError:
+                await self._wait(anyio.wait_readable)
+                waited = True
+            except OSError as error:
+                raise self._over() from error
+            else:
+                break
+        if not waited:
+            await anyio.lowlevel.cancel_shielded_checkpoint()
+        if not data:
+            raise anyio.EndOfStream
+        return data
+
+    async def send(self, item: bytes) -> None:
+        """Hand bytes over; waits while the other end does not take them.
+
+        Raises:
+            BrokenResourceError: the other end is closed.
+            ClosedResourceError: this end is.
+
+        Cancelling: a part may have been sent.
+        """
+        await self.send_buffers((item,))
+
+    async def send_buffers(self, buffers: Sequence[bytes | memoryview]) -> None:
+        """The same of several, one after the other, without joining them."""
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        rest = deque(memoryview(each) for each in buffers)
+        waited = False
+        while rest:
+            try:
+                sent = self._write(rest)
+            except BlockingIOError:
+                await self._wait(anyio.wait_writable)
+                waited = True
+            except OSError as error:
+                raise self._over() from error
+            else:
+                while rest and sent >= len(rest[0]):
+                    sent -= len(rest.popleft())
+                if sent:
+                    rest[0] = rest[0][sent:]
+        if not waited:
+            await anyio.lowlevel.cancel_shielded_checkpoint()
+
+    if hasattr(socket.socket, "sendmsg"):
+
+        def _write(self, buffers: deque[memoryview]) -> int:
+            return self._socket.sendmsg(islice(buffers, _MOST_BUFFERS))
+
+    else:  # Windows
+
+        def _write(self, buffers: deque[memoryview]) -> int:
+            return self._socket.send(buffers[0])
+
+    async def send_eof(self) -> None:
+        """Say that no more will be sent.
+
+        Cancelling: it was said.
+        """
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            raise self._over() from error
+        await anyio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        """Close this end.
+
+        Cancelling: it is closed.
+        """
+        self._closed = True
+        for scope in self._waiting:
+            scope.cancel()
+        if self._owner is not None:
+            await self._owner.aclose()
+        else:
+            if not self._waiting:
+                self._socket.close()
+            await anyio.lowlevel.checkpoint()
+
+    async def _wait(self, ready: Callable[[socket.socket], Awaitable[None]]) -> None:
+        with anyio.CancelScope() as scope:
+            self._waiting.add(scope)
+            try:
+                await ready(self._socket)
+            finally:
+                self._waiting.discard(scope)
+                if self._closed and not self._waiting:
+                    self._socket.close()  # not before: its number could be another's by then
+        if self._closed:
+            raise anyio.ClosedResourceError
+
+    def _over(self) -> anyio.ClosedResourceError | anyio.BrokenResourceError:
+        return anyio.ClosedResourceError() if self._closed else anyio.BrokenResourceError()

@@ -1,0 +1,72 @@
+"""`messaging/_pieces.py`: a message in several buffers is the message in one, and its body is copied once."""
+
+from __future__ import annotations
+
+import tracemalloc
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from amqp10.errors import DecodeError
+from amqp10.messaging import Data, Message
+from amqp10.messaging._pieces import Pieces
+from amqp10.testing._message_strategies import exact_message, messages
+
+LONG = st.binary(min_size=256, max_size=300)
+BODIES = LONG | LONG.map(lambda data: Data(data, b"more")) | st.text(max_size=300)
+
+
+def looked_at(payload: Any) -> Any:
+    """All that is to be seen of a message: its fields, what it is when it is encoded, as it is and changed."""
+    message = Message.decode(payload)
+    try:
+        message.check()
+        seen = exact_message(message), message.encode(), message.encode_head(), message.encode_footer()
+        message.subject = "changed"
+        return *seen, message.encode(), message.replace(body=b"x").encode()
+    except DecodeError as error:
+        return str(error)
+
+
+@settings(deadline=None)
+@given(
+    messages(BODIES),
+    st.lists(st.integers(0, 1000), max_size=4),
+    st.lists(st.tuples(st.integers(0, 600), st.integers(0, 255)), max_size=2),
+)
+@example(Message(bytes(300)), [], [])
+@example(Message(bytes(300), subject="s"), [0, 20, 21], [(0, 1)])
+def test_one_piece_or_several(message: Message, cuts: list[int], changed: list[tuple[int, int]]) -> None:
+    """Wherever it is cut, and whatever octets of it are wrong, it is the same message or the same error."""
+    payload = bytearray(message.encode())
+    for place, octet in changed:
+        payload[place % len(payload)] = octet
+    whole = bytes(payload)
+    places = [0, *sorted(cut % len(whole) for cut in cuts), len(whole)]
+    view = memoryview(whole)
+    pieces = Pieces([view[begin:end] for begin, end in pairwise(places)])
+    assert len(pieces) == len(whole)
+    assert bytes(pieces) == whole
+    assert looked_at(pieces) == looked_at(whole)
+    assert bytes(pieces) == whole
+
+
+@pytest.mark.parametrize("fields", [{}, {"subject": "large", "application_properties": {"n": 1}}])
+def test_the_body_is_copied_once(fields: Any) -> None:
+    """From the buffers it came in, which are let go, and whoever wants the payload gets it all the same."""
+    size = 1 << 22
+    payload = Message(bytes(size), **fields).encode()
+    view = memoryview(payload)
+    pieces = Pieces([view[at : at + (1 << 18)] for at in range(0, len(payload), 1 << 18)])
+    tracemalloc.start()
+    try:
+        message = Message.decode(pieces)
+        assert len(message.body) == size
+        assert size <= tracemalloc.get_traced_memory()[1] < size + 50_000
+    finally:
+        tracemalloc.stop()
+    assert not any(isinstance(each, memoryview) for each in pieces.buffers)
+    assert bytes(pieces) == payload
