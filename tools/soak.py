@@ -6,7 +6,8 @@
 
 Two modes: at least once, in which nothing may be lost; exactly once (receiver-settle-mode "second" on both links), in
 which nothing may come twice either, if the broker resumes links as the embedded one does. It prints what was sent,
-received, doubled and lost, and fails if a mode did not hold its promise.
+received, doubled and lost, and fails if a mode did not hold its promise. What is left in the queue when all has come
+is taken, too, and counted, until nothing more comes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -30,6 +32,7 @@ from amqp10 import Connection, Delivery, Message, Reconnect, StaleDelivery
 from amqp10.broker import Broker
 from amqp10.engine import dialect_names
 from amqp10.testing import FaultProxy
+from amqp10.testing._proxy import WAYS
 
 Mode = Literal["at-least-once", "exactly-once"]
 MODES: tuple[Mode, ...] = ("at-least-once", "exactly-once")
@@ -37,6 +40,7 @@ BODY = b"x" * 200
 WINDOW = 500  # deliveries in flight
 IDLE = 2.0  # seconds of silence after which a stalled connection is given up
 QUIET = 30.0  # seconds without any message after which the rest is lost
+SILENCE = 1.0  # seconds without any message after which a queue is taken to be empty, where there is no drain
 
 
 @dataclass
@@ -46,6 +50,7 @@ class Tally:
     Attributes:
         accepted: those that `send_many` said were accepted.
         received: how often each was received and accepted.
+        rest: those of them that were in the queue still when each had come once.
         stale: deliveries that came again, for the broker had forgotten them.
         breaks: what was done to the connections.
         connections: how many there were.
@@ -53,7 +58,8 @@ class Tally:
 
     total: int
     accepted: int = 0
-    received: dict[int, int] = field(default_factory=dict)
+    received: Counter[int] = field(default_factory=Counter)
+    rest: int = 0
     stale: int = 0
     breaks: list[str] = field(default_factory=list)
     connections: int = 0
@@ -62,7 +68,7 @@ class Tally:
 
     @property
     def duplicates(self) -> int:
-        return sum(self.received.values()) - len(self.received)
+        return self.received.total() - len(self.received)
 
     @property
     def lost(self) -> int:
@@ -101,6 +107,9 @@ class Soak:
             tasks.start_soon(self._break)
             await self._receive()
             tasks.cancel_scope.cancel()
+        for way in WAYS:
+            self.proxy.cut_after(math.inf, way)
+        await self._take_the_rest()
         self.tally.connections = self.proxy.accepted
         self.tally.seconds = time.monotonic() - began
         return self.tally
@@ -146,6 +155,23 @@ class Soak:
                 elif anyio.current_time() > quiet_since + QUIET:
                     return
 
+    async def _take_the_rest(self) -> None:
+        """What came twice and nobody has taken: no more is cut now."""
+        came = self.tally.received.total()
+        async with self._connection() as connection:
+            while True:
+                async with connection.receiver(self.address, credit=WINDOW) as receiver:
+                    if "drain" in connection.capabilities:
+                        await receiver.drain()
+                        batch = await receiver.receive_batch(WINDOW, max_wait=0)
+                    else:
+                        batch = await receiver.receive_batch(WINDOW, max_wait=SILENCE)
+                    for delivery in batch:
+                        self._take(delivery)
+                if not batch:
+                    break
+        self.tally.rest = self.tally.received.total() - came
+
     def _take(self, delivery: Delivery) -> None:
         properties = delivery.message.application_properties or {}
         try:
@@ -153,7 +179,7 @@ class Soak:
         except StaleDelivery:
             self.tally.stale += 1
         else:
-            self.tally.received[properties["number"]] = self.tally.received.get(properties["number"], 0) + 1
+            self.tally.received[properties["number"]] += 1
 
     # What comes between
 
@@ -212,7 +238,8 @@ def report(mode: Mode, tally: Tally) -> str:
     return "\n".join((
         f"{mode}: sent {tally.accepted:,}, received {came:,}, duplicates {tally.duplicates:,}, lost {tally.lost:,}",
         f"  {len(tally.breaks)} breaks ({kinds}), {tally.connections} connections",
-        f"  {tally.stale:,} stale deliveries; {tally.seconds:.1f} s, {tally.accepted / tally.seconds:,.0f} messages/s",
+        f"  {tally.stale:,} stale deliveries, {tally.rest:,} left in the queue at the end and taken",
+        f"  {tally.seconds:.1f} s, {tally.accepted / tally.seconds:,.0f} messages/s",
     ))  # fmt: skip
 
 
@@ -225,7 +252,10 @@ async def soak(
             return await Soak(proxy, address, mode, total, cuts, seed, dialect).run()
     with tempfile.TemporaryDirectory(prefix="amqp10-soak-") as folder:
         async with Broker(store=Path(folder, "store") if store else None) as broker, FaultProxy(broker.url) as proxy:
-            return await Soak(proxy, address, mode, total, cuts, seed, dialect).run()
+            tally = await Soak(proxy, address, mode, total, cuts, seed, dialect).run()
+            if broker.queue(address).depth:
+                raise AssertionError(f"{broker.queue(address).depth} messages are left in the queue")
+            return tally
 
 
 def main() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,8 @@ class StoredBroker:
         self.url = self._process.stdout.readline().split()[3]
 
     def kill(self) -> None:
+        """End it by SIGKILL; it had not ended by itself."""
         self._process.kill()
-        self._process.wait()
+        assert self._process.wait() == -signal.SIGKILL
         assert self._process.stdout is not None
         self._process.stdout.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -121,8 +122,8 @@ class Havoc:
                     tasks.start_soon(self.act, sender)
                 for _ in range(2):
                     tasks.start_soon(self.come_and_go)
-            self.proxy.cut_after(1 << 40, "up")
-            self.proxy.cut_after(1 << 40, "down")
+            self.proxy.cut_after(math.inf, "up")
+            self.proxy.cut_after(math.inf, "down")
             self.proxy.resume()
             self.proxy.refusing = False
             # all that was sent is taken, what is sent again with it

@@ -16,6 +16,7 @@ import pytest
 from amqp10.testing import FaultProxy
 
 from ..broker.stored import StoredBroker
+from .emptying import take_the_rest
 
 pytestmark = [
     pytest.mark.anyio,
@@ -146,6 +147,7 @@ async def test_exactly_once(tmp_path: Path) -> None:
                 while len(receiver.began) < TOTAL or receiver.at is not None:
                     await anyio.sleep(0.05)
                     receiver.listen()
+            assert await take_the_rest(broker.url, "q") == []
         finally:
             sender.kill()
             receiver.kill()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
 import anyio
 import pytest
@@ -14,8 +15,10 @@ from amqp10 import (
     ConnectionClosed,
     ConnectionLost,
     DecodeError,
+    LinkDetached,
     Reconnect,
     RemoteProtocolError,
+    SessionEnded,
 )
 from amqp10.client._streamed import STREAM_WINDOW
 from amqp10.messaging import Error
@@ -48,7 +51,6 @@ from ._acts import (
     WINDOW,
     Act,
     frame,
-    judge,
     more,
     nested,
     raw,
@@ -70,29 +72,44 @@ async def set_up(peer: ScriptedPeer) -> None:
 
 @pytest.mark.parametrize("act", ACTS, ids=lambda act: act.name)
 async def test_act(amqp_peer: ScriptedPeer, act: Act) -> None:
-    """The fault is answered at its level with its condition; whoever waits gets an error, and closing is bounded."""
+    """The fault is answered at its level with its condition, and told with it there; closing is bounded.
+
+    Who waits gets the same, or hears of what ended in order before.
+    """
+    entered = anyio.Event()
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
             await set_up(amqp_peer)
+            await entered.wait()
             await amqp_peer.send_bytes(act.data)
             answer = await amqp_peer.expect_any(act.answer, skip=(Flow, Disposition, *act.first))
-            assert judge(act)(answer.error.condition if answer.error else None), answer
+            assert answer.error is not None
+            assert answer.error.condition == act.condition
             await amqp_peer.drop()
 
         tasks.start_soon(serve)
         connection = Connection(
             amqp_peer.url, max_frame_size=MAX_FRAME, channel_max=CHANNEL_MAX, incoming_window=WINDOW, close_timeout=0.2
         )
-        with anyio.fail_after(5), pytest.raises(AmqpError) as caught:
+        with anyio.fail_after(5):
             async with connection, connection.session(incoming_window=WINDOW, handle_max=HANDLE_MAX) as session:
                 async with session.receiver("q", credit=0, max_message_size=MAX_MESSAGE) as receiver:
                     receiver.add_credit(CREDIT)
                     async with session.sender("q"):
-                        while True:
-                            await receiver.receive()
-    if isinstance(caught.value, RemoteProtocolError):
-        assert act.condition in (None, caught.value.condition)
+                        entered.set()
+                        with pytest.raises(AmqpError) as waiting:
+                            while True:
+                                await receiver.receive()
+                        levels: dict[type, Any] = {Detach: receiver, End: session, Close: connection}
+                        level = levels[act.answer]
+                        await level._until(lambda: level._over)
+                        with pytest.raises(RemoteProtocolError) as caught:
+                            raise level._gone()
+    assert caught.value.condition == act.condition
+    told = {Detach: LinkDetached, End: SessionEnded}[act.first[0]] if act.first else RemoteProtocolError
+    assert type(waiting.value) is told
+    assert waiting.value.condition == (None if act.first else act.condition)
 
 
 @pytest.mark.parametrize("name", HARMLESS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +15,8 @@ import pytest
 from amqp10 import Connection, Message, MessageNotAccepted, Reconnect, StaleDelivery
 from amqp10.rabbitmq import management, queue_address
 
+from ..broker.stored import StoredBroker
+from ..client.emptying import take_the_rest
 from .brokers import ARTEMIS, Unavailable, java, mortal, mortal_rabbitmq, write_trust_store
 from .conftest import unavailable
 
@@ -39,26 +39,11 @@ class Broker(Protocol):
         """Start it after that, on what it had written."""
 
 
-class Embedded:
+class Embedded(StoredBroker):
     """`amqp10 broker --store`, as a process of its own."""
 
-    def __init__(self, store: Path) -> None:
-        self._store = store
-        self.url = "amqp://127.0.0.1:0"
-        self.restart()
-
     def restart(self) -> None:
-        options = ["--port", self.url.rpartition(":")[2], "--store", str(self._store)]
-        command = [sys.executable, "-m", "amqp10", "broker", *options]
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        self.url = self._process.stdout.readline().split()[3]
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        self.start()
 
 
 @pytest.fixture
@@ -102,7 +87,8 @@ class Traffic:
 
     Attributes:
         accepted: those for which `send` has returned.
-        received: how often each was received and accepted.
+        received: how often each was received and accepted; those that come again when all have come among them, and
+            those that are left in the queue then.
         stale: those whose acceptance came too late, for they are delivered again.
     """
 
@@ -121,6 +107,7 @@ class Traffic:
             for number in range(SENDERS):
                 tasks.start_soon(self._send, range(number * EACH, number * EACH + EACH))
             await self._kill(broker)
+        self.received.update(await take_the_rest(self.url, self.address))
 
     async def _send(self, numbers: range) -> None:
         async with (

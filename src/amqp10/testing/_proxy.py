@@ -19,6 +19,8 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import ByteStream, Listener, SocketAttribute, TaskGroup
 
+from ..net._stream import describe
+
 Way = Literal["up", "down"]
 WAYS: Final[tuple[Way, Way]] = ("up", "down")
 """From the client to the server, and back."""
@@ -114,11 +116,11 @@ class FaultProxy:
         for relay in list(self._relays):
             self._cut(relay, reset)
 
-    def cut_after(self, count: int, way: Way, *, reset: bool = False) -> None:
+    def cut_after(self, count: float, way: Way, *, reset: bool = False) -> None:
         """Cut one connection as soon as `count` more bytes have passed in a way, and not one more. Once.
 
         Args:
-            count: bytes from now on, of all connections together.
+            count: bytes from now on, of all connections together; `math.inf` to cut none after all.
             reset: see `cut`.
         """
         self._limits[way] = self.passed[way] + count
@@ -169,7 +171,7 @@ class FaultProxy:
                 server = await anyio.connect_tcp(*self._server)
             except OSError as error:
                 self.failures += 1
-                _log.warning("the server at %s:%s cannot be reached: %s", *self._server, error)
+                _log.warning("the server at %s:%s cannot be reached: %s", *self._server, describe(error))
                 return
             relay = Relay(client, server)
             self._relays[relay] = None
