@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Literal
 
 import pytest
 
-from amqp10 import Connection, MessageReleased, Released, TransactionRolledBack
+from amqp10 import AmqpSequence, Connection, Data, Message, MessageReleased, Released, TransactionRolledBack
 from amqp10.broker import Broker
 from amqp10.engine import dialect_names
 from amqp10.messaging import RELEASED, Error, Returned
@@ -49,6 +50,33 @@ async def test_in_a_transaction(name: str, mode: Literal["mixed", "settled"]) ->
                 assert type(failed.value) is TransactionRolledBack
                 assert transaction.state == "rolled-back"
             assert broker.queue("q").depth == (transaction.state == "committed")
+
+
+ODD = {
+    "footer": Message(b"b", footer={"x-f": 1}),
+    "parts": Message(Data(b"a", b"c")),
+    "value": Message("text", footer={"x-f": 1}),
+    "sequence": Message(AmqpSequence([1], [2])),
+    "empty": Message(b""),
+    "large": Message(b"x" * 1_000_000, footer={"x-f": 1}),
+}
+
+
+@pytest.mark.parametrize("message", ODD.values(), ids=ODD)
+@pytest.mark.parametrize("name", dialect_names())
+async def test_whatever_it_is(name: str, message: Message) -> None:
+    """Also of a message whose body is not just the end of it, with others that look like it on their way."""
+    async with Broker() as broker, Connection(broker.url, dialect=name) as connection:
+        async with connection.sender("q"), connection.sender(None) as sender:
+            addresses = ["/queues/q", NOWHERE] * 3
+            sent = []
+            for to in addresses:
+                one = copy.copy(message)
+                one.to = to
+                sent.append(await sender.submit(one))
+            outcomes = [isinstance(await delivery.outcome(), Released) for delivery in sent]
+            assert outcomes == [to == NOWHERE for to in addresses]
+            assert broker.queue("q").depth == 3
 
 
 def test_returned_is_released() -> None:

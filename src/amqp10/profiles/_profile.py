@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote
 
-from ..errors import AmqpError, EndpointError, MessageNotAccepted, Unsupported
+from ..errors import AmqpError, EndpointError, MessageNotAccepted, MessageReleased, Unsupported
 from ..messaging import Source, Target
 from ..types import Symbol
 
@@ -169,7 +169,7 @@ def _numbers(version: str) -> list[int]:
 
 
 def _key(error: AmqpError) -> str:
-    """What hints are kept by: the outcome's name, or the error condition."""
-    if isinstance(error, MessageNotAccepted):
+    """What hints are kept by: the outcome's name where that is all that was said, or the error condition."""
+    if isinstance(error, MessageNotAccepted) and not (isinstance(error, MessageReleased) and error.condition):
         return type(error).__name__.removeprefix("Message").lower()
-    return str(error.condition or "") if isinstance(error, EndpointError) else ""
+    return str(error.condition or "") if isinstance(error, EndpointError | MessageReleased) else ""

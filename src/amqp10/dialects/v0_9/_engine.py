@@ -19,6 +19,7 @@ from ...errors import (
     AmqpError,
     ConnectionLost,
     DecodeError,
+    EncodeError,
     LocalProtocolError,
     RemoteProtocolError,
     Unsupported,
@@ -224,17 +225,24 @@ class V09Engine(Engine):
         self.output.append(data)
         self.output_size += len(data)
 
+    def encode(self, method: Method) -> bytes:
+        """The payload of its frame.
+
+        Raises:
+            EncodeError: a field of it is out of range, or it is larger than the peer's frames.
+        """
+        payload = self.variant.methods.encode(method)
+        if len(payload) > self.room:
+            raise EncodeError(f"{method.name} of {len(payload)} octets; the peer's frames take {self.room}")
+        return payload
+
     def write_method(self, channel: int, method: Method) -> None:
         """Queue a method.
 
         Raises:
-            EncodeError: a field of it is out of range.
-            LocalProtocolError: it is larger than the peer's frames; nothing was queued.
+            EncodeError: see `encode`; nothing was queued.
         """
-        payload = self.variant.methods.encode(method)
-        if len(payload) > self.room:
-            raise LocalProtocolError(f"{method.name} of {len(payload)} octets; the peer's frames take {self.room}")
-        self.write(self.variant.framing.frame(METHOD, channel, payload))
+        self.write(self.variant.framing.frame(METHOD, channel, self.encode(method)))
 
     def owe(self, owing: Owing) -> None:
         """It has something to be merged and written with the next output."""

@@ -6,6 +6,7 @@ import base64
 import binascii
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from enum import Enum
 from typing import Any, Final
 
 from ...engine import route_address
@@ -67,8 +68,10 @@ class Incoming:
             said = BasicProperties.decode(properties, self._tables)
             found = self._known[known] = incoming_head(said, exchange, key, bool(route[0] & 1), self._tables)
         head, footer, sections = found
-        if sections and is_body(body):
-            return b"".join((head, body, footer))
+        if sections:
+            kind = kind_of(body)
+            if kind is not Kind.OTHER:
+                return b"".join((head, body, footer)) if kind is Kind.BODY else body
         return b"".join((head, data_head(len(body)), body, footer))
 
     def _map_structured(self, route: bytes, properties: bytes, body: bytes, children: Sequence[Content]) -> bytes:
@@ -93,14 +96,23 @@ def read_route(route: bytes) -> tuple[str, str, int]:
         raise DecodeError("exchange or routing key is not UTF-8") from None
 
 
-def is_body(sections: bytes) -> bool:
-    """These octets are a body: data, sequences or a value, and nothing else."""
-    message = Message.decode(sections)
+class Kind(Enum):
+    """What octets of the type "amqp-1.0" are."""
+
+    BODY = "sections that are a body"
+    MESSAGE = "all sections of a message"
+    OTHER = "something else"
+
+
+def kind_of(octets: bytes) -> Kind:
+    message = Message.decode(octets)
     try:
         message.check()
-        return bool(sections) and message.encode_head() == b"" and not message.footer
+        if not octets:
+            return Kind.OTHER
+        return Kind.BODY if message.encode_head() == b"" and not message.footer else Kind.MESSAGE
     except AmqpError:
-        return False
+        return Kind.OTHER
 
 
 def incoming_head(

@@ -76,6 +76,9 @@ class ClientLink(Link, Channel):
         try:
             self.address = self._parse(terminus)
             check = self._check(terminus)
+            if check is not None:
+                session.engine.encode(check)
+            self.check_sayable()
         except ValueError as error:
             self._end(True, LinkDetached("amqp:invalid-field", str(error)))
             return
@@ -85,6 +88,13 @@ class ClientLink(Link, Channel):
         if check is not None:
             self._ask(check)
         self.prepare()
+
+    def check_sayable(self) -> None:
+        """See that all that the link will say can be said.
+
+        Raises:
+            ValueError: it cannot (an `EncodeError` is one).
+        """
 
     def _ask(self, method: Any) -> None:
         """Write what is to be answered before the link is attached."""

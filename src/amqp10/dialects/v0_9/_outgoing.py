@@ -33,6 +33,7 @@ from ._structured import Content
 from ._table import Tables, milliseconds, moment, seconds
 
 Clock = Callable[[], int]
+CONTENT_HEADER = 12  # octets of a content header before the properties
 
 
 class Route:
@@ -66,6 +67,7 @@ class Outgoing:
         anonymous: each message's `to` says where it goes.
         came: of deliveries: the annotations say where the message came from, if they say anything.
         clock: milliseconds since 1970 now, for a peer to which an expiration is a moment, not a time to live (Qpid).
+        room: the largest payload that the peer takes in a frame, octets: what a message says of itself fits in one.
     """
 
     def __init__(
@@ -77,8 +79,10 @@ class Outgoing:
         anonymous: bool = False,
         came: bool = False,
         clock: Clock | None = None,
+        room: int = 0xFFFF_FFFF,
     ) -> None:
         self._tables = tables
+        self._room = room
         self._clock = clock
         self._came = came
         self._exchange = exchange
@@ -90,7 +94,7 @@ class Outgoing:
         """Where the message goes and what it says, and its body.
 
         Raises:
-            EncodeError: it says no address, or one that is none.
+            EncodeError: it says no address, or one that is none; or it says more than a frame can hold.
         """
         at = _body_at(payload)
         if at < 0:
@@ -139,14 +143,22 @@ class Outgoing:
         passing = self._clock is not None and message.ttl is not None
         properties = outgoing_properties(message, self._tables, exchange, key, sections, self._clock)
         children = [self._child(each) for each in _children(message)] if self._tables.structured else ()
-        route = Route(exchange, key, properties.encode(self._tables), message.delivery_count > 0, children)
+        said = properties.encode(self._tables)
+        if len(said) + CONTENT_HEADER > self._room:
+            raise EncodeError(f"properties of {len(said)} octets: the peer's frames take {self._room}, and that is one")
+        route = Route(exchange, key, said, message.delivery_count > 0, children)
         route.passing = passing
         return route
 
     def _child(self, payload: bytes) -> Content:
         """A content within another."""
-        route, body = Outgoing(self._tables).map(payload)
+        route, body = Outgoing(self._tables, room=self._room).map(payload)
         return Content(route.properties, 0, 0, [body], list(route.children))
+
+
+def as_it_is(payload: bytes, tables: Tables) -> tuple[Route, bytes]:
+    """A message that cannot be said: all of its sections are the body."""
+    return Route("", "", BasicProperties(type=SECTIONS).encode(tables), False), payload
 
 
 def _children(message: Message) -> list[bytes]:

@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 
 DELIVER, GET_OK = b"\0\x3c\0\x3c", b"\0\x3c\0\x47"
 MOST_PREFETCH = 0xFFFF
-# A queue of RabbitMQ's that is none: its consumer must not ack.
+MOST_NAME = 200  # octets of a link's name in the tags of its consumers
+# A queue of RabbitMQ's that is none: requests have to be sent on the channel of who consumes from it.
 DIRECT_REPLY = "amq.rabbitmq.reply-to"
 
 
@@ -112,6 +113,11 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
     def settled_by_sender(self) -> bool:
         return self._settled
 
+    def check_sayable(self) -> None:
+        if self.address.key == DIRECT_REPLY:
+            raise ValueError(f"{DIRECT_REPLY} is for who sends on the same channel: take a dynamic source for replies")
+        self.session.engine.encode(self._consume())
+
     def applied(self) -> dict[Any, Any] | None:
         source = self.terms.source
         return source.filter if isinstance(source, Source) and self.session.connection.has_streams else None
@@ -157,16 +163,17 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         by_consumer = self.session.connection.prefetch_by_consumer
         self._set_prefetch(wanted if by_consumer else wanted + len(self.unsettled) + len(self._held))
         self._consumers += 1
-        self._tag = f"{self.name[:200]}.{self._consumers}" if self._consumers > 1 else self.name[:200]
+        name = self.name.encode()[:MOST_NAME].decode(errors="ignore")
+        self._tag = f"{name}.{self._consumers}" if self._consumers > 1 else name
         self._consumer = Consumer.STARTING
-        self.write(
-            BasicConsume(
-                queue=self.address.key or "",
-                consumer_tag=self._tag,
-                no_ack=self.address.key == DIRECT_REPLY,
-                exclusive=bool(self.terms.properties.get("exclusive")),
-                arguments=self._arguments(),
-            )
+        self.write(self._consume())
+
+    def _consume(self) -> BasicConsume:
+        return BasicConsume(
+            queue=self.address.key or "",
+            consumer_tag=self._tag,
+            exclusive=bool(self.terms.properties.get("exclusive")),
+            arguments=self._arguments(),
         )
 
     def _arguments(self) -> dict[str, Any]:

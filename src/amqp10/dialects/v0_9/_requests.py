@@ -92,7 +92,7 @@ class Requests(Channel):
         on_demand = ON_DEMAND in self.session.connection.capabilities
         method = method_of(pending.request, self.session.engine.variant.tables.on_demand() if on_demand else {})
         try:
-            self.session.engine.variant.methods.encode(method)
+            self.session.engine.encode(method)
         except EncodeError as error:
             raise LocalProtocolError(str(error)) from error
         pending.context = method

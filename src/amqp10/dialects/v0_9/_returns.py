@@ -29,17 +29,19 @@ def outcome_of(method: BasicReturn) -> Outcome:
 def find_returned(
     publishes: Iterable[tuple[SenderEndpoint, OutgoingDelivery]], method: BasicReturn, properties: bytes, body: bytes
 ) -> OutgoingDelivery | None:
-    """The publish that came back, None if it is not among these.
+    """The publish that came back; None if none of these went there.
 
-    Those of one route with the same properties and body are as good as each other; the oldest of them is taken.
+    Those of one route with the same properties and body are as good as each other; the oldest of them is taken. Should
+    the peer have changed something, the nearest is: nobody may take for sent what came back.
     """
-    nearest = None
+    found, likeness = None, 0
     for link, delivery in publishes:
-        if not delivery.payload.endswith(body):
-            continue
         route, whole = link.map(delivery.payload)
-        if (route.exchange, route.key) == (method.exchange, method.routing_key) and whole == body:
-            if route.properties == properties:
-                return delivery
-            nearest = nearest or delivery
-    return nearest
+        if (route.exchange, route.key) != (method.exchange, method.routing_key):
+            continue
+        alike = 1 + 2 * (whole == body) + (route.properties == properties)
+        if alike > likeness:
+            found, likeness = delivery, alike
+            if alike == 4:
+                break
+    return found

@@ -70,8 +70,14 @@ class SenderEndpoint(ClientLink, SenderLink):
     def begin_flow(self) -> None:
         target, address = self.terms.target, self.address
         anonymous = isinstance(target, Target) and target.address is None and not target.dynamic
-        tables, clock = self.engine.variant.tables, self.session.connection.expiry_clock
-        self._mapping = Outgoing(tables, address.exchange, address.key, anonymous=anonymous, clock=clock)
+        self._mapping = Outgoing(
+            self.engine.variant.tables,
+            address.exchange,
+            address.key,
+            anonymous=anonymous,
+            clock=self.session.connection.expiry_clock,
+            room=self.engine.room,
+        )
         self.frame_room = self.engine.room
         self.admit()
 
@@ -170,13 +176,25 @@ class SenderEndpoint(ClientLink, SenderLink):
                 self._outgoing[number] = delivery
                 self.unsettled[delivery.tag] = delivery
 
+    def check(self, payload: bytes) -> None:
+        """See that a message can be said.
+
+        Raises:
+            LocalProtocolError: it cannot.
+        """
+        route, _ = self.map(payload)
+        self._publish(route, True)
+
     def frames(self, payload: bytes, channel: int) -> bytes:
-        """A message as part of a transaction, on whatever channel that is."""
+        """A message as part of a transaction, on whatever channel that is.
+
+        Raises:
+            LocalProtocolError: it cannot be said.
+        """
         route, body = self.map(payload)
-        variant = self.engine.variant
-        publish = variant.methods.encode(BasicPublish(exchange=route.exchange, routing_key=route.key, mandatory=True))
-        content = variant.framing.message(channel, BASIC, route.properties, body, self.engine.room, route.children)
-        return variant.framing.frame(METHOD, channel, publish) + content
+        framing = self.engine.variant.framing
+        content = framing.message(channel, BASIC, route.properties, body, self.engine.room, route.children)
+        return framing.frame(METHOD, channel, self._publish(route, True)) + content
 
     def map(self, payload: bytes) -> tuple[Route, bytes]:
         """Where a message goes and what it says, and its body.
@@ -193,15 +211,17 @@ class SenderEndpoint(ClientLink, SenderLink):
         """The frame of the method, with which all messages of that route begin."""
         if len(self._methods) >= WINDOW:
             self._methods.clear()
-        publish = BasicPublish(exchange=route.exchange, routing_key=route.key, mandatory=not settled)
-        variant = self.engine.variant
-        try:
-            payload = variant.methods.encode(publish)
-        except EncodeError as error:
-            raise LocalProtocolError(str(error)) from error
-        frame = variant.framing.frame(METHOD, self.number, payload)
+        frame = self.engine.variant.framing.frame(METHOD, self.number, self._publish(route, not settled))
         self._methods[route.exchange, route.key, settled] = frame
         return frame
+
+    def _publish(self, route: Route, mandatory: bool) -> bytes:
+        """The method."""
+        publish = BasicPublish(exchange=route.exchange, routing_key=route.key, mandatory=mandatory)
+        try:
+            return self.engine.variant.methods.encode(publish)
+        except EncodeError as error:
+            raise LocalProtocolError(str(error)) from error
 
     def send_more(self, delivery: OutgoingDelivery, payload: bytes, *, more: bool = False) -> None:
         raise LocalProtocolError("no delivery is under way in parts")

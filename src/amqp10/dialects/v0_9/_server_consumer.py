@@ -42,7 +42,7 @@ from ._methods import (
     BasicGetEmpty,
     BasicGetOk,
 )
-from ._outgoing import Outgoing, Route
+from ._outgoing import Outgoing, Route, as_it_is
 from ._server_link import ServerLink
 from ._streams import stream_filters
 
@@ -250,7 +250,7 @@ class ConsumeLink(ServerLink, SenderLink):
         self._consumers = consumers
         self._method = method
         self._no_ack = no_ack
-        self._mapping = Outgoing(self.engine.variant.tables, "", queue, came=True)
+        self._mapping = Outgoing(self.engine.variant.tables, "", queue, came=True, room=self.engine.room)
         prefix = bytearray(DELIVER)
         write_shortstr(prefix, name, self.engine.variant.tables)
         self._prefix = bytes(prefix)
@@ -300,8 +300,8 @@ class ConsumeLink(ServerLink, SenderLink):
         consumers, engine = self._consumers, self.engine
         try:
             route, body = self._mapping.map(payload)
-        except EncodeError:  # what no property can say
-            route, body = Route("", "", b"\0\0", False), payload
+        except EncodeError:
+            route, body = as_it_is(payload, engine.variant.tables)
         consumers.number = number = consumers.number + 1
         octets = number.to_bytes(8, "big")
         delivery = self.delivery_type(self, octets, payload, settled or self._no_ack, message_format)

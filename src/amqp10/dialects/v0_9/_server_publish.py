@@ -120,6 +120,8 @@ class PublishLink(ServerLink, ReceiverLink):
         if state is not None:
             delivery.state = state
         self.unsettled.pop(delivery.tag, None)
+        if not self.attached:
+            return  # the channel is closed: nothing is said there any more
         number = delivery.delivery_id
         assert number is not None
         said = self._returnable.pop(number, None) if self._returnable else None
@@ -157,6 +159,13 @@ class PublishLink(ServerLink, ReceiverLink):
             return False
         self.session.refuse_method(error, BasicPublish())
         return True
+
+    def over(self) -> None:
+        """The channel is closed, or is being so: what was not looked at never came."""
+        self.incoming.clear()
+        self._returnable.clear()
+        if self._acks is not None:
+            self._acks.forget(self._number)
 
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
         if self.attached:

@@ -339,6 +339,8 @@ class ServerSession(Session, Channel):
         self._waiting.clear()
         self.consumers.clear()
         self.transactions.clear()
+        if self._publisher is not None:
+            self._publisher.over()
         self._publisher = None
         for link in links:
             if link.attached or link.terms is None:

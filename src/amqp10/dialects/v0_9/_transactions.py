@@ -121,7 +121,7 @@ class Transactions:
     ) -> OutgoingDelivery:
         """A message is sent as part of a transaction: it is accepted, if that is committed."""
         work = self._work(state)
-        link.map(payload)
+        link.check(payload)
         delivery = link.delivery_type(link, tag, payload, True, message_format)
         work.publishes.append((link, delivery))
         delivery.state = state
@@ -171,9 +171,15 @@ class Transactions:
             if found is None or found.channel_state is not State.OPEN:
                 found = self._channels[session] = TransactionChannel(session)
             channel = found
+        try:  # all of it before any of it is written, for what is written would be committed with the next one
+            frames = [link.frames(delivery.payload, channel.number) for link, delivery in work.publishes]
+        except LocalProtocolError as error:
+            work.roll_back()
+            done(rejected(ROLLED_BACK, str(error)))
+            return
         channel.select()
-        for link, delivery in work.publishes:
-            channel.write_frames(link.frames(delivery.payload, channel.number))
+        for each in frames:
+            channel.write_frames(each)
         if work.receiver is not None:
             work.receiver.settle_all(work.settled)
         channel.commit(work, done)
