@@ -17,6 +17,10 @@ from .conftest import Commands
 
 pytest.importorskip("pyspark")
 
+import pyspark
+
+from amqp10.spark._pipeline import cause
+
 URL = "amqp://guest:hidden@localhost:1"
 
 
@@ -37,6 +41,35 @@ def test_mistakes(amqp10: Commands, arguments: tuple[str, ...], words: str) -> N
     assert result.code == 2
     assert words in result.err
     assert "hidden" not in result.err
+
+
+@pytest.mark.parametrize(
+    ("said", "sink", "told"),
+    [
+        ("[PYTHON] x\nTraceback\n  ValueError: amqp: there is no column 'a'\nat java", "csv", "there is no column 'a'"),
+        (
+            "failed\namqp10.errors.ConnectionLost: cannot connect\n",
+            "csv",
+            "amqp10.errors.ConnectionLost: cannot connect",
+        ),
+        (
+            "An error occurred while calling o4.start.\n: java.lang.Error: [BAD] no\n\tat x",
+            "csv",
+            "java.lang.Error: [BAD] no",
+        ),
+        (
+            "An error\n: x: [DATA_SOURCE_NOT_FOUND] y\n",
+            "delta",
+            "packages=io.delta:delta-spark_{}_2.13:VERSION gets it",
+        ),
+        ("", "csv", "RuntimeError"),
+    ],
+)
+def test_what_is_told_of_an_error(said: str, sink: str, told: str) -> None:
+    """A line of a page: ours, or Java's; and which package a sink needs."""
+    found = cause(RuntimeError(said), sink)
+    assert told.format(".".join(pyspark.__version__.split(".")[:2])) in found
+    assert "\n" not in found
 
 
 @pytest.fixture

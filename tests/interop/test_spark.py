@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -175,6 +176,26 @@ def test_a_batch_of_a_super_stream(spark: SparkSession, logs: Peer, stream_name:
     assert sorted(int(row.body) for row in ranged.collect()) == list(range(100, 600))
     with pytest.raises(PySparkException, match="there is no stream 'none-such'"):
         spark.read.format("amqp").options(url=logs.url(), mode="stream").load("none-such").count()
+
+
+def test_a_stream_from_a_moment(spark: SparkSession, logs: Peer, stream_name: str) -> None:
+    """What was stored since then, and no more than is wanted; filters that the options name are the broker's."""
+    name = f"{stream_name}-0"
+
+    async def fill_by_key(connection: Connection, key: str, start: int, stop: int) -> None:
+        keys = {"x-stream-filter-value": key}
+        async with connection.sender(queue_address(name)) as sender:
+            await sender.send_many(Message(b"%d" % n, message_annotations=keys) for n in range(start, stop))
+
+    def bodies(**options: str) -> list[int]:
+        reader = spark.read.format("amqp").options(url=logs.url(), address=name, mode="stream", **options)
+        return sorted(int(row.body) for row in reader.load().collect())
+
+    on(logs.url(), fill_by_key, "eu", 0, 50)
+    on(logs.url(), fill_by_key, "us", 50, 100)
+    assert bodies(startingTimestamp="2026-01-31T06:00:00Z", maxMessages="70") == list(range(70))
+    assert bodies(startingTimestamp=f"{(time.time() + 3600) * 1000:.0f}") == []
+    assert bodies(**{"amqp.filters": '{"rabbitmq:stream-filter": ["us"]}'}) == list(range(50, 100))
 
 
 def test_a_stream_from_now_on(spark: SparkSession, logs: Peer, stream_name: str, tmp_path: Path) -> None:

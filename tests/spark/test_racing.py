@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
 
 pytest.importorskip("pyspark")
@@ -14,7 +15,7 @@ import amqp10
 from amqp10.spark._consume import Consumption, QueuePartition, consumed
 from amqp10.spark._options import Options
 from amqp10.spark._schema import struct
-from amqp10.spark._segments import Segment
+from amqp10.spark._segments import Segment, saw_empty
 
 from ._pipes import depth, sent
 
@@ -72,6 +73,41 @@ def test_an_empty_queue_makes_an_empty_segment(broker_url: str, tmp_path: Path) 
     sent(broker_url, "nothing", 0, 10)
     assert bodies(options, partition) == []
     assert depth(broker_url, "nothing") == 10
+
+
+def test_links_have_the_properties_that_were_asked_for(broker_url: str, tmp_path: Path) -> None:
+    """A consumer that wants to be the only one is refused where there is another."""
+
+    async def attempt() -> None:
+        async with amqp10.Connection(broker_url) as connection, connection.receiver("alone"):
+            with pytest.raises(amqp10.LinkDetached, match="amqp:resource-locked"):
+                await anyio.to_thread.run_sync(lambda: list(consumed(options, SCHEMA, partition)))
+
+    given = {"amqp.linkProperties": '{"exclusive": true}', "walLocation": str(tmp_path)}
+    options = Options.parse({"url": broker_url, "address": "alone", **given})
+    partition = QueuePartition(Segment(str(tmp_path / "query"), 1, 0), 100, "run")
+    anyio.run(attempt, backend="trio")
+
+
+def test_a_limit_of_octets(broker_url: str, tmp_path: Path) -> None:
+    """Roughly as many are taken, the rest stays in the queue in its order; only the last one has seen its end."""
+
+    async def send() -> None:
+        await amqp10.send(broker_url, "large", *(amqp10.Message(b"%04d" % n * 250) for n in range(100)))
+
+    anyio.run(send, backend="trio")
+    options = Options.parse({"url": broker_url, "address": "large", "walLocation": str(tmp_path)})
+    wal = str(tmp_path / "query")
+    counts: list[int] = []
+    numbers: list[int] = []
+    while not counts or counts[-1]:
+        partition = QueuePartition(Segment(wal, len(counts) + 1, 0), 1000, "run", octets=30_000)
+        rows = [row for batch in consumed(options, SCHEMA, partition) for row in batch.to_pylist()]
+        numbers += [int(row["body"][:4]) for row in rows]
+        counts.append(len(rows))
+    assert numbers == list(range(100))
+    assert all(29 <= count <= 40 for count in counts[:3])
+    assert [saw_empty(wal, number + 1) for number in range(len(counts))].index(True) >= len(counts) - 2
 
 
 def test_what_cannot_be_decoded_stays_in_the_queue(broker_url: str, tmp_path: Path) -> None:

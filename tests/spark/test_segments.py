@@ -13,7 +13,7 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 
 from amqp10.spark import _segments
-from amqp10.spark._segments import Claimant, Segment, known_ids, retire
+from amqp10.spark._segments import Claimant, Segment, known_ids, retire, saw_empty, usable
 
 SCHEMA = pa.schema([("body", pa.binary()), ("message_id", pa.string())])
 FIRST = Claimant("run", 0)
@@ -167,8 +167,24 @@ def test_all_ids_or_none(tmp_path: Path) -> None:
     assert _segments.batches(wal) == []
 
 
-def test_counting_rows(tmp_path: Path) -> None:
-    """For each segment of a batch."""
-    make(Segment(str(tmp_path), 1, 0), "a", "b")
-    make(Segment(str(tmp_path), 1, 1))
-    assert _segments.rows(str(tmp_path), 1) == [2, 0]
+def test_the_end_of_the_queue(tmp_path: Path) -> None:
+    """One task of a batch that saw it is enough; the note goes with the segment."""
+    wal = str(tmp_path)
+    make(Segment(wal, 1, 0), "a", "b")
+    make(Segment(wal, 1, 1))
+    assert not saw_empty(wal, 1)
+    Segment(wal, 1, 1).note_empty()
+    assert saw_empty(wal, 1)
+    retire(wal, 1, 2)
+    assert files(Segment(wal, 1, 0)) == ["part-0.ids"]
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    """It is made if need be; what is wrong with it is said with the option's name."""
+    usable(str(tmp_path / "new" / "wal"))
+    assert (tmp_path / "new" / "wal").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        ValueError, match=r"^amqp: option 'walLocation': '.*/file/wal' cannot be written: Not a directory"
+    ):
+        usable(str(tmp_path / "file" / "wal"))

@@ -94,6 +94,8 @@ def pipeline(
     except ImportError as error:
         raise Failure(str(error), 2) from None
     sink, place, written = _sink(target, to_address, to_options)
+    if sink not in job.SINKS:
+        raise click.UsageError(f"--to: there is no sink {sink!r}; there are {', '.join(job.SINKS)}")
     if checkpoint is None:
         if sink not in job.FILES:
             raise click.UsageError(f"--checkpoint is needed with {sink}")
@@ -162,7 +164,7 @@ def _run(job: Any, planned: Any) -> None:
         query = planned.start(spark)
         job.follow(query, _tell, lambda: bool(stopped))
     except Exception as error:
-        raise Failure(_cause(error), 1) from None
+        raise Failure(job.cause(error, planned.sink), 1) from None
     finally:
         spark.stop()
         for number, handler in before.items():
@@ -176,10 +178,3 @@ def _tell(progress: Mapping[str, Any]) -> None:
     seconds = progress["durationMs"]["triggerExecution"] / 1000
     rows = progress["numInputRows"]
     click.echo(f"batch {progress['batchId']}: {rows:,} rows in {seconds:.1f} s, {rows / seconds:,.0f} rows/s", err=True)
-
-
-def _cause(error: Exception) -> str:
-    """The last line of a Python traceback in what Spark says, which is the error itself; else its first."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith(("ValueError: amqp:", "amqp10."))]
-    return ours[-1] if ours else lines[0] if lines else type(error).__name__

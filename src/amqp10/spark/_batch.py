@@ -17,7 +17,7 @@ from ._options import Options
 from ._pushdown import selector
 from ._receive import browse
 from ._schema import arrow_schema
-from ._segments import Segment
+from ._segments import Segment, usable
 
 
 class BrowseReader(DataSourceReader):
@@ -61,6 +61,7 @@ class TakingReader(DataSourceReader):
         self._wal = ""
         if options.ack == "wal":
             location = options.require_wal("ack=wal writes what it takes there before it accepts it")
+            usable(location)
             self._wal = os.path.join(location, f"read-{run_id}")
 
     def partitions(self) -> list[QueuePartition]:

@@ -29,6 +29,7 @@ from ..messaging._layout import (
 )
 from ..types import Timestamp
 from ._text import id_text, text, to_json
+from ._variants import Variants, is_variant, variant
 
 _HEADER: Final = {"durable": False, "priority": 4, "ttl": None, "delivery_count": 0, "first_acquirer": False}
 _PROPERTIES: Final = frozenset(PROPERTIES_FIELDS.defaults)
@@ -103,6 +104,7 @@ class Columns:
         self._offset_key = offset_key
         names = set(schema.names)
         self._text_body = "body" in names and pa.types.is_string(schema.field("body").type)
+        self._variant_body = "body" in names and is_variant(schema.field("body").type)
         self._wants_header = not names.isdisjoint(_HEADER)
         self._wants_properties = not names.isdisjoint(_PROPERTIES)
         self._wants_application = "application_properties" in names
@@ -120,8 +122,12 @@ class Columns:
         self._properties = [
             (name, self._lists[name], self._converter(name)) for name in self.schema.names if name in _PROPERTIES
         ]
-        self._application = _Map()
-        self._annotations = _Map()
+        self._application = self._map("application_properties")
+        self._annotations = self._map("message_annotations")
+
+    def _map(self, name: str) -> _Map | Variants:
+        wanted = name in self._lists and is_variant(self.schema.field(name).type)
+        return Variants() if wanted else _Map()
 
     def _converter(self, name: str) -> Callable[[Any], Any] | None:
         kind = self.schema.field(name).type
@@ -169,7 +175,7 @@ class Columns:
                 raise
             self._put("_decode_error", str(error))
             annotations = application = header = properties = None
-            body = payload.decode("utf-8", "replace") if self._text_body else payload
+            body = payload.decode("utf-8", "replace") if self._text_body else None if self._variant_body else payload
         row = self.rows
         if self._body is not None:
             self._body.append(body)
@@ -211,6 +217,8 @@ class Columns:
         body = read_body(payload, code, places[code])
         if code == DATA:
             data = body if type(body) is bytes else bytes(body)
+            if self._variant_body:
+                return variant(_utf8(data))
             return _utf8(data) if self._text_body else data
         return self._value(body, code)
 
@@ -218,6 +226,8 @@ class Columns:
         """A body that is no data."""
         if isinstance(body, AmqpValue):
             body = body.value
+        if self._variant_body:
+            return None if body is None else variant(to_json(_flat(body)))
         if code == AMQP_VALUE and not self._json:
             if body is None:
                 return None
@@ -225,9 +235,7 @@ class Columns:
                 return str(body) if self._text_body else body.encode()
             if type(body) is bytes:
                 return _utf8(body) if self._text_body else body
-        if isinstance(body, AmqpSequence):
-            body = [item for part in body for item in part]
-        spelled = to_json(body)
+        spelled = to_json(_flat(body))
         return spelled if self._text_body else spelled.encode()
 
     def take(self) -> pa.RecordBatch:
@@ -246,6 +254,10 @@ class Columns:
         values = self._lists[field.name]
         values.extend([_HEADER.get(field.name)] * (rows - len(values)))
         return pa.array(values, field.type)
+
+
+def _flat(body: Any) -> Any:
+    return [item for part in body for item in part] if isinstance(body, AmqpSequence) else body
 
 
 def _utf8(data: bytes) -> str:

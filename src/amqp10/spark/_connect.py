@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
@@ -12,7 +14,7 @@ import anyio
 
 from ..client import Connection, Reconnect
 from ..errors import ConnectionLost
-from ..messaging import Filter, Selector, Source, Target
+from ..messaging import Selector, Source, Target
 from ..net import TLS, parse_url
 from ..sasl import (
     Anonymous,
@@ -26,6 +28,7 @@ from ..sasl import (
     XOAuth2,
     from_credentials,
 )
+from ..types import Described, Symbol
 from ._options import Options
 
 _log = logging.getLogger("amqp10.spark")
@@ -48,8 +51,15 @@ def connection(options: Options, *, comes_back: bool = False) -> Connection:
         comes_back: when it is lost, with its links, for as long as `connectTimeout`; what was under way is sent again.
 
     Raises:
-        ValueError: credentials that do not go together.
+        ValueError: credentials that do not go together, or a file that cannot be read.
     """
+    for name, path in (
+        ("tls.ca", options.tls_ca),
+        ("tls.certificate", options.tls_certificate),
+        ("tls.key", options.tls_key),
+    ):
+        if path is not None and not os.access(path, os.R_OK):
+            raise ValueError(f"amqp: option {name!r}: on {socket.gethostname()} there is no {path!r} that can be read")
     tls = None
     if options.tls_ca or options.tls_certificate or not options.tls_verify:
         tls = TLS(
@@ -117,10 +127,26 @@ def _needed(value: str | None, kind: str, name: str) -> str:
 def source(opened: Connection, options: Options, address: str | None = None) -> Source:
     """What to read from, spelled as the broker wants it, with its filters."""
     name = address if address is not None else options.require_address()
-    filters: list[Filter] = [] if options.selector is None else [Selector(options.selector)]
+    fields: dict[str, Any] = {
+        "filters": [] if options.selector is None else [Selector(options.selector)],
+        "filter": {Symbol(each): _filter(each, value) for each, value in (options.amqp_filters or {}).items()} or None,
+        "capabilities": tuple(map(Symbol, options.amqp_source_capabilities)),
+    }
     if spelled(name, options):
-        return Source(name, filters=filters)
-    return opened.profile.source(name, "topic" if options.address_type == "topic" else "queue", filters=filters)
+        return Source(name, **fields)
+    return opened.profile.source(name, "topic" if options.address_type == "topic" else "queue", **fields)
+
+
+def _filter(name: str, value: Any) -> Described:
+    if isinstance(value, dict) and value.keys() == {"descriptor", "value"}:
+        return Described(Symbol(value["descriptor"]), value["value"])
+    return Described(Symbol(name), value)
+
+
+def properties(options: Options) -> dict[Symbol, Any] | None:
+    """The properties of links that the options ask for."""
+    given = options.amqp_link_properties
+    return None if given is None else {Symbol(name): value for name, value in given.items()}
 
 
 def target(opened: Connection, options: Options) -> Target:

@@ -18,7 +18,7 @@ from ..client import Delivery, Receiver
 from ..errors import AmqpError
 from . import _segments
 from ._columns import Columns
-from ._connect import connection, run, source
+from ._connect import connection, properties, run, source
 from ._options import Options
 from ._receive import add, waiting
 from ._schema import arrow_schema, with_column
@@ -35,11 +35,13 @@ class QueuePartition(InputPartition):
         segment: where it puts that.
         limit: the most messages to take.
         run: of the driver; the same for all tasks that it plans.
+        octets: roughly the most octets of messages to take; None for any number.
     """
 
     segment: Segment
     limit: int
     run: str
+    octets: int | None = None
 
 
 def consumed(options: Options, schema: StructType, partition: QueuePartition) -> Iterator[pa.RecordBatch]:
@@ -80,6 +82,7 @@ class Consumption:
         self._options = options
         self._segment = partition.segment
         self._limit = partition.limit
+        self._octets = partition.octets
         self._claim = claim
         self._schema = arrow_schema(schema if options.dedupe == "none" else with_column(schema, _segments.IDS))
 
@@ -100,7 +103,9 @@ class Consumption:
         with self._segment.write(self._schema) as draft:
             async with connection(options) as opened:
                 # Where it is taken from, and not released again: credit is given for what is wanted only.
-                async with opened.receiver(source(opened, options), credit=0) as receiver:
+                async with opened.receiver(
+                    source(opened, options), credit=0, properties=properties(options)
+                ) as receiver:
                     held = await self._receive(receiver, draft)
                     published = self._publish(draft)
                     self._settle(held, accepted=published)
@@ -112,13 +117,17 @@ class Consumption:
         address = options.require_address()
         columns = Columns(self._schema, options.body_format, {"address": address})
         held: list[Delivery] = []
-        async with aclosing(waiting(receiver, self._limit, options.receive_timeout)) as batches:
+        size = 0
+        async with aclosing(waiting(receiver, self._limit, options.receive_timeout, self._octets)) as batches:
             async for deliveries in batches:
                 add(columns, deliveries, address)
+                size += columns.size
                 for delivery in deliveries:
                     delivery.payload = b""  # what is held until it is settled takes no more room than it must
                 held += deliveries
                 draft.append(columns.take())
+        if len(held) < self._limit and (self._octets is None or size < self._octets):
+            self._segment.note_empty()
         return held
 
     def _publish(self, draft: Draft) -> bool:

@@ -70,8 +70,13 @@ def _packaged() -> Path | None:
     real = Path(spec.submodule_search_locations[0]) / "java-runtime" / "bin" / "java"
     if not real.exists():
         return None
-    folder = Path(tempfile.gettempdir()) / f"amqp10-java-{os.getuid()}" / "bin"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    home = Path(tempfile.gettempdir()) / f"amqp10-java-{os.getuid()}"
+    home.mkdir(exist_ok=True, mode=0o700)
+    about = home.lstat()
+    if about.st_uid != os.getuid() or about.st_mode & 0o022 or home.is_symlink():
+        raise JavaMissing(f"{home} is not ours alone; what is run from there could be anybody's")
+    folder = home / "bin"
+    folder.mkdir(exist_ok=True)
     script = folder / "java"
     draft = folder / f"java.{os.getpid()}"
     draft.write_text(

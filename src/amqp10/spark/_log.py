@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import ClassVar
+from datetime import datetime
+from typing import Any, ClassVar
 
+import anyio
 import pyarrow as pa
 
 from ..client import Connection
 from ..errors import DecodeError, LinkDetached, RemoteProtocolError, SessionEnded
 from ..messaging import EventPosition, Source, StreamOffset
 from ._columns import Columns
-from ._connect import connection, source
+from ._connect import connection, properties, source
 from ._options import Options
 from ._ranges import Bounds, Range
 from ._receive import CHUNK, CREDIT, IDLE, drained, undecodable
@@ -50,6 +52,27 @@ class Log(ABC):
     def source(self, opened: Connection, partition: str, start: int) -> Source:
         """Where to read from the offset `start`."""
 
+    async def first_since(self, opened: Connection, partition: str, since: datetime) -> int | None:
+        """The offset of the first message since then; None if there is none.
+
+        Raises:
+            AmqpError: the peer does not say.
+        """
+        found = await self._offsets(opened, self._since(opened, partition, since), 1)
+        return min(found, default=None)
+
+    @abstractmethod
+    def _since(self, opened: Connection, partition: str, since: datetime) -> Source:
+        """Where to read from that moment, all messages."""
+
+    async def _offsets(self, opened: Connection, place: Source, credit: int) -> list[int]:
+        """The offsets of what comes first from there, of as many messages."""
+        async with opened.receiver(place, credit=0, settle_mode="settled") as receiver:
+            receiver.add_credit(credit)
+            await drained(receiver, self._options.receive_timeout)
+            batch = await receiver.receive_batch(credit) if receiver.buffered else []
+            return [int(delivery.message.message_annotations[self.offset_key]) for delivery in batch]
+
     async def all_bounds(self, opened: Connection, partitions: list[str]) -> dict[str, Bounds]:
         """The bounds of these partitions."""
         return {partition: await self.bounds(opened, partition) for partition in partitions}
@@ -83,21 +106,20 @@ class RabbitStream(Log):
             raise
 
     async def bounds(self, opened: Connection, partition: str) -> Bounds:
-        first = await self._offsets(opened, partition, StreamOffset("first"), 1)
+        first = await self._offsets(opened, self._at(opened, partition, StreamOffset("first")), 1)
         if not first:
             return Bounds(0, 0)
         # "last" is the last chunk, of as many messages as were written together.
-        last = await self._offsets(opened, partition, StreamOffset("last"), LAST_CHUNK)
+        last = await self._offsets(opened, self._at(opened, partition, StreamOffset("last")), LAST_CHUNK)
         return Bounds(min(first), max(last, default=min(first)) + 1)
 
-    async def _offsets(self, opened: Connection, partition: str, where: StreamOffset, credit: int) -> list[int]:
+    def _at(self, opened: Connection, partition: str, where: StreamOffset) -> Source:
         place = source(opened, self._options, partition)
         place.filter = Source(filters=[where]).filter  # of all messages, not only of those that are selected
-        async with opened.receiver(place, credit=0, settle_mode="settled") as receiver:
-            receiver.add_credit(credit)
-            await drained(receiver, self._options.receive_timeout)
-            batch = await receiver.receive_batch(credit) if receiver.buffered else []
-            return [int(delivery.message.message_annotations[self.offset_key]) for delivery in batch]
+        return place
+
+    def _since(self, opened: Connection, partition: str, since: datetime) -> Source:
+        return self._at(opened, partition, StreamOffset(since))
 
     def source(self, opened: Connection, partition: str, start: int) -> Source:
         place = source(opened, self._options, partition)
@@ -111,17 +133,13 @@ class EventHub(Log):
     offset_key = "x-opt-sequence-number"
 
     async def partitions(self, opened: Connection) -> list[str]:
-        async with opened.management() as management:
-            response = await management.request("READ", "com.microsoft:eventhub", self.address)
-        identifiers = response.body.get("partition_ids") if isinstance(response.body, dict) else None
-        if not identifiers:
+        facts = await self._facts(opened, "com.microsoft:eventhub")
+        if not facts.get("partition_ids"):
             raise RemoteProtocolError(f"the management node does not say which partitions {self.address!r} has")
-        return [str(each) for each in identifiers]
+        return [str(each) for each in facts["partition_ids"]]
 
     async def bounds(self, opened: Connection, partition: str) -> Bounds:
-        async with opened.management() as management:
-            response = await management.request("READ", "com.microsoft:partition", self.address, partition=partition)
-        facts = response.body if isinstance(response.body, dict) else {}
+        facts = await self._facts(opened, "com.microsoft:partition", partition=partition)
         first, last = facts.get("begin_sequence_number"), facts.get("last_enqueued_sequence_number")
         if not isinstance(first, int) or not isinstance(last, int):
             raise RemoteProtocolError(f"the management node does not say which events partition {partition} has")
@@ -129,9 +147,24 @@ class EventHub(Log):
             return Bounds(last + 1, last + 1)
         return Bounds(int(first), int(last) + 1)
 
+    async def _facts(self, opened: Connection, kind: str, **properties: str) -> dict[Any, Any]:
+        with anyio.move_on_after(self._options.receive_timeout):
+            async with opened.management() as management:
+                response = await management.request("READ", kind, self.address, **properties)
+                return response.body if isinstance(response.body, dict) else {}
+        raise RemoteProtocolError(
+            f"amqp: nobody at $management said what {self.address!r} is for {self._options.receive_timeout:g} s: "
+            "mode=eventhubs is for Azure Event Hubs"
+        )
+
     def source(self, opened: Connection, partition: str, start: int) -> Source:
+        return self._at(partition, EventPosition.sequence_number(start, inclusive=True))
+
+    def _since(self, opened: Connection, partition: str, since: datetime) -> Source:
+        return self._at(partition, EventPosition.enqueued_time(since, inclusive=True))
+
+    def _at(self, partition: str, where: EventPosition) -> Source:
         group = self._options.consumer_group
-        where = EventPosition.sequence_number(start, inclusive=True)
         return Source(f"{self.address}/ConsumerGroups/{group}/Partitions/{partition}", filters=[where])
 
 
@@ -141,8 +174,9 @@ def log(options: Options) -> Log:
     Raises:
         ValueError: it cannot do what another one of them asks for.
     """
-    if options.mode == "eventhubs" and options.selector is not None:
-        raise ValueError("amqp: option 'selector': Event Hubs filter by position only")
+    if options.mode == "eventhubs" and options.filtered:
+        named = "amqp.filters" if options.selector is None else "selector"
+        raise ValueError(f"amqp: option {named!r}: Event Hubs filter by position only")
     return EventHub(options) if options.mode == "eventhubs" else RabbitStream(options)
 
 
@@ -162,7 +196,10 @@ async def read(
     async with (
         connection(options, comes_back=True) as opened,
         opened.receiver(
-            kind.source(opened, place.partition, place.start), credit=CREDIT, settle_mode="settled"
+            kind.source(opened, place.partition, place.start),
+            credit=CREDIT,
+            settle_mode="settled",
+            properties=properties(options),
         ) as receiver,
     ):
         following = place.start
@@ -179,7 +216,7 @@ async def read(
                     offset = columns.add(delivery.payload, following, place.end)
                 except DecodeError as error:
                     raise undecodable(delivery, place.partition, error) from error
-                if offset > following and following == place.start and options.selector is None:
+                if offset > following and following == place.start and not options.filtered:
                     place.lost(offset, fail=options.fail_on_data_loss)
                 if offset >= following:
                     following = offset + 1

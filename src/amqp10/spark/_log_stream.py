@@ -41,10 +41,8 @@ class LogBatchReader(DataSourceReader):
 
     def partitions(self) -> list[LogPartition]:
         options = self._options
-        bounds = run(options, ask_once, options)
-        starts = resolve(options.starting_offsets, bounds, "earliest")
-        ends = resolve(options.ending_offsets, bounds, "latest")
-        return [LogPartition(each) for each in ranges(offsets(starts, ends), options.min_partitions)]
+        batch = run(options, planned, options)
+        return [LogPartition(each) for each in ranges(batch, options.min_partitions)]
 
     def read(self, partition: LogPartition | None) -> Iterator[pa.RecordBatch]:
         # Spark makes a partition of None out of no partitions.
@@ -70,7 +68,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Called twice for the first batch: it must not find another end of the log the second time.
     def initialOffset(self) -> Offsets:
         if self._first is None:
-            starts = resolve(self._options.starting_offsets, self._bounds(), "latest")
+            bounds = self._bounds()
+            assert self._connection is not None
+            starts = self._connection.call(beginning, self._options, bounds, "latest")
             self._first = offsets(starts, starts)
         return self._first
 
@@ -120,10 +120,23 @@ async def ask(opened: Connection, options: Options, partitions: list[str]) -> di
     return await kind.all_bounds(opened, partitions or await kind.partitions(opened))
 
 
-async def ask_once(options: Options) -> dict[str, Bounds]:
-    """The bounds of all partitions, over a connection for just that."""
+async def beginning(opened: Connection, options: Options, bounds: dict[str, Bounds], default: str) -> dict[str, int]:
+    """Where the options say to begin, for each partition."""
+    since = options.starting_timestamp
+    if since is None:
+        return resolve(options.starting_offsets, bounds, default)
+    kind = log(options)
+    firsts = {name: await kind.first_since(opened, name, since) for name in bounds}
+    return {name: bounds[name].end if first is None else first for name, first in firsts.items()}
+
+
+async def planned(options: Options) -> Offsets:
+    """What a batch job reads, asked over a connection for just that."""
     async with connection(options) as opened:
-        return await ask(opened, options, [])
+        bounds = await ask(opened, options, [])
+        starts = await beginning(opened, options, bounds, "earliest")
+    ends = resolve(options.ending_offsets, bounds, "latest")
+    return following(offsets(starts, starts), ends, options.max_messages)
 
 
 def _rows(options: Options, schema: StructType, partition: LogPartition) -> Iterator[pa.RecordBatch]:

@@ -8,9 +8,24 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
+from datetime import datetime
 from typing import Any, Final, Literal
 
-from ._values import at_least, boolean, dialect_name, directory, nonempty, offsets, seconds, urls, words
+from ._values import (
+    at_least,
+    boolean,
+    dialect_name,
+    directory,
+    ending_offsets,
+    json_object,
+    json_strings,
+    moment,
+    nonempty,
+    offsets,
+    seconds,
+    urls,
+    words,
+)
 
 AddressType = Literal["queue", "topic", "raw"]
 Mode = Literal["auto", "queue", "stream", "eventhubs"]
@@ -127,11 +142,37 @@ class Options:
         "needs `spark.sql.python.filterPushdown.enabled=true`.",
         False,
     )
+    amqp_filters: dict[str, Any] | None = _option(
+        "read, stream",
+        json_object,
+        'Further filters for the broker, by name: `{"rabbitmq:stream-filter": ["eu"]}`. The name is the descriptor, '
+        'unless the value is `{"descriptor": "...", "value": ...}`. One that the broker says it does not apply '
+        "fails the read; RabbitMQ says so of none.",
+        name="amqp.filters",
+    )
+    amqp_source_capabilities: tuple[str, ...] = _option(
+        "read, stream",
+        json_strings,
+        'Capabilities to ask of the source: `["shared"]`.',
+        (),
+        shown="-",
+        name="amqp.sourceCapabilities",
+    )
+    amqp_link_properties: dict[str, Any] | None = _option(
+        "all",
+        json_object,
+        'Properties of the links that consume or write: `{"rabbitmq:priority": 5}`.',
+        name="amqp.linkProperties",
+    )
     num_partitions: int = _option(
         "read, stream", at_least(1), "Links that consume a queue at the same time; order holds only with 1.", 1
     )
     max_messages: int = _option(
-        "read", at_least(1), "The most messages that a batch read takes or looks at.", 2**31 - 1, shown="no limit"
+        "read",
+        at_least(1),
+        "The most messages that a batch read takes or looks at; of a log, shared in proportion among its partitions.",
+        2**31 - 1,
+        shown="no limit",
     )
     receive_timeout: float = _option(
         "read, stream", seconds, "Silence of the broker, while it should deliver, that fails the task (s).", 60.0
@@ -169,6 +210,13 @@ class Options:
         100_000,
         aliases=("maxOffsetsPerTrigger",),
     )
+    max_bytes_per_trigger: int | None = _option(
+        "stream",
+        at_least(1),
+        "Of a queue, roughly the most octets of messages that a micro-batch takes, whatever their number: a link that "
+        "has its share asks for no more, and takes what is on its way.",
+        shown="no limit",
+    )
     probe: Probe = _option(
         "stream",
         words(Probe),
@@ -183,8 +231,15 @@ class Options:
         'Where to begin: `earliest`, `latest`, or offsets by partition, `{"orders": 17}`.',
         shown="`earliest` in batch, `latest` in streams",
     )
+    starting_timestamp: datetime | None = _option(
+        "read, stream",
+        moment,
+        "Where to begin instead: with the first message since then by the broker's clock; milliseconds since 1970, or "
+        "as `2026-01-31T06:00:00Z`. RabbitMQ knows the time of messages that were stored together, and begins with the "
+        "first of them.",
+    )
     ending_offsets: str | dict[str, int | str] | None = _option(
-        "read", offsets, "Where to end, exclusively: `latest`, or offsets by partition.", shown="`latest`"
+        "read", ending_offsets, "Where to end, exclusively: `latest`, or offsets by partition.", shown="`latest`"
     )
     fail_on_data_loss: bool = _option(
         "read, stream",
@@ -247,7 +302,27 @@ class Options:
                 raise ValueError(f"amqp: option {option_name(each)!r}: {error}") from None
         if "url" not in values:
             raise ValueError("amqp: option 'url' is missing: the broker, amqp://user:password@host:port")
-        return cls(**values)
+        options = cls(**values)
+        options._agree()
+        return options
+
+    def _agree(self) -> None:
+        """See that no option makes another one pointless.
+
+        Raises:
+            ValueError: one does.
+        """
+        if self.tls_key is not None and self.tls_certificate is None:
+            raise ValueError("amqp: option 'tls.key' is of no use without 'tls.certificate'")
+        if self.starting_offsets is not None and self.starting_timestamp is not None:
+            raise ValueError("amqp: options 'startingOffsets' and 'startingTimestamp': only one can say where to begin")
+        for name in ("starting_offsets", "starting_timestamp", "ending_offsets"):
+            if self.mode == "queue" and getattr(self, name) is not None:
+                raise ValueError(f"amqp: option {option_name(_FIELDS[name])!r}: mode is 'queue', which has no offsets")
+        if self.log and self.max_bytes_per_trigger is not None:
+            raise ValueError(
+                "amqp: option 'maxBytesPerTrigger' is for queues: what is in a log is known by number only"
+            )
 
     def require_address(self) -> str:
         """The address to read from.
@@ -276,8 +351,14 @@ class Options:
     def log(self) -> bool:
         """Whether what is read is a log, by offsets."""
         if self.mode == "auto":
-            return self.starting_offsets is not None or self.ending_offsets is not None
+            places = (self.starting_offsets, self.starting_timestamp, self.ending_offsets)
+            return any(each is not None for each in places)
         return self.mode != "queue"
+
+    @property
+    def filtered(self) -> bool:
+        """Whether messages may be left out by the broker."""
+        return self.selector is not None or bool(self.amqp_filters)
 
 
 def option_name(each: Field[Any]) -> str:
@@ -288,6 +369,7 @@ def option_name(each: Field[Any]) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
+_FIELDS: Final = {each.name: each for each in fields(Options)}
 _BY_NAME: Final = {
     name.lower(): each for each in fields(Options) for name in (option_name(each), *each.metadata["aliases"])
 }

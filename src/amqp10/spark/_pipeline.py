@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -22,6 +23,21 @@ _COLUMNS = {
     "csv": _FLAT,
     "json": f"{_FLAT}, application_properties MAP<STRING,STRING>",
     "text": "body STRING",
+    "console": _FLAT,
+}
+
+PACKAGES = {
+    "delta": "io.delta:delta-spark_{spark}_2.13:VERSION",
+    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{spark}_2.13:VERSION",
+}
+"""Sinks that Spark does not come with."""
+
+_CONF = {
+    "delta": {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    },
+    "iceberg": {"spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"},
 }
 POLL = 0.2
 """Seconds between two looks at the query."""
@@ -62,8 +78,6 @@ class Pipeline:
         Options.parse(self._source_options()).require_address()
         if self.sink == "amqp":
             Options.parse(self.target)
-        if self.sink not in SINKS:
-            raise ValueError(f"there is no sink {self.sink!r}; there are {', '.join(SINKS)}")
 
     def _source_options(self) -> dict[str, str]:
         named = {name.lower() for name in self.source}
@@ -79,7 +93,8 @@ class Pipeline:
         """
         prepare()
         builder = SparkSession.builder.appName("amqp10 pipeline")
-        conf = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR", **self.conf}
+        conf = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+        conf |= {**_CONF.get(self.sink, {}), **self.conf}
         for name, value in conf.items():
             builder = builder.config(name, value)
         # Under spark-submit there is a context, or its settings name a master.
@@ -123,3 +138,21 @@ def follow(query: StreamingQuery, told: Callable[[Mapping[str, Any]], None], sto
             continue
         time.sleep(POLL)
     query.awaitTermination()
+
+
+def cause(error: Exception, sink: str) -> str:
+    """What went wrong, in a line: the last one of a Python traceback in what Spark says, else what Java says.
+
+    Args:
+        sink: of the job; a package that Spark lacks for it is named.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith(("ValueError: amqp:", "amqp10."))]
+    if ours:
+        return ours[-1].removeprefix("ValueError: amqp: ")
+    java = next((line for line in lines if line.startswith(": ")), None)  # py4j has it in its second line
+    told = java.removeprefix(": ") if java else lines[0] if lines else type(error).__name__
+    if sink in PACKAGES and any(word in str(error) for word in ("DATA_SOURCE_NOT_FOUND", "ClassNotFoundException")):
+        package = PACKAGES[sink].format(spark=".".join(pyspark.__version__.split(".")[:2]))
+        return f"Spark has no package for {sink}: --conf spark.jars.packages={package} gets it ({told})"
+    return told

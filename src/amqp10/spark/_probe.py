@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..client import Connection, Receiver
 from ..errors import Unsupported
-from ._connect import source
+from ._connect import properties, source
 from ._options import Options
 from ._receive import drained
 
@@ -27,7 +27,7 @@ async def something_waits(opened: Connection, options: Options, now: bool) -> bo
             return await _first(browser, options, now)
     except Unsupported:
         pass  # it does not browse: one is taken, and given back on leaving
-    async with opened.receiver(queue, credit=1) as receiver:
+    async with opened.receiver(queue, credit=1, properties=properties(options)) as receiver:
         return await _first(receiver, options, now)
 
 

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from ._consume import QueuePartition, consumed
 from ._options import Options
 from ._probe import WAIT, something_waits
-from ._segments import Segment, retire, rows
+from ._segments import Segment, retire, saw_empty, usable
 from ._standing import Standing
 
 
@@ -34,10 +34,11 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._location = ""
         if options.ack != "accept":
             self._location = options.require_wal("a stream of a queue writes what it takes there before it accepts it")
+            usable(self._location)
         self._connection: Standing | None = None
         self._available_now = False
         self._ran = False  # this run has planned a batch
-        self._counts: dict[int, list[int]] = {}  # of the last batch, rows by segment
+        self._seen_empty: dict[int, bool] = {}  # of the last batch, whether it found the end of the queue
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_connection": None}
@@ -60,7 +61,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # than with the next batch, on an idle queue never.
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         self._retire(start)
-        if self._available_now and self._ran and self._was_short(start):
+        # This run has had what was available when it began: a batch of its own saw the queue empty.
+        if self._available_now and self._ran and self._seen_empty.get(start["batch"]):
             return start
         if not self._something_waits():
             return start
@@ -81,19 +83,14 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._connection = Standing(self._options)
         return self._connection.call(something_waits, self._options, self._available_now)
 
-    def _was_short(self, end: dict[str, Any]) -> bool:
-        """Whether the batch took all that there was: then this run has had what was available when it began."""
-        counts = self._counts.get(end["batch"])
-        return counts is not None and sum(counts) < int(end["max"])
-
     def _retire(self, committed: dict[str, Any]) -> None:
         """What Spark has committed is not asked for again."""
         batch = committed["batch"]
         if not batch or not self._location:
             return
         wal, dedupe = self._wal(committed["wal"]), self._options.dedupe
-        if self._available_now and batch not in self._counts:
-            self._counts = {batch: rows(wal, batch)}
+        if self._available_now and batch not in self._seen_empty:
+            self._seen_empty = {batch: saw_empty(wal, batch)}
         retained = self._options.wal_retain_batches if dedupe != "none" else 0
         retire(wal, batch, retained, all_ids=dedupe == "all")
 
@@ -103,7 +100,13 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         wal, run = self._wal(end["wal"]), uuid.uuid4().hex
         share, more = divmod(end["max"], parts)
-        return [QueuePartition(Segment(wal, end["batch"], part), share + (part < more), run) for part in range(parts)]
+        octets = self._options.max_bytes_per_trigger
+        return [
+            QueuePartition(
+                Segment(wal, end["batch"], part), share + (part < more), run, octets and max(1, octets // parts)
+            )
+            for part in range(parts)
+        ]
 
     # In a task: of `self` it has only what was there when the query was planned.
     def read(self, partition: QueuePartition) -> Iterator[pa.RecordBatch]:

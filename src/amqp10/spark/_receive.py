@@ -17,6 +17,9 @@ from ._options import Options
 CREDIT = 10_000
 """Deliveries that may be on their way or wait here."""
 
+FEW = 10
+"""Deliveries to ask for first where their size counts, which is not known yet."""
+
 CHUNK = 5000
 """Deliveries that are handed on at once."""
 
@@ -24,8 +27,10 @@ IDLE = 0.1
 """Seconds without a delivery after which the peer is asked whether there is one."""
 
 
-async def waiting(receiver: Receiver, limit: int, silence: float) -> AsyncGenerator[list[Delivery]]:
-    """The deliveries of all that waits, in order, some at a time; no more than `limit`.
+async def waiting(
+    receiver: Receiver, limit: int, silence: float, octets: int | None = None
+) -> AsyncGenerator[list[Delivery]]:
+    """The deliveries of all that waits, in order, some at a time; no more than `limit`, and roughly than `octets`.
 
     A receiver with manual credit is given just what is wanted, so that nothing has to be given back.
 
@@ -33,11 +38,17 @@ async def waiting(receiver: Receiver, limit: int, silence: float) -> AsyncGenera
         ConnectionLost: the peer did not answer for `silence` seconds.
     """
     manual = receiver._automatic == 0
-    granted = seen = 0
-    if manual:
-        granted = min(limit, CREDIT)
-        receiver.add_credit(granted)
+    seen = size = 0
     while seen < limit:
+        if manual:
+            # Also what a drain took back, while messages came after all.
+            more = min(limit - seen, _fitting(octets, seen, size)) - receiver.buffered - receiver.credit
+            if more > 0:
+                receiver.add_credit(more)
+        if octets is not None and size >= octets and not receiver.buffered:
+            await drained(receiver, silence)
+            if not receiver.buffered:
+                return
         batch = await receiver.receive_batch(min(CHUNK, limit - seen), max_wait=IDLE)
         if not batch:
             await drained(receiver, silence)
@@ -45,12 +56,18 @@ async def waiting(receiver: Receiver, limit: int, silence: float) -> AsyncGenera
                 return
             continue
         seen += len(batch)
-        if manual:
-            # Also what a drain took back, while messages came after all.
-            more = min(limit - seen - receiver.buffered, CREDIT) - receiver.credit
-            if more > 0:
-                receiver.add_credit(more)
+        if octets is not None:
+            size += sum(len(delivery.payload) for delivery in batch)
         yield batch
+
+
+def _fitting(octets: int | None, seen: int, size: int) -> int:
+    """How many messages to ask for, so that they have as many octets, by the mean of those seen."""
+    if octets is None:
+        return CREDIT
+    if size >= octets:
+        return 0
+    return min(CREDIT, max(1, (octets - size) * seen // size)) if size else FEW
 
 
 async def drained(receiver: Receiver, silence: float) -> None:

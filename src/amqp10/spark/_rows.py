@@ -13,6 +13,7 @@ from ..messaging import AmqpValue, Message
 from ._options import Options
 from ._schema import BY_NAME
 from ._text import id_value
+from ._variants import is_variant, plain
 
 _CONVERT: Final[dict[str, Callable[[Any], Any]]] = {
     "message_id": id_value,
@@ -50,11 +51,16 @@ class Rows:
             for name, column in zip(batch.schema.names, batch.columns, strict=True)
             if BY_NAME[name].written
         }
+        for column in columns:
+            if is_variant(batch.schema.field(column).type):
+                columns[column] = [None if parts is None else plain(parts) for parts in columns[column]]
         bodies = columns.pop("body")
+        body_is_variant = is_variant(batch.schema.field("body").type)
         names = list(columns)
         for index, values in enumerate(zip(*columns.values(), strict=True)) if names else enumerate([()] * len(bodies)):
             try:
-                message = self._body(bodies[index])
+                body = bodies[index]
+                message = Message(AmqpValue(body)) if body_is_variant and body is not None else self._body(body)
                 for name, value in zip(names, values, strict=True):
                     if value is not None:
                         convert = _CONVERT.get(name)

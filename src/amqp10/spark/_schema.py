@@ -21,11 +21,13 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampType,
+    VariantType,
 )
 
 from ._options import Options
 
 MAP: Final = "map<string,string>"
+VARIANT: Final = "variant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,12 @@ _NUMBER: Final = ("bigint", "int")
 COLUMNS: Final = tuple(
     Column(*row)
     for row in (
-        ("body", ("binary", "string"), True, "the body, see `bodyFormat`; NULL for a message without one"),
+        (
+            "body",
+            ("binary", "string", VARIANT),
+            True,
+            "the body, see `bodyFormat`; NULL if there is none; as `variant` a value with its type, or JSON data",
+        ),
         ("address", _TEXT, False, "the address that it was read from"),
         ("partition", _TEXT, False, "of a log, the partition"),
         ("offset", ("bigint",), False, "of a log, the place in its partition"),
@@ -75,8 +82,13 @@ COLUMNS: Final = tuple(
         ("ttl", _NUMBER, True, "how long it lives (ms)"),
         ("delivery_count", _NUMBER, False, "earlier attempts to deliver it that failed"),
         ("first_acquirer", ("boolean",), False, "nobody has had it before"),
-        ("application_properties", (MAP,), True, "values that are no strings are written as text"),
-        ("message_annotations", (MAP,), True, "likewise"),
+        (
+            "application_properties",
+            (MAP, VARIANT),
+            True,
+            "values that are no strings are written as text, but for those of a `variant`, which keep their types",
+        ),
+        ("message_annotations", (MAP, VARIANT), True, "likewise"),
         (
             "_decode_error",
             _TEXT,
@@ -100,6 +112,7 @@ _TYPES: Final[dict[str, DataType]] = {
         LongType(),
         TimestampType(),
         MapType(StringType(), StringType()),
+        VariantType(),
     )
 }
 
@@ -115,13 +128,13 @@ def usual_schema(body_format: str = "binary") -> StructType:
     return struct((each.name, body if each.name == "body" else each.types[0]) for each in COLUMNS if each.usual)
 
 
-def check_read(schema: StructType) -> None:
+def check_read(schema: StructType, options: Options) -> None:
     """See that messages can be read into these columns.
 
     Raises:
         ValueError: a column that there is not, or of a type that it cannot have.
     """
-    _check(schema, COLUMNS)
+    _check(schema, COLUMNS, options)
 
 
 def check_written(schema: StructType, options: Options) -> None:
@@ -130,15 +143,18 @@ def check_written(schema: StructType, options: Options) -> None:
     Raises:
         ValueError: a column that there is not, of a type that it cannot have, no body, or nothing that says where to.
     """
-    _check(schema, COLUMNS)
+    _check(schema, COLUMNS, options)
     if "body" not in schema.names:
         raise ValueError(f"amqp: rows to be written need a column 'body'; these have {', '.join(schema.names)}")
     if options.address is None and "to" not in schema.names:
         raise ValueError("amqp: neither the option 'address' nor a column 'to' says where to write to")
 
 
-def _check(schema: StructType, columns: Iterable[Column]) -> None:
+def _check(schema: StructType, columns: Iterable[Column], options: Options) -> None:
     known = {column.name: column for column in columns}
+    twice = next((name for name in schema.names if schema.names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"amqp: there are two columns {twice!r}")
     for each in schema:
         column = known.get(each.name)
         if column is None:
@@ -147,6 +163,8 @@ def _check(schema: StructType, columns: Iterable[Column]) -> None:
             raise ValueError(
                 f"amqp: column {each.name!r} cannot be {each.dataType.simpleString()}, but {' or '.join(column.types)}"
             )
+        if each.name == "body" and options.body_format == "amqp" and each.dataType.simpleString() != "binary":
+            raise ValueError("amqp: column 'body' must be binary with bodyFormat=amqp, which is whole encoded messages")
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

@@ -3,6 +3,7 @@
     walLocation/<query>/<batch>/part-0.arrow      the rows, once they are whole: published by a hard link, all at once
                                 part-0.settled    the broker has confirmed that the messages are gone there
                                 part-0.claim      who consumes for this segment just now
+                                part-0.empty      its task saw the queue empty
                                 part-0.ids        after the commit: message-ids of a segment that was never confirmed
 
 A segment that is there is the answer of its partition, for every retry, replay and second scan. One that is not
@@ -11,6 +12,7 @@ confirmed may have its messages delivered again: they are known by their ids, an
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -121,6 +123,10 @@ class Segment:
         """A draft of its content."""
         return Draft(self, schema)
 
+    def note_empty(self) -> None:
+        """Note that the queue was seen empty, by this task or one that it repeats."""
+        self._file("empty").touch()
+
     def confirm(self) -> None:
         """Note that the broker has let go of its messages."""
         self._file("settled").touch()
@@ -225,6 +231,20 @@ def _sync(folder: Path) -> None:
         os.close(descriptor)
 
 
+def usable(location: str) -> None:
+    """See that segments can be made there.
+
+    Raises:
+        ValueError: they cannot.
+    """
+    try:
+        os.makedirs(location, exist_ok=True)
+        if not os.access(location, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise ValueError(f"amqp: option 'walLocation': {location!r} cannot be written: {error.strerror}") from None
+
+
 # What a query has
 
 
@@ -236,13 +256,9 @@ def batches(wal: str) -> list[int]:
         return []
 
 
-def rows(wal: str, batch: int) -> list[int]:
-    """How many rows the segments of a batch have."""
-    found = []
-    for path in sorted((Path(wal) / f"{batch}").glob("part-*.arrow")):
-        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as content:
-            found.append(sum(each.num_rows for each in content))
-    return found
+def saw_empty(wal: str, batch: int) -> bool:
+    """Whether the queue was seen empty by a task of this batch."""
+    return any((Path(wal) / f"{batch}").glob("part-*.empty"))
 
 
 def known_ids(wal: str, *, confirmed: bool = False) -> set[str]:

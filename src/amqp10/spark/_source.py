@@ -48,7 +48,7 @@ class AmqpDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = Options.parse(self.options)
         options.require_address()
-        check_read(schema)
+        check_read(schema, options)
         if options.log:
             log(options)
             return LogBatchReader(options, schema)
@@ -59,9 +59,11 @@ class AmqpDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = Options.parse(self.options)
         options.require_address()
-        check_read(schema)
+        check_read(schema, options)
         if options.log:
             log(options)
+            if options.ending_offsets is not None:
+                raise ValueError("amqp: option 'endingOffsets' is for batch reads: a stream has no end")
             return LogStreamReader(options, schema)
         if options.ack == "browse":
             raise ValueError(

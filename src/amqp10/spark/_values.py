@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, get_args
 
 from ..engine import dialect_names
@@ -76,6 +77,16 @@ def dialect_name(text: str) -> str:
     return text
 
 
+def json_strings(text: str) -> tuple[str, ...]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ValueError('a JSON array of strings is wanted, such as ["queue"]')
+    return tuple(value)
+
+
 def json_object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
@@ -101,6 +112,30 @@ def offsets(text: str) -> str | dict[str, int | str]:
         if isinstance(each, bool) or not (each in ("earliest", "latest") or (isinstance(each, int) and each >= 0)):
             raise wanted
     return value
+
+
+def ending_offsets(text: str) -> str | dict[str, int | str]:
+    """The same but for `earliest`, where nothing ends."""
+    found = offsets(text)
+    if found == "earliest" or (isinstance(found, dict) and "earliest" in found.values()):
+        raise ValueError("latest, or a JSON object of partitions and offsets is wanted: nothing ends at the earliest")
+    return found
+
+
+def moment(text: str) -> datetime:
+    """Milliseconds since 1970, as Kafka's option has them, or ISO 8601."""
+    try:
+        if text.isdecimal():
+            return datetime.fromtimestamp(int(text) / 1000, UTC)
+        found = datetime.fromisoformat(text)
+    except (ValueError, OverflowError, OSError):
+        found = None
+    if found is None or found.tzinfo is None:
+        raise ValueError(
+            "milliseconds since 1970 are wanted, or a moment with its time zone such as 2026-01-31T06:00:00Z, "
+            f"not {text!r}"
+        )
+    return found
 
 
 def nonempty(text: str) -> str:

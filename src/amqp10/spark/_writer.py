@@ -16,8 +16,9 @@ from pyspark.sql.types import StructType
 
 from ..client import Connection, Sender, SentDelivery, Transaction
 from ..client._delivery import not_accepted
+from ..errors import EncodeError
 from ..messaging import Accepted, Message, Rejected
-from ._connect import connection, only, target
+from ._connect import connection, only, properties, target
 from ._options import Options
 from ._rows import Rows
 
@@ -97,7 +98,9 @@ class Task:
         transactional = options.transaction == "task"
         async with (
             connection(options, comes_back=not transactional) as opened,
-            opened.sender(None if options.address is None else target(opened, options)) as sender,
+            opened.sender(
+                None if options.address is None else target(opened, options), properties=properties(options)
+            ) as sender,
         ):
             if transactional:
                 async with opened.transaction() as transaction:
@@ -116,7 +119,10 @@ class Task:
             for message in self._rows.messages(batch):
                 if len(in_flight) >= most:
                     await self._outcome(opened)
-                delivery = await sender.submit(message, transaction=transaction)
+                try:
+                    delivery = await sender.submit(message, transaction=transaction)
+                except EncodeError as error:
+                    raise EncodeError(f"amqp: {self._which(self._rows.count, _id(message))}: {error}") from None
                 in_flight.append((delivery, self._rows.count, _id(message)))
         while in_flight:
             await self._outcome(opened)
@@ -129,7 +135,7 @@ class Task:
             self._sent.rows += 1
             return
         failed = not_accepted(outcome, opened.profile)
-        which = f"row {row - 1} of the task, message-id {message_id}"
+        which = self._which(row, message_id)
         if isinstance(outcome, Rejected) and self._options.on_reject == "drop":
             self._sent.dropped += 1
             _log.warning("%s was rejected and dropped: %s", which, failed)
@@ -140,6 +146,10 @@ class Task:
         for note in getattr(failed, "__notes__", ()):
             named.add_note(note)
         raise named
+
+    @staticmethod
+    def _which(row: int, message_id: str) -> str:
+        return f"row {row - 1} of the task, message-id {message_id}"
 
 
 def _id(message: Message) -> str:
