@@ -216,6 +216,7 @@ class Broker:
                 idle_timeout=idle_timeout,
                 offered_capabilities=("ANONYMOUS-RELAY", "SHARED-SUBS", *((ON_DEMAND,) if auto_create else ())),
                 properties={Symbol("product"): "amqp10"},
+                max_message_size=max_message_size,
             ).checked(),
             SessionTerms(),
             max_message_size,

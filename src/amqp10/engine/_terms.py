@@ -44,6 +44,7 @@ class ConnectionTerms:
         idle_timeout: seconds of silence after which this side gives the connection up; None for never.
             Ours is what we enforce (half of it is advertised); the peer's is what it advertised.
         path: of the URL, percent-decoded: the virtual host, in dialects that have such.
+        max_message_size: the largest message this side takes, bytes, where no link can say it; None for any.
     """
 
     container_id: str
@@ -55,6 +56,7 @@ class ConnectionTerms:
     desired_capabilities: tuple[str, ...] = ()
     properties: Mapping[Any, Any] = field(default_factory=dict)
     path: str = ""
+    max_message_size: int | None = None
 
     @property
     def virtual_host(self) -> str | None:

@@ -453,7 +453,7 @@ def test_malformed_message() -> None:
     raw = a_server()
     raw.open_as_client()
     answer = raw.do(MessageTransfer("", 0, 0), b"\0\0\0\5", b"x")
-    assert [each.error_code for each in answer if isinstance(each, ExecutionException)] == [531]
+    assert [each.error_code for each in answer if isinstance(each, ExecutionException)] == [503]
 
 
 def test_more_than_the_owner_takes() -> None:

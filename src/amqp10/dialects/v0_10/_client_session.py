@@ -38,7 +38,7 @@ from ._controls import SessionAttach, SessionAttached, SessionDetach, SessionDet
 from ._conversation import Conversation, Refusal, Talk
 from ._declare import Command
 from ._frames import Assembly
-from ._ledger import Sent, near, to_ranges
+from ._ledger import Sent, near, portions, to_ranges
 from ._login import ON_DEMAND, ClientLogin
 from ._publisher import PublisherLink
 from ._requests import ON_DEMAND_ARGUMENT, look_exchange, talk_of
@@ -71,11 +71,11 @@ class _Soon:
 class _Exact:
     """Deliveries whose outcome is settled when the server has it (receiver-settle-mode "second")."""
 
-    def __init__(self) -> None:
-        self.deliveries: list[tuple[SubscriberLink, IncomingDelivery]] = []
+    def __init__(self, deliveries: list[tuple[SubscriberLink, IncomingDelivery]]) -> None:
+        self._deliveries = deliveries
 
     def completed(self, sent: Sent) -> None:
-        for link, delivery in self.deliveries:
+        for link, delivery in self._deliveries:
             if not link.ended:
                 link.settled_exactly(delivery)
 
@@ -95,7 +95,7 @@ class ClientSession(SessionEndpoint):
         self._links: dict[PublisherLink | SubscriberLink | CoordinatorLink, None] = {}
         self._by_destination: dict[str, SubscriberLink] = {}
         self._dispositions: dict[Any, list[int]] = {}
-        self._exact: dict[Any, _Exact] = {}
+        self._exact: dict[Any, list[tuple[SubscriberLink, IncomingDelivery]]] = {}
         self._soon: _Soon | None = None
         self._pending: dict[PendingRequest[Any], None] = {}
         self._waking: dict[PublisherLink, None] = {}
@@ -263,16 +263,18 @@ class ClientSession(SessionEndpoint):
         """Tell the outcome, and settle when it is known to the server."""
         assert delivery.delivery_id is not None
         self.engine.owe(self)
-        self._exact.setdefault(_key(state), _Exact()).deliveries.append((link, delivery))
+        self._exact.setdefault(_key(state), []).append((link, delivery))
 
     def flush_dispositions(self) -> None:
         dispositions, self._dispositions = self._dispositions, {}
         for key, numbers in dispositions.items():
-            self.invoke(_disposition(key, numbers))
+            for some in portions(numbers):
+                self.invoke(_disposition(key, some))
         exact, self._exact = self._exact, {}
-        for key, owner in exact.items():
-            numbers = [near(each.delivery_id or 0, self.inbox.next) for _, each in owner.deliveries]
-            self.invoke(_disposition(key, numbers), owner)
+        for key, deliveries in exact.items():
+            for part in portions(deliveries):
+                numbers = [near(each.delivery_id or 0, self.inbox.next) for _, each in part]
+                self.invoke(_disposition(key, numbers), _Exact(part))
         soon, self._soon = self._soon, None
         if soon is not None:
             self.invoke(ExecutionSync(), soon)

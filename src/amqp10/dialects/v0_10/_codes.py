@@ -14,7 +14,7 @@ CONDITIONS: Final = {
     406: "amqp:precondition-failed",
     408: "amqp:resource-deleted",
     409: "amqp:illegal-state",
-    503: "amqp:not-allowed",
+    503: "amqp:decode-error",
     506: "amqp:resource-limit-exceeded",
     530: "amqp:not-allowed",
     531: "amqp:invalid-field",
@@ -22,12 +22,12 @@ CONDITIONS: Final = {
     541: "amqp:internal-error",
     542: "amqp:invalid-field",
 }
-CODES: Final = {condition: code for code, condition in reversed(CONDITIONS.items()) if code not in (503, 542)} | {
-    "amqp:decode-error": 531,
+CODES: Final = {condition: code for code, condition in reversed(CONDITIONS.items()) if code != 542} | {
     "amqp:link:message-size-exceeded": 506,
     "amqp:transaction:rollback": 409,
     "amqp:transaction:unknown-id": 404,
 }
+COMMAND_INVALID: Final = 503
 INTERNAL_ERROR: Final = 541
 
 # connection.close-code (0-10 §11.1)
@@ -38,11 +38,13 @@ CLOSE_CONDITIONS: Final = {
     501: "amqp:connection:framing-error",
 }
 
+# session.detach-code
+UNKNOWN_IDS: Final = 4
 DETACH_REASONS: Final = {
     1: ("amqp:resource-locked", "the session is attached elsewhere"),
     2: ("amqp:not-allowed", "the channel is in use by another session"),
     3: ("amqp:illegal-state", "the session is not attached"),
-    4: ("amqp:session:unknown-ids", "the session's command ids are not known"),
+    UNKNOWN_IDS: ("amqp:session:unknown-ids", "the session's command ids are not known"),
 }
 
 # message.reject-code

@@ -130,7 +130,7 @@ class V010Engine(Engine):
         self.output: list[bytes | bytearray] = []
         self.sessions: dict[int, SessionEndpoint] = {}
         self._phase = Phase.IDLE
-        self._reader = FrameReader()
+        self._reader = FrameReader(max_size=terms.max_message_size)
         self._events: list[Event] = []
         self._untold = 0
         self._dirty: dict[SessionEndpoint, None] = {}

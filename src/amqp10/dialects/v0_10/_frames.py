@@ -31,6 +31,12 @@ WHOLE: Final = 15
 
 MAX_FRONT: Final = 1 << 24
 """Octets that a control, or a command and its header segment, may have when they come in many frames."""
+MOST_OPEN: Final = 1024
+"""Assemblies, one a channel and track, that may be here in part."""
+MOST_AT_ONCE: Final = 4
+"""All that is here in part may be so many times as large as the largest message that is taken."""
+FRAME_WEIGHT: Final = 64
+"""Octets that keeping a frame costs besides its own."""
 
 _HEAD = Struct(">BBHBBHI")
 _read_head = _HEAD.unpack_from
@@ -44,9 +50,10 @@ class Assembly:
         front: the octets of the control or of the command.
         header: the octets of the header segment; None without one.
         body: the frames of the body segment; None without one.
+        excess: it is larger than is taken, and not here as a whole.
     """
 
-    __slots__ = ("body", "channel", "front", "header", "kind", "size")
+    __slots__ = ("body", "channel", "excess", "front", "header", "kind", "size")
 
     def __init__(self, channel: int, kind: int, front: bytes) -> None:
         self.channel = channel
@@ -55,6 +62,7 @@ class Assembly:
         self.header: bytes | None = None
         self.body: list[bytes] | None = None
         self.size = len(front)
+        self.excess = False
 
     @property
     def payload(self) -> bytes:
@@ -65,22 +73,57 @@ class Assembly:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+class _Part:
+    """An assembly that is not whole: its segments in frames.
+
+    Attributes:
+        segment: the type of the last one.
+        goes_on: it is not whole.
+        weight: octets that it takes up here.
+        given: the assembly was given already, as one that is too large; what comes of it is dropped.
+    """
+
+    __slots__ = ("channel", "frames", "given", "goes_on", "segment", "size", "weight")
+
+    def __init__(self, channel: int) -> None:
+        self.channel = channel
+        self.frames: dict[int, list[bytes]] = {}
+        self.segment = COMMAND
+        self.goes_on = True
+        self.size = self.weight = 0
+        self.given = False
+
+    def assembly(self) -> Assembly:
+        """What is here of it."""
+        frames = self.frames
+        kind = COMMAND if COMMAND in frames else CONTROL
+        assembly = Assembly(self.channel, kind, b"".join(frames[kind]))
+        if HEADER in frames:
+            assembly.header = b"".join(frames[HEADER])
+        assembly.body = frames.get(BODY)
+        assembly.size = self.size
+        assembly.excess = self.given
+        return assembly
+
+
 class FrameReader:
     """Cuts what is fed into frames, and joins these to assemblies.
 
     Attributes:
         max_frame_size: the largest frame taken, bytes; may be changed between frames.
-        max_size: the largest assembly taken, bytes; None for any.
+        max_size: the largest message taken, bytes; None for any. A larger one is given as soon as that is known, marked
+            as such, and the rest of it dropped.
     """
 
     def __init__(self, max_frame_size: int = MAX_FRAME_SIZE, max_size: int | None = None) -> None:
         self.max_frame_size = max_frame_size
         self.max_size = max_size
+        self._weight = 0  # of all assemblies that are not whole
         self._data = b""
         self._at = 0
         self._more: list[bytes] = []  # fed while `_data` ends in a part of a frame that they do not complete
         self._missing = 0
-        self._open: dict[tuple[int, int], tuple[Assembly, int, bool]] = {}  # assembly, segment, the segment goes on
+        self._open: dict[tuple[int, int], _Part] = {}
 
     @property
     def within_frame(self) -> bool:
@@ -141,35 +184,46 @@ class FrameReader:
     def _join(self, flags: int, kind: int, channel: int, track: int, payload: bytes) -> Assembly | None:
         """Add a frame to what it belongs to; the assembly that it completes."""
         key = channel, track
-        found = self._open.get(key)
+        part = self._open.get(key)
         if flags & FIRST_SEGMENT and flags & FIRST_FRAME:
-            if found is not None or kind > COMMAND:
+            if part is not None or kind > COMMAND:
                 raise RemoteProtocolError("an assembly begins within another, or with content")
-            assembly = Assembly(channel, kind, payload)
-        else:
-            if found is None:
-                raise RemoteProtocolError("a frame that continues nothing")
-            assembly, segment, goes_on = found
-            if goes_on != (not flags & FIRST_FRAME) or (kind != segment if goes_on else kind <= max(segment, COMMAND)):
-                raise RemoteProtocolError("a frame that does not continue what came before it on its channel")
-            assembly.size += len(payload)
-            if kind == BODY:
-                if assembly.body is None:
-                    assembly.body = []
-                assembly.body.append(payload)
-            elif kind == HEADER:
-                assembly.header = (assembly.header or b"") + payload
-            else:
-                assembly.front += payload
-            if kind != BODY and assembly.size > MAX_FRONT:
-                raise RemoteProtocolError(f"a command of more than {MAX_FRONT} bytes", "amqp:resource-limit-exceeded")
-        if self.max_size is not None and assembly.size > self.max_size:
-            raise RemoteProtocolError(f"a message of more than {self.max_size} bytes", "amqp:resource-limit-exceeded")
-        if flags & LAST_FRAME and flags & LAST_SEGMENT:
-            self._open.pop(key, None)
-            return assembly
-        self._open[key] = assembly, kind, not flags & LAST_FRAME
-        return None
+            if len(self._open) >= MOST_OPEN:
+                raise RemoteProtocolError(f"{MOST_OPEN} commands in part", "amqp:resource-limit-exceeded")
+            part = self._open[key] = _Part(channel)
+        elif part is None:
+            raise RemoteProtocolError("a frame that continues nothing")
+        elif part.goes_on != (not flags & FIRST_FRAME) or (
+            kind != part.segment if part.goes_on else kind <= max(part.segment, COMMAND)
+        ):
+            raise RemoteProtocolError("a frame that does not continue what came before it on its channel")
+        part.segment, part.goes_on = kind, not flags & LAST_FRAME
+        whole = flags & LAST_FRAME and flags & LAST_SEGMENT
+        if whole:
+            del self._open[key]
+        if part.given:
+            return None
+        part.frames.setdefault(kind, []).append(payload)
+        part.size += len(payload)
+        part.weight += len(payload) + FRAME_WEIGHT
+        self._weight += len(payload) + FRAME_WEIGHT
+        self._check(part)
+        if not (whole or part.given):
+            return None
+        assembly = part.assembly()
+        self._weight -= part.weight
+        part.frames.clear()
+        return assembly
+
+    def _check(self, part: _Part) -> None:
+        """See that it does not become too large."""
+        if part.segment != BODY and part.size > MAX_FRONT:
+            raise RemoteProtocolError(f"a command of more than {MAX_FRONT} bytes", "amqp:resource-limit-exceeded")
+        if self.max_size is None:
+            return
+        part.given = part.size > self.max_size
+        if self._weight > MOST_AT_ONCE * max(self.max_size, MAX_FRONT):
+            raise RemoteProtocolError("too much that is not whole", "amqp:resource-limit-exceeded")
 
     def _wait(self, missing: int) -> None:
         if not self._more:

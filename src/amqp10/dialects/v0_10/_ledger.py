@@ -6,14 +6,18 @@ integers that never wrap; only `near` and `wire` know of that.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable
-from typing import Any, Final
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 from ...types import serial_diff
 from ._declare import Ranges
 
 MASK: Final = 0xFFFF_FFFF
+MOST_RANGES: Final = 8191
+"""Ranges that a sequence-set has room for."""
+MOST_TOLD: Final = 500
+"""Ranges that a control has room for in the smallest frame that a peer may ask for."""
 
 
 def near(number: int, known: int) -> int:
@@ -72,22 +76,48 @@ class Ids:
         else:
             ranges.insert(place, [number, number])
 
-    def remove(self, first: int, last: int) -> None:
-        """Take out all from `first` to `last`."""
+    def add_range(self, first: int, last: int) -> None:
+        """Add all from `first` to `last`, which come after what is there."""
+        ranges = self._ranges
+        if ranges and ranges[-1][1] >= first - 1:
+            ranges[-1][1] = max(ranges[-1][1], last)
+        else:
+            ranges.append([first, last])
+
+    def remove(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Take out what is in these ranges, which are in order and apart."""
         kept: list[list[int]] = []
-        for low, high in self._ranges:
-            if high < first or low > last:
-                kept.append([low, high])
-                continue
-            if low < first:
-                kept.append([low, first - 1])
-            if high > last:
-                kept.append([last + 1, high])
+        mine = iter(self._ranges)
+        current = next(mine, None)
+        for first, last in ranges:
+            while current is not None and current[1] < first:
+                kept.append(current)
+                current = next(mine, None)
+            while current is not None and current[0] <= last:
+                low, high = current
+                if low < first:
+                    kept.append([low, first - 1])
+                current = [last + 1, high] if high > last else next(mine, None)
+        if current is not None:
+            kept += [current, *mine]
         self._ranges = kept
 
-    def wire(self) -> Ranges:
-        """As a sequence-set."""
-        return tuple((first & MASK, last & MASK) for first, last in self._ranges)
+    @property
+    def parts(self) -> int:
+        """How many ranges."""
+        return len(self._ranges)
+
+    def wire(self, most: int = MOST_RANGES) -> Ranges:
+        """As a sequence-set of so many ranges at most, the first."""
+        return tuple((first & MASK, last & MASK) for first, last in self._ranges[:most])
+
+
+T = TypeVar("T")
+
+
+def portions(numbers: list[T]) -> list[list[T]]:
+    """So many at a time as one sequence-set surely has room for."""
+    return [numbers[at : at + MOST_RANGES] for at in range(0, len(numbers), MOST_RANGES)]
 
 
 def to_ranges(numbers: Iterable[int]) -> Ranges:
@@ -99,9 +129,32 @@ def to_ranges(numbers: Iterable[int]) -> Ranges:
 
 
 def from_ranges(ranges: Ranges, known: int) -> list[tuple[int, int]]:
-    """The plain ranges of a sequence-set; what ends before it begins is left out."""
+    """The plain ranges of a sequence-set, in order and apart; what ends before it begins is left out."""
     plain = [(near(first, known), near(last, known)) for first, last in ranges]
-    return [(first, last) for first, last in plain if first <= last]
+    if len(plain) > 1:
+        plain.sort()
+    joined: list[tuple[int, int]] = []
+    for first, last in plain:
+        if first > last:
+            continue
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = joined[-1][0], max(joined[-1][1], last)
+        else:
+            joined.append((first, last))
+    return joined
+
+
+def named(numbers: Mapping[int, Any], ranges: Ranges, known: int) -> list[int]:
+    """Those of `numbers`, which are in order, that are in a sequence-set, whatever that says, in little time."""
+    plain = from_ranges(ranges, known)
+    if len(plain) == 1 and plain[0][1] - plain[0][0] < len(numbers):
+        first, last = plain[0]
+        return [each for each in range(first, last + 1) if each in numbers]
+    there = list(numbers)
+    found: list[int] = []
+    for first, last in plain:
+        found += there[bisect_left(there, first) : bisect_right(there, last)]
+    return found
 
 
 class Sent:
@@ -148,13 +201,7 @@ class Outbox:
 
     def within(self, ranges: Ranges) -> list[Sent]:
         """Those of `open` that are in a sequence-set, oldest first."""
-        found: list[Sent] = []
-        for first, last in from_ranges(ranges, self.next):
-            if last - first < len(self.open):
-                found += [self.open[number] for number in range(first, last + 1) if number in self.open]
-            else:
-                found += [sent for number, sent in self.open.items() if first <= number <= last]
-        return found
+        return [self.open[number] for number in named(self.open, ranges, self.next)]
 
     def take(self, ranges: Ranges) -> list[Sent]:
         """The same, and they are open no more."""
@@ -180,18 +227,19 @@ class Inbox:
     Attributes:
         next: the id of the next one that was not here before.
         open: those that came and are not completed.
+        syncs: those of these that are completed when all before them are.
         done: completed, and the peer is not known to know it.
         news: some of these it was not told.
     """
 
-    __slots__ = ("_cursor", "_syncs", "done", "news", "next", "open")
+    __slots__ = ("_cursor", "done", "news", "next", "open", "syncs")
 
     def __init__(self) -> None:
         self.next = self._cursor = 0
         self.open: set[int] = set()
         self.done = Ids()
         self.news = False
-        self._syncs: list[int] = []
+        self.syncs: list[int] = []
 
     def begin(self, number: int) -> None:
         """The first command of all has this id."""
@@ -217,22 +265,26 @@ class Inbox:
         self.open.discard(number)
         self.done.add(number)
         self.news = True
-        if self._syncs:
+        if self.syncs:
             self._complete_syncs()
 
     def complete_in_turn(self, number: int) -> None:
         """It is done when all before it are."""
         self.open.discard(number)
-        self._syncs.append(number)
+        self.syncs.append(number)
         self._complete_syncs()
 
     def _complete_syncs(self) -> None:
         oldest = min(self.open, default=self.next)
-        while self._syncs and self._syncs[0] < oldest:
-            self.done.add(self._syncs.pop(0))
+        while self.syncs and self.syncs[0] < oldest:
+            self.done.add(self.syncs.pop(0))
             self.news = True
+
+    def skip(self, last: int) -> None:
+        """All up to this one will never come: there is nothing left to be done for them."""
+        self.done.add_range(self.next, last)
+        self.point(last + 1)
 
     def known(self, ranges: Ranges) -> None:
         """The peer knows of these."""
-        for first, last in from_ranges(ranges, self.next):
-            self.done.remove(first, last)
+        self.done.remove(from_ranges(ranges, self.next))

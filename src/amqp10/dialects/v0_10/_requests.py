@@ -29,7 +29,7 @@ from ._commands import MessageAcquire
 from ._conversation import Refusal, Talk
 from ._declare import Command
 from ._headers import NoEqual, from_header, to_header
-from ._ledger import from_ranges, near, to_ranges
+from ._ledger import named, near, to_ranges
 from ._topology import (
     ExchangeBind,
     ExchangeBound,
@@ -245,8 +245,8 @@ def _bound(request: QueryBinding, arguments: dict[str, Any] | None) -> Talk:
 def _acquire(request: Acquire) -> Talk:
     shown = {near(each.delivery_id, 0): each for each in request.deliveries if each.delivery_id is not None}
     result = yield MessageAcquire(to_ranges(shown))
-    got = from_ranges(result.transfers if result is not None else (), 0)
-    acquired = tuple(each for number, each in shown.items() if any(first <= number <= last for first, last in got))
+    got = set(named(dict(sorted(shown.items())), result.transfers if result is not None else (), 0))
+    acquired = tuple(each for number, each in shown.items() if number in got)
     for each in acquired:
         each.link.acquired(each)
     return acquired

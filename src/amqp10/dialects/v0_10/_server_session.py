@@ -45,7 +45,7 @@ from ._controls import SessionAttach, SessionAttached, SessionDetach, SessionDet
 from ._declare import Command, Ranges, Struct
 from ._frames import COMMAND, Assembly
 from ._intake import IntakeLink
-from ._ledger import MASK, from_ranges, near, to_ranges
+from ._ledger import MASK, named, near, portions, to_ranges
 from ._outlet import OutletLink
 from ._server_requests import Answer, request_of
 from ._session import SessionEndpoint, SessionFault
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 TRANSPORT_BUSY = 2
 NOT_ATTACHED = 3
+MOST_SUBSCRIPTIONS = 1024
+"""That one session may have."""
 
 
 class ServerSession(SessionEndpoint):
@@ -151,6 +153,7 @@ class ServerSession(SessionEndpoint):
     def execute(self, number: int, command: Command, assembly: Assembly) -> None:
         if self._paused:
             self._backlog.append((number, command, assembly))
+            self.engine.hold(1, assembly.size)
             return
         if isinstance(command, MessageTransfer):
             self._receive_transfer(number, command, assembly)
@@ -188,6 +191,7 @@ class ServerSession(SessionEndpoint):
         backlog = self._backlog
         while backlog and not self._paused and not self.muted:
             number, command, assembly = backlog.popleft()
+            self.engine.hold(-1, -assembly.size)
             try:
                 self.execute(number, command, assembly)
             except SessionFault as fault:
@@ -217,6 +221,8 @@ class ServerSession(SessionEndpoint):
     def _subscribe(self, number: int, command: MessageSubscribe) -> None:
         if not command.destination:
             raise SessionFault(531, "a subscription has a destination")
+        if len(self._outlets) >= MOST_SUBSCRIPTIONS:
+            raise SessionFault(506, f"{MOST_SUBSCRIPTIONS} subscriptions are open")
         if command.destination in self._outlets:
             raise SessionFault(530, f"the destination {command.destination!r} is in use")
         arguments = command.arguments or {}
@@ -268,20 +274,11 @@ class ServerSession(SessionEndpoint):
 
     def _named(self, transfers: Ranges) -> list[int]:
         """Those of these transfers whose outcome the client has not told."""
-        deliveries = self.deliveries
-        found: list[int] = []
-        for first, last in from_ranges(transfers, self.outbox.next):
-            if last - first < len(deliveries):
-                found += [each for each in range(first, last + 1) if each in deliveries]
-            else:
-                found += [each for each in deliveries if first <= each <= last]
-        return found
+        return named(self.deliveries, transfers, self.outbox.next)
 
     def _told(self, number: int, command: Any, state: Any) -> None:
         for each in self._named(command.transfers):
-            delivery = self.deliveries.pop(each, None)
-            if delivery is None:
-                continue  # named twice
+            delivery = self.deliveries.pop(each)
             link: Any = delivery.link
             link.told(delivery, state)
         self.complete(number)
@@ -319,7 +316,8 @@ class ServerSession(SessionEndpoint):
     def flush_dispositions(self) -> None:
         rejects, self._rejects = self._rejects, {}
         for (code, text), numbers in rejects.items():
-            self.invoke(MessageReject(to_ranges(numbers), code, text))
+            for some in portions(numbers):
+                self.invoke(MessageReject(to_ranges(some), code, text))
 
     def next_tag(self) -> bytes:
         """A tag that no other delivery of the session has."""
@@ -403,6 +401,9 @@ class ServerSession(SessionEndpoint):
         self.deliveries.clear()
         for link in links:
             link.over(error)
+        for _, _, assembly in self._backlog:
+            self.engine.hold(-1, -assembly.size)
+        self._backlog.clear()
         for name in self._temporary:
             self.engine.emit(RequestReceived(PendingRequest(self, DeleteQueue(name))))
         self._temporary.clear()

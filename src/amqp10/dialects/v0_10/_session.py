@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...engine import OutcomesReceived, Session, SessionTerms, SessionUnmapped, SettlementsReceived
 from ...errors import AmqpError, DecodeError, LocalProtocolError, RemoteProtocolError, SessionEnded
 from ...messaging import Error
-from ._codes import DETACH_REASONS, condition
+from ._codes import COMMAND_INVALID, DETACH_REASONS, UNKNOWN_IDS, condition
 from ._commands import ExecutionException, ExecutionResult, MessageTransfer
 from ._controls import (
     SessionAttach,
@@ -33,7 +33,7 @@ from ._controls import (
 )
 from ._declare import Command, Control, Ranges, decode_command, decode_control
 from ._frames import CONTROL, Assembly, FrameReader, encode_command, encode_control
-from ._ledger import MASK, Inbox, Outbox, Sent, from_ranges, near
+from ._ledger import MASK, MOST_TOLD, Inbox, Outbox, Sent, from_ranges, near
 
 if TYPE_CHECKING:
     from ...engine import IncomingDelivery, Link, OutgoingDelivery
@@ -44,6 +44,8 @@ SYNC_FLAG: Final = 15
 TIMELY: Final = 1024
 """After so many completions the peer is asked to say what it knows of them, so that the set stays short."""
 KNOWN_TRANSFERS: Final = 64
+MOST_SYNCS: Final = 10_000
+"""That may wait for what was commanded before them."""
 
 
 class SessionFault(Exception):
@@ -150,10 +152,10 @@ class SessionEndpoint(Session):
         inbox = self.inbox
         if inbox.news:
             inbox.news = False
-            timely = inbox.done.last - self._timely_at >= TIMELY
+            timely = inbox.done.last - self._timely_at >= TIMELY or inbox.done.parts > MOST_TOLD
             if timely:
                 self._timely_at = inbox.done.last
-            self.say(SessionCompleted(inbox.done.wire(), timely))
+            self.say(SessionCompleted(inbox.done.wire(MOST_TOLD), timely))
 
     @abstractmethod
     def flush_dispositions(self) -> None:
@@ -199,20 +201,24 @@ class SessionEndpoint(Session):
         if self.muted:
             return
         if not self._was_pointed:
-            self._detach_with(4)
+            self._detach_with(UNKNOWN_IDS)
             return
         number = self.inbox.take()
         if number is None:
             return  # said again, for we might not have heard it
         command = self._known.get(assembly.front)
         try:
+            if assembly.excess:
+                raise SessionFault(506, f"a message of more than {self.engine.terms.max_message_size} octets")
             if command is None:
                 command = self._decode(assembly)
+            if not command.has_content and (assembly.header is not None or assembly.body is not None):
+                raise SessionFault(COMMAND_INVALID, f"{command.spec_name} with content")
             self.execute(number, command, assembly)
         except SessionFault as fault:
             self.fail(fault, number, command)
         except DecodeError as error:
-            self.fail(SessionFault(531, str(error)), number, command)
+            self.fail(SessionFault(COMMAND_INVALID, str(error)), number, command)
 
     def _decode(self, assembly: Assembly) -> Any:
         command = decode_command(assembly.front)
@@ -279,7 +285,12 @@ class SessionEndpoint(Session):
         if control.command_offset:
             raise RemoteProtocolError("a command that begins in its midst", "amqp:not-implemented")
         number = near(control.command_id, self.inbox.next)
-        (self.inbox.begin if first else self.inbox.point)(number)
+        if first:
+            self.inbox.begin(number)
+        elif 0 <= number <= self.inbox.next:
+            self.inbox.point(number)
+        else:
+            self._detach_with(UNKNOWN_IDS)  # what was left out is said to be by session.gap
 
     def _receive_expected(self, control: SessionExpected) -> None:
         """What the peer is missing of a session that is resumed: say all that from there on."""
@@ -314,14 +325,18 @@ class SessionEndpoint(Session):
             self.say(SessionKnownCompleted(ranges))
 
     def _receive_known_completed(self, control: SessionKnownCompleted) -> None:
+        more = self.inbox.done.parts > MOST_TOLD
         self.inbox.known(control.commands)
+        if more:
+            self.inbox.news = True  # what there was no room for
+            self.engine.owe(self)
 
     def _receive_flush(self, control: SessionFlush) -> None:
         if control.expected:
             number = self.inbox.next & MASK
             self.say(SessionExpected(((number, number),) if self._was_pointed or self._resumed else ()))
         if control.confirmed:
-            self.say(SessionConfirmed(self.inbox.done.wire()))
+            self.say(SessionConfirmed(self.inbox.done.wire(MOST_TOLD)))
         if control.completed:
             self.inbox.news = True
             self.engine.owe(self)
@@ -329,12 +344,15 @@ class SessionEndpoint(Session):
     def _receive_gap(self, control: SessionGap) -> None:
         for first, last in from_ranges(control.commands, self.inbox.next):
             if first <= self.inbox.next <= last:
-                self.inbox.point(last + 1)
+                self.inbox.skip(last)
+                self.engine.owe(self)
 
     # What every session does with commands
 
     def sync(self, number: int) -> None:
         """Complete this when all before it is."""
+        if len(self.inbox.syncs) >= MOST_SYNCS:
+            raise SessionFault(506, f"{MOST_SYNCS} commands wait for one before them")
         self.inbox.complete_in_turn(number)
         self.engine.owe(self)
 
