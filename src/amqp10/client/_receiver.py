@@ -95,9 +95,9 @@ class Receiver(RecoveringReceiver):
         self._wake = connection._wake
 
     def _attach_to(self, session: Session) -> ReceiverLink:
-        resuming = self._pending if self._resuming else None
+        resuming = self._pending if self._resuming else self._parts or None
         self._link = link = session._in_engine.attach_receiver(self._terms, resuming=resuming)
-        if resuming is not None and not self._standing:
+        if self._resuming and not self._standing:
             self._pending = []  # the link's now
         link.delivery_type = Delivery
         self._wake = self.connection._waker

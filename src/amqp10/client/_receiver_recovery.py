@@ -29,6 +29,7 @@ class RecoveringReceiver(CreditingReceiver):
         super().__init__(connection, session, terms, credit)
         self._collected: list[Any] = []  # what `receive_batch` has taken aside
         self._waiter: anyio.Event | None = None  # also the mark that a task is in receive
+        self._parts: list[Any] = []  # of the link that was lost: what the next may still have the rest of
         # Of the link that was lost: those of its deliveries that nobody took.
         self._hidden: dict[Any, None] = {}
         # Of the link that is restored: those that are resumed, which take the credit that they had before.
@@ -71,6 +72,7 @@ class RecoveringReceiver(CreditingReceiver):
         # What was sent settled is ours. The rest is handed out when the peer has resumed it, else it comes again.
         known = set(map(id, self._pending))
         self._pending += [delivery for delivery in link.suspended() if id(delivery) not in known]
+        self._parts = [each for each in self._pending if link.keeps_parts and hasattr(each, "stream")]
         resumable = set(map(id, self._pending))
         here = [*self._collected, *incoming]
         away = [delivery for delivery in here if not delivery.local_settled]

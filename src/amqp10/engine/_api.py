@@ -398,6 +398,8 @@ class ReceiverLink(Link):
         refills: the owner grants credit again before all is used up, so that a dialect that has a window in place of
             credit may let a window's worth of deliveries wait here. False: not one more than the credit is to leave
             the peer. To be set before `flow`.
+        keeps_parts: what came of a delivery that the end of the link cut off is of use to the next link of this owner,
+            whose `resuming` takes it although the dialect resumes no links.
     """
 
     credit: int
@@ -408,6 +410,7 @@ class ReceiverLink(Link):
     delivery_type: type[IncomingDelivery] = IncomingDelivery
     streaming: bool
     refills: bool = True
+    keeps_parts = False
     is_sender = False
 
     @abstractmethod

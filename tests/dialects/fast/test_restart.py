@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from amqp10.dialects.fast._commands import (
     ChannelOpen,
+    Command,
     HandleClose,
     HandleNotify,
     HandleOpen,
     HandlePrepare,
     HandleReady,
+    HandleReply,
     HandleSend,
     MessageHead,
 )
-from amqp10.dialects.fast._frames import encode_command
+from amqp10.dialects.fast._frames import CommandReader, encode_command
 from amqp10.dialects.fast._trace import CommandTracer
-from amqp10.engine import DeliveriesUnresumed, LinkAttached, LinkTerms, OutgoingDelivery, ReceiverLink
+from amqp10.engine import (
+    DeliveriesUnresumed,
+    IncomingDelivery,
+    LinkAttached,
+    LinkTerms,
+    OutgoingDelivery,
+    ReceiverLink,
+    SenderLink,
+)
 from amqp10.messaging import ACCEPTED, Message, Source, Target
 from amqp10.testing import EnginePair
 
@@ -155,3 +166,154 @@ def test_not_restartable() -> None:
     link = next(event.link for event in pair.server.events() if isinstance(event, LinkAttached))
     assert link.remote is not None
     assert link.remote.unsettled is None
+
+
+# The other way
+
+
+def receiving(
+    kept: list[IncomingDelivery] | None = None, payload: bytes | None = None
+) -> tuple[EnginePair, ReceiverLink, SenderLink, OutgoingDelivery]:
+    """A client that receives, to whose link a server with small frames sends a message."""
+    pair = EnginePair(dialect="fast")
+    pair.client.terms = replace(pair.client.terms, max_frame_size=1024)
+    pair.open()
+    session, _ = pair.begin()
+    link = session.attach_receiver(LinkTerms("l", Source("q"), Target()), resuming=kept)
+    pair.run()
+    theirs = next(event.link for event in pair.server_events if isinstance(event, LinkAttached))
+    assert isinstance(theirs, SenderLink)
+    assert theirs.remote is not None
+    theirs.attach(theirs.remote)
+    link.flow(5)
+    pair.run()
+    assert not [event for event in pair.take("client") if isinstance(event, DeliveriesUnresumed)]
+    return pair, link, theirs, theirs.send(payload if payload is not None else AGAIN)
+
+
+FIRST = Message(BODY, message_id="m", ttl=timedelta(minutes=1)).encode()
+AGAIN = Message(BODY, message_id="m", ttl=timedelta(seconds=50), delivery_count=1).encode()
+
+
+@pytest.mark.parametrize("cut", [0, 1, 900, 1100, 13_000, 25_000, 26_000])
+def test_goes_on_at_the_client(cut: int) -> None:
+    """What came of a message before the loss is not sent again, and the whole is what it was, now delivered again."""
+    pair, link, theirs, _ = receiving(payload=FIRST)
+    data = pair.server.data_to_send()
+    assert b"".join(commands(data, HandlePrepare)) == b"", "it was never delivered before"
+    pair.client.receive_data(data[:cut])
+    pair.lose()
+    kept = [each for each in link.suspended() if hasattr(each, "stream")]
+    assert len(kept) == (1060 < cut < len(data))
+    came = kept[0].stream.size if kept else 0
+
+    pair, link, theirs, delivery = receiving(kept)
+    assert theirs.credit == 0, "nothing is sent before the answer"
+    pair.client.receive_data(pair.server.data_to_send())
+    pair.server.receive_data(pair.client.data_to_send())
+    assert theirs.credit == 4
+    rest = pair.server.data_to_send()
+    assert len(BODY) - came < len(rest) < len(BODY) - came + 1500
+    pair.client.receive_data(rest)
+    (arrived,) = link.incoming
+    message = Message.decode(arrived.payload)
+    assert (message.body, message.message_id, message.delivery_count) == (BODY, "m", 1)
+    link.settle(arrived, ACCEPTED)
+    pair.run()
+    assert delivery.remote_state == ACCEPTED
+
+
+def commands(data: bytes, kind: type[Command]) -> list[bytes]:
+    """What was said of a kind, in octets."""
+    reader = CommandReader(1 << 20)
+    reader.feed(data)
+    found = []
+    while (read := reader.next()) is not None:
+        if isinstance(read[0], kind):
+            found.append(encode_command(read[0]))
+    return found
+
+
+def test_another_message_at_the_client() -> None:
+    """What is kept of one message is not taken for another's, and stays for its own."""
+    pair, link, _, _ = receiving(payload=FIRST)
+    pair.client.receive_data(pair.server.data_to_send()[:9000])
+    pair.lose()
+    other = Message(BODY[::-1], message_id="n", delivery_count=1).encode()
+    pair, link, theirs, _ = receiving(link.suspended(), other)
+    pair.run()
+    theirs.send(AGAIN)
+    pair.client.receive_data(pair.server.data_to_send())
+    pair.server.receive_data(pair.client.data_to_send())
+    assert len(pair.server.data_to_send()) < len(BODY) - 7000
+    assert Message.decode(link.incoming[0].payload).message_id == "n"
+
+
+def test_kept_through_another_loss() -> None:
+    """The line breaks again before the message has come: what is there is there for the third."""
+    pair, link, _, _ = receiving(payload=FIRST)
+    pair.client.receive_data(pair.server.data_to_send()[:9000])
+    pair.lose()
+    size = link.suspended()[0].stream.size
+    assert size > 7000
+    for octets in (0, 5000):  # before the question came, and with some of the rest
+        pair, link, _, _ = receiving(link.suspended())
+        if octets:
+            pair.client.receive_data(pair.server.data_to_send())
+            pair.server.receive_data(pair.client.data_to_send())
+            pair.client.receive_data(pair.server.data_to_send()[:octets])
+        pair.lose()
+        (kept,) = link.suspended()
+        assert size + octets * 0.7 <= kept.stream.size <= size + octets
+
+
+def test_small_and_first_messages_are_not_prepared() -> None:
+    """Of a message in one fragment, and of one that nobody had before, the client is not asked."""
+    small = Message(b"small", delivery_count=2).encode()
+    pair, _, theirs, _ = receiving(payload=small)
+    theirs.send(FIRST)
+    assert commands(pair.server.data_to_send(), HandlePrepare) == []
+
+
+def test_a_client_that_has_more_than_there_is() -> None:
+    """Or answers what it was not asked: its connection is closed, with 409."""
+    for size, asked in ((len(BODY) + 1, True), (0, False)):
+        pair, _, _, _ = receiving(payload=AGAIN if asked else FIRST)
+        pair.server.data_to_send()
+        (line,) = said(pair, encode_command(HandleReady(handle_id=1, message_size=size)))
+        assert line.startswith("< connection-close(reply_code=409")
+
+
+def test_a_hash_that_does_not_fit_at_the_client() -> None:
+    """The client is given the rest of something else: it says 542, and does not keep what it had."""
+    pair, link, _, _ = receiving(payload=FIRST)
+    pair.client.receive_data(pair.server.data_to_send()[:9000])
+    pair.lose()
+    lying = Message(BODY[::-1], message_id="m", ttl=timedelta(minutes=1), delivery_count=1).encode()
+    pair, link, _, _ = receiving(link.suspended(), lying)
+    pair.client.receive_data(pair.server.data_to_send())
+    pair.server.receive_data(pair.client.data_to_send())
+    pair.client.receive_data(pair.server.data_to_send())
+    assert not link.incoming
+    tracer = CommandTracer()
+    list(tracer.received(encode_command(HandleClose())))
+    assert "reply_code=542" in tracer.received(pair.client.data_to_send())[-1]
+    pair.lose()
+    assert link.suspended() == []
+
+
+def test_drained_when_it_is_all_there() -> None:
+    """A pause that is to be confirmed is so after the message that was being prepared, and what credit is left."""
+    pair, link, theirs, _ = receiving()
+    link.flow(5, drain=True)
+    pair.server.receive_data(pair.client.data_to_send())
+    theirs.drained()
+    asked = pair.server.data_to_send()
+    assert commands(asked, HandleReply) == [], "not yet"
+    pair.client.receive_data(asked)
+    pair.server.receive_data(pair.client.data_to_send())
+    assert (theirs.credit, theirs.drain) == (4, True)
+    theirs.drained()
+    pair.run()
+    assert len(link.incoming) == 1
+    assert link.credit == 0

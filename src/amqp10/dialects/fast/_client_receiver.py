@@ -43,6 +43,7 @@ from ._commands import (
 from ._content import Assembly, read_head
 from ._endpoints import FastLink, link_cause
 from ._incoming import payload_of, stream_front
+from ._restart import kept_part, known_by, parts_of
 from ._services import identifier_of, restrict, termini_of
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
 
     session: ClientSession
     is_sender = False
+    keeps_parts = True
     acknowledges = True
 
     def __init__(self, session: ClientSession, terms: LinkTerms, resuming: Iterable[IncomingDelivery] | None) -> None:
@@ -73,9 +75,10 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
         self.streaming = False
         self._created: str | None = None
         self._coming: tuple[IncomingDelivery, Assembly] | None = None  # a message of which more is to come
-        self._prepared: Assembly | None = None
+        self._prepared: Assembly | None = None  # of which the rest is to come
+        self._kept = {known_by(each.head): each for each in parts_of(resuming or ()).values()}  # of the last handle
         self._unread = 0  # octets of bodies that are read while they come in
-        self._unresumed = list(resuming) if resuming is not None else []
+        self._unresumed = [each for each in resuming or () if not hasattr(each, "stream")]
         self._closed = not identifier_of(terms)  # what it receives from is over with the link
         settles = terms.settle_mode == "settled" or not self.acknowledges
         self.channel = ClientChannel(session.engine, self._on_channel_closed, self._on_channel, transacted=not settles)
@@ -215,11 +218,17 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
             self._hand_out(delivery)
 
     def _on_prepare(self, command: HandlePrepare, content: bytes) -> None:
-        """The server asks how much of a message is here: nothing is kept, so it is what comes with the question."""
+        """The server asks how much is here of a message: what the last handle had, or what comes with the question."""
+        if self._prepared is not None or self._coming is not None:
+            raise RemoteProtocolError("a message is prepared while another comes in", "amqp:illegal-state")
         head, content = read_head(content)
-        self._prepared = Assembly(head, command.content_hash)
-        self._prepared.add(content)
-        self.engine.write(HandleReady(handle_id=self.handle.id, message_size=len(content)))
+        assembly = Assembly(head, command.content_hash)
+        kept = self._kept.pop(known_by(head), None)
+        for part in kept.parts if kept is not None and not self.streaming else [content]:
+            assembly.add(part)
+        self._prepared = assembly
+        if not self.handle.closing:
+            self.engine.write(HandleReady(handle_id=self.handle.id, message_size=assembly.size))
 
     def _begin(self, command: HandleNotify, assembly: Assembly) -> tuple[IncomingDelivery, Assembly]:
         """A message whose first fragment is here."""
@@ -350,7 +359,9 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
     # Ending
 
     def suspended(self) -> list[IncomingDelivery]:
-        return list(self.unsettled.values())
+        coming = self._coming[1] if self._coming is not None else self._prepared
+        parts = [coming] if coming is not None else list(self._kept.values())
+        return [*self.unsettled.values(), *(kept_part(self, each) for each in parts if each.parts)]
 
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
         if self.gone or self.handle.closing:

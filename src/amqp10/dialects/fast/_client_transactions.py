@@ -29,7 +29,7 @@ from ...messaging import (
 from ...types import Symbol, as_composite
 from ._client_handle import ClientHandle, HandleOwner
 from ._client_session import ClientChannel
-from ._commands import ChannelCommit, HandleOpen, HandleSend
+from ._commands import ChannelCommit, ChannelRollback, HandleOpen, HandleSend
 from ._content import fragments
 from ._endpoints import FastLink
 from ._mapping import to_fast
@@ -94,6 +94,7 @@ class Committing(HandleOwner):
         self._asked = asked
         self._handles: dict[tuple[int, str], ClientHandle] = {}
         self._opening = 0
+        self._asking = False  # for the commit
         self._over = False
         self._link = next(iter(transaction.accepted), None)
         self._channel = self._link.channel if self._link is not None else coordinator.own_channel()
@@ -137,6 +138,7 @@ class Committing(HandleOwner):
             for delivery in self._transaction.accepted[self._link]:
                 self._link.acks.settled(delivery)
             self._link.acks.write(commit=False)
+        self._asking = True
         self._channel.ask(ChannelCommit(), self.finish)
 
     def finish(self, error: Error | None) -> None:
@@ -145,6 +147,8 @@ class Committing(HandleOwner):
             return
         self._over = True
         if error is not None:
+            if self._asking and not self._channel.closing:  # a server may have kept it, for the next commit
+                self._channel.ask(ChannelRollback(), _nothing)
             self._transaction.roll_back()
         for handle in self._handles.values():
             handle.close()
@@ -316,4 +320,4 @@ def _error(condition: str, description: str) -> Error:
 
 
 def _nothing(error: Error | None) -> None:
-    """A channel that can not be opened is closed, which says the same."""
+    """A channel that can not be opened, or rolled back, is closed, which says the same."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...errors import RemoteProtocolError
 from ...messaging import Error
 from ...types import Symbol
 
@@ -45,6 +46,13 @@ _CONDITIONS: Final = {code: condition for condition, code in _CODES.items()} | {
     MESSAGE_NOT_FOUND: "amqp:not-found",
     BAD_CONTENTS: "amqp:invalid-field",
 }
+
+
+class BadContents(RemoteProtocolError):
+    """A message is not what its head, or its hash, says: 542."""
+
+    def __init__(self, message: str, condition: str = "amqp:invalid-field") -> None:
+        super().__init__(message, condition)
 
 
 def code_of(error: Error | None) -> tuple[int, str]:

@@ -13,6 +13,7 @@ from typing import Final
 
 from ...errors import DecodeError, LocalProtocolError, RemoteProtocolError
 from ...messaging._layout import DATA, descriptor_at, section_at
+from ._codes import BadContents
 from ._commands import MessageHead
 from ._mapping import WHOLE, to_fast
 
@@ -56,35 +57,30 @@ class Assembly:
         """The next octets of the body; with `keep` False someone else has them.
 
         Raises:
-            RemoteProtocolError: there are more than its head says.
+            BadContents: there are more than its head says.
         """
         self.size += len(part)
         if self.size > self.head.body_size:
-            raise RemoteProtocolError(
-                f"a body of {self.head.body_size} octets has {self.size - self.head.body_size} more",
-                "amqp:invalid-field",
-            )
+            raise BadContents(f"a body of {self.head.body_size} octets has {self.size - self.head.body_size} more")
         if part and keep:
             self.parts.append(part)
 
     def check(self) -> None:
-        """Raise `RemoteProtocolError` if the body ended early."""
+        """Raise `BadContents` if the body ended early."""
         if self.size != self.head.body_size:
-            raise RemoteProtocolError(
-                f"a body of {self.head.body_size} octets ended after {self.size}", "amqp:invalid-field"
-            )
+            raise BadContents(f"a body of {self.head.body_size} octets ended after {self.size}")
 
     def body(self) -> bytes:
         """The body, which is whole now.
 
         Raises:
-            RemoteProtocolError: it is not, or not what its hash says.
+            BadContents: it is not, or not what its hash says.
         """
         self.check()
         parts = self.parts
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         if self.content_hash and body_hash(body) != self.content_hash.lower():
-            raise RemoteProtocolError("a body is not what its hash says", "amqp:invalid-field")
+            raise BadContents("a body is not what its hash says")
         return body
 
 

@@ -26,7 +26,7 @@ from ...engine import (
 )
 from ...errors import AmqpError, ConnectionClosed, ConnectionLost, LocalProtocolError, RemoteProtocolError
 from ...messaging import Error
-from ._codes import OK, code_of, error_of
+from ._codes import BAD_CONTENTS, OK, BadContents, code_of, error_of
 from ._commands import Command, ConnectionClose, ConnectionPing
 from ._frames import PRE_TUNE_MAX, CommandReader, encode_command
 
@@ -290,9 +290,9 @@ class FastEngine(Engine):
         for session in self.sessions():
             session.mute()
 
-    def _send_close(self, error: Error | None) -> None:
+    def _send_close(self, error: Error | None, reply_code: int | None = None) -> None:
         code, text = code_of(error)
-        self.write(ConnectionClose(reply_code=code, reply_text=text))
+        self.write(ConnectionClose(reply_code=reply_code or code, reply_text=text))
         self.close_sent = True
         self.opened = False
 
@@ -316,7 +316,8 @@ class FastEngine(Engine):
             return
         if not self.close_sent and self.phase is not Phase.INITIATION:
             condition = getattr(error, "condition", None) or "amqp:internal-error"
-            self._send_close(tell if tell is not None else Error(condition, str(error)))
+            code = BAD_CONTENTS if isinstance(error, BadContents) else None
+            self._send_close(tell if tell is not None else Error(condition, str(error)), code)
         self.end(error)
 
     def end(self, error: AmqpError | None) -> None:

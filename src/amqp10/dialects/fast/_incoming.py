@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 
-from ...errors import AmqpError, RemoteProtocolError
+from ...errors import AmqpError
 from ...messaging import data_head
+from ._codes import BadContents
 from ._commands import MessageHead
 from ._content import Assembly
 from ._mapping import SECTIONS, WHOLE, from_fast, message_of
@@ -17,7 +18,7 @@ def payload_of(
     """The encoded message, and its message-format; the arguments are those of `from_fast`.
 
     Raises:
-        RemoteProtocolError: it is not what its head and its hash say.
+        BadContents: it is not what its head and its hash say.
     """
     body = assembly.body()
     try:
@@ -31,7 +32,7 @@ def payload_of(
             to=to,
         )
     except AmqpError as error:
-        raise RemoteProtocolError(f"a message that means nothing: {error}", "amqp:invalid-field") from None
+        raise BadContents(f"a message that means nothing: {error}") from None
 
 
 def stream_front(head: MessageHead, now: float, *, redelivered: bool = False, to: str | None = None) -> bytes:

@@ -55,11 +55,11 @@ _USER_ID: Final = f"{PREFIX}user-id"
 _CORRELATION_ID: Final = f"{PREFIX}correlation-id"
 _CONTENT_TYPE: Final = f"{PREFIX}content-type"
 _PRIORITY: Final = f"{PREFIX}priority"
-_TTL: Final = f"{PREFIX}ttl"
+TTL: Final = f"{PREFIX}ttl"
 _PARTS: Final = f"{PREFIX}sections"
 _FORMAT: Final = f"{PREFIX}message-format"
 _RESERVED: Final = frozenset((*_TEXTS.values(), _GROUP_SEQUENCE, DELIVERY_COUNT))
-_HOP: Final = frozenset((_TTL, _PRIORITY, DELIVERY_COUNT, REST, _PARTS))
+_HOP: Final = frozenset((TTL, _PRIORITY, DELIVERY_COUNT, REST, _PARTS))
 """Headers that say nothing of what the sender's properties were."""
 _NO_HEAD: Final[dict[str, Any]] = dict.fromkeys(
     ("durable", "priority", "ttl", "first_acquirer", "delivery_count", "delivery_annotations")
@@ -121,7 +121,7 @@ def _write_header(head: MessageHead, message: Message, now: float) -> None:
         head.headers[_PRIORITY] = message.priority
     if message.ttl is not None:
         ms = message.ttl // timedelta(milliseconds=1)
-        head.headers[_TTL] = str(ms)
+        head.headers[TTL] = str(ms)
         head.expiration = _expiration(now + ms / 1000)
     elif isinstance(message.absolute_expiry_time, datetime):
         head.expiration = _expiration(message.absolute_expiry_time.timestamp())
@@ -324,7 +324,7 @@ def message_of(
 
 
 def _ttl(head: MessageHead, now: float) -> timedelta | None:
-    said = head.headers.get(_TTL)
+    said = head.headers.get(TTL)
     ttl = int(said) if isinstance(said, str) and said.isdecimal() and len(said) <= 10 else None
     if head.expiration and not (ttl is None and _MOMENTS["absolute_expiry_time"] in head.headers):
         left = max(0, int((head.expiration - now) * 1000))

@@ -5,18 +5,24 @@
 
 A message is the same if its whole head is. What came of one is kept by the server for a while, for the next handle of
 the same client that says the same name in its options ("restart"; "timeout" says how many seconds).
+
+The same the other way, with handle-notify, of a message that was delivered before: what came of it is kept by the
+client's receiver, for its next handle. The server's head may say then how often it was tried, and another moment at
+which it expires.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ...engine import IncomingDelivery, IncomingStream
 from ...errors import DecodeError
 from ._commands import MessageHead
 from ._content import Assembly
+from ._mapping import DELIVERY_COUNT, TTL
 
 if TYPE_CHECKING:
     from ...engine import ReceiverLink
@@ -43,10 +49,16 @@ def restart_terms(options: Table) -> tuple[str, int] | None:
     return None
 
 
+def known_by(head: MessageHead) -> bytes:
+    """What tells a message that comes again from another."""
+    headers = {name: value for name, value in head.headers.items() if name not in (DELIVERY_COUNT, TTL)}
+    return replace(head, expiration=0, headers=headers).write()
+
+
 def kept_part(link: ReceiverLink, assembly: Assembly) -> IncomingDelivery:
     """What came of a message, as a delivery that the owner keeps."""
     head = assembly.head.write()
-    delivery = IncomingDelivery(link, 0, b"part" + hashlib.sha256(head).digest()[:28], b"", False)
+    delivery = link.delivery_type(link, 0, b"part" + hashlib.sha256(head).digest()[:28], b"", False)
     delivery.stream = IncomingStream()
     delivery.stream.parts.extend((head, *assembly.parts))
     delivery.stream.size = assembly.size

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ...engine import LinkAttached, LinkEnded, LinkTerms, OutgoingDelivery, SenderLink
 from ...errors import LocalProtocolError
 from ...messaging import RELEASED, Error, Source
-from ._commands import HandleConsume, HandleFlow, HandleNotify
-from ._content import Outflow, fragments
+from ._commands import HandleConsume, HandleFlow, HandleNotify, HandlePrepare
+from ._content import Outflow, body_hash, fragments
 from ._endpoints import FastLink
 from ._mapping import delivery_count_of, to_fast
 
@@ -49,6 +49,7 @@ class ServerConsumer(FastLink, SenderLink):
         self._stopping: list[int] = []  # tags of confirmed pauses
         self._next_tag = 0
         self._sending: tuple[OutgoingDelivery, Outflow] | None = None
+        self._preparing: tuple[OutgoingDelivery, bytes] | None = None  # of which the client is asked how much it has
         if command is not None:
             self._unreliable = command.unreliable
             self.remote = replace(remote, settle_mode="settled" if command.unreliable else "unsettled")
@@ -96,7 +97,7 @@ class ServerConsumer(FastLink, SenderLink):
 
     def flow(self, command: HandleFlow) -> None:
         """The client pauses, or goes on. A pause that is to be confirmed is so when what may be sent was sent."""
-        if command.flow_pause and command.confirm_tag and self.credit:
+        if command.flow_pause and command.confirm_tag and (self.credit or self._preparing is not None):
             self._stopping.append(command.confirm_tag)
             self.drain = True
             self.engine.tell_credit(self)
@@ -112,11 +113,11 @@ class ServerConsumer(FastLink, SenderLink):
             self.engine.tell_credit(self)
 
     def _count(self) -> None:
-        paused = self._handle.paused and not self.drain
+        paused = (self._handle.paused and not self.drain) or self._preparing is not None
         self.credit = 0 if paused else max(0, self._prefetch - self._unacknowledged)
 
     def drained(self, available: int = 0) -> None:
-        if self.drain:
+        if self.drain and self._preparing is None:  # else it is asked again, with the credit that is left
             self.drain = False
             self._count()
             for tag in self._stopping:
@@ -149,14 +150,12 @@ class ServerConsumer(FastLink, SenderLink):
             raise LocalProtocolError(f"the delivery-tag {tag!r} is longer than 32 bytes, or in use")
         delivery = self.delivery_type(self, tag, payload, settled or self._unreliable, message_format)
         delivery.state = state
-        number = delivery.delivery_id = self.session.next_number()
         self.credit -= 1
         self._unacknowledged += 1
         if not delivery.local_settled:
             self.unsettled[tag] = delivery
-        if not self._unreliable:
-            self.session.unacknowledged[number] = delivery
         if more:
+            self._number(delivery)
             outflow = Outflow(self.engine.frame_max, message_format)
             self._sending = delivery, outflow
             delivery.past = 4
@@ -165,11 +164,49 @@ class ServerConsumer(FastLink, SenderLink):
             return delivery
         room = self.engine.frame_max
         head, body = to_fast(payload, time.time(), message_format=message_format, room=room)
-        self._write(delivery, fragments(head.write(), body, room), redelivered=delivery_count_of(head) > 0)
+        front, again = head.write(), delivery_count_of(head) > 0
+        if again and self.session.restartable and len(front) <= room < len(front) + len(body) and not self._unreliable:
+            self._prepare(delivery, front, body)
+            return delivery
+        self._number(delivery)
+        self._write(delivery, fragments(front, body, room), redelivered=again)
         delivery.on_wire = True
         return delivery
 
-    def _write(self, delivery: OutgoingDelivery, parts: Iterable[tuple[bytes, bool]], *, redelivered: bool) -> None:
+    def _number(self, delivery: OutgoingDelivery) -> None:
+        """It goes out now."""
+        number = delivery.delivery_id = self.session.next_number()
+        if not self._unreliable:
+            self.session.unacknowledged[number] = delivery
+
+    def _prepare(self, delivery: OutgoingDelivery, front: bytes, body: bytes) -> None:
+        """Ask how much of it the client has, for it was delivered before; until then nothing else is (`_restart`)."""
+        self._preparing = delivery, body
+        self.credit = 0
+        command = HandlePrepare(handle_id=self._handle.id, fragment_size=len(front), content_hash=body_hash(body))
+        self.engine.write(command, front)
+
+    def ready(self, size: int) -> bool:
+        """The client has so many octets of the body: the rest goes out. False if that was not asked, or cannot be."""
+        if self._preparing is None or size > len(self._preparing[1]):
+            return False
+        (delivery, body), self._preparing = self._preparing, None
+        self._number(delivery)
+        rest = fragments(b"", body[size:], self.engine.frame_max)
+        self._write(delivery, rest, redelivered=True, recovery=True)
+        delivery.on_wire = True
+        self._count()
+        self.engine.tell_credit(self)
+        return True
+
+    def _write(
+        self,
+        delivery: OutgoingDelivery,
+        parts: Iterable[tuple[bytes, bool]],
+        *,
+        redelivered: bool,
+        recovery: bool = False,
+    ) -> None:
         for content, partial in parts:
             self.engine.write(
                 HandleNotify(
@@ -177,6 +214,7 @@ class ServerConsumer(FastLink, SenderLink):
                     message_nbr=delivery.delivery_id or 0,
                     fragment_size=len(content),
                     partial=partial,
+                    recovery=recovery,
                     delivered=True,
                     redelivered=redelivered,
                     dest_name="" if partial else self._name_of_source(),
@@ -234,7 +272,8 @@ class ServerConsumer(FastLink, SenderLink):
             if state is not None:
                 delivery.state = state
             self.unsettled.pop(delivery.tag, None)
-            if self.session.unacknowledged.pop(delivery.delivery_id or 0, None) is not None:
+            asked = self._preparing is not None and self._preparing[0] is delivery
+            if self.session.unacknowledged.pop(delivery.delivery_id or 0, None) is not None or asked:
                 self._unacknowledged -= 1
                 self.recount()
 

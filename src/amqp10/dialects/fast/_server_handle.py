@@ -15,7 +15,7 @@ from ...engine import LinkTerms
 from ...errors import RemoteProtocolError
 from ...messaging import Error
 from ...types import Symbol, UInt
-from ._codes import BAD_CONTENTS, OK, code_of
+from ._codes import BAD_CONTENTS, OK, BadContents, code_of
 from ._commands import (
     Command,
     HandleBrowse,
@@ -136,7 +136,7 @@ class ServerHandle:
             try:
                 self._take(command, content)
             except RemoteProtocolError as error:
-                bad = error.condition == "amqp:invalid-field"
+                bad = isinstance(error, BadContents)
                 self.close(Error(error.condition, str(error)), BAD_CONTENTS if bad else None)
 
     def _take(self, command: HandleSend, content: bytes) -> None:
@@ -270,7 +270,9 @@ class ServerHandle:
         self.engine.write(HandleReady(handle_id=self.id, message_size=assembly.size))
 
     def _on_ready(self, command: HandleReady, content: bytes) -> None:
-        raise RemoteProtocolError("a handle-ready to nothing", "amqp:illegal-state")
+        """The client says how much it has of a message."""
+        if self.consumer is None or not self.consumer.ready(command.message_size):
+            raise RemoteProtocolError("a handle-ready to nothing, or for more than there is", "amqp:illegal-state")
 
     _actions: ClassVar[dict[type[Command], Callable[[Any, Any, bytes], None]]] = {
         HandleSend: _on_send,
