@@ -257,7 +257,7 @@ async def test_a_gateway_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
         def page(peer: Any) -> None:
             if hosts.asked[-1] == "gateway" or hosts.asked == ["a", "a"]:
                 peer.engine.start = lambda: None
-                peer.engine.data_to_send = lambda: b"HTTP/1.1 503 Service Unavailable\r\n\r\n"
+                peer.engine.buffers_to_send = lambda: [b"HTTP/1.1 503 Service Unavailable\r\n\r\n"]
                 peer.engine.receive_data = lambda data: None
 
         hosts.prepare = page

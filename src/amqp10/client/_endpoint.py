@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
 
 def fresh(cause: AmqpError) -> AmqpError:
-    """A copy of a cause: several tasks raise it, and each needs a traceback and a context of its own."""
+    """A copy of a cause: several tasks raise it, and each needs a traceback, a context and notes of its own."""
     error = copy.copy(cause)
     error.__cause__ = cause.__cause__
+    if hasattr(cause, "__notes__"):
+        error.__notes__ = list(cause.__notes__)
     return error
 
 

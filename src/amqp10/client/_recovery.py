@@ -13,12 +13,14 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
+from ..engine import SenderLink
 from ..errors import AmqpError, ConnectionClosed, LinkDetached, LocalProtocolError, SessionEnded
 from ._observe import LinkInterrupted, LinkRestored
 from ._reconnect import passing
 
 if TYPE_CHECKING:
     from ..engine import Link as EngineLink
+    from ..engine import OutgoingDelivery
     from ._connection import Connection
     from ._link import Link
     from ._session import Session
@@ -38,7 +40,8 @@ _OTHER_CAUSES: Final = frozenset(
 )
 
 MOST_FRUITLESS: Final = 3
-"""Attachments in a row that resumed nothing, though the peer says that there is more to come, or that it will do."""
+"""Attachments in a row that came to nothing: they resumed nothing, though the peer says that there is more to come or
+that it will do; or they ended over the same message."""
 
 
 def speaks_of_other_things(error: AmqpError | None) -> bool:
@@ -68,6 +71,7 @@ class Recovery:
         self._closings = 0  # in a row, while links were to be resumed
         self._suspected: dict[Session, list[Link]] = {}  # of sessions whose end is being told
         self._parts: WeakKeyDictionary[Link, tuple[int, int]] = WeakKeyDictionary()
+        self._eldest: WeakKeyDictionary[Link, tuple[OutgoingDelivery, int]] = WeakKeyDictionary()
         self._connection = connection
 
     # The connection
@@ -171,11 +175,32 @@ class Recovery:
 
     def link_returns(self, link: Link, error: AmqpError | None, *, unresumed: bool) -> bool:
         """Whether a link that ended so is attached again; `unresumed`: without its deliveries, for that was why."""
-        if not link._restorable or link._on not in self.sessions:
+        if not link._restorable or link._on not in self.sessions or self._spoiled(link, error):
             return False
         if isinstance(error, SessionEnded) and link._standing and self._suspects(link._on):
             return True
         return self.losing or unresumed or (link._standing and (passing(error) or self._robbed_by_itself(link, error)))
+
+    def _spoiled(self, link: Link, error: AmqpError | None) -> bool:
+        """Whether a message that is sent again each time is likely to be why it ends: it would do so for ever.
+
+        So it is where a message says itself where it goes, and there is no such address.
+        """
+        ended = isinstance(error, ConnectionClosed | SessionEnded | LinkDetached) and error.condition is not None
+        ours = link._engine_link
+        if not ended or speaks_of_other_things(error) or not isinstance(ours, SenderLink) or link._attaching:
+            return False
+        eldest = next(iter(ours.unsettled.values()), None)
+        if eldest is None or not eldest.on_wire:
+            return False
+        before, count = self._eldest.get(link, (None, 0))
+        count = count + 1 if eldest is before else 1
+        self._eldest[link] = eldest, count
+        if count <= MOST_FRUITLESS:
+            return False
+        assert error is not None
+        error.add_note(f"so did {MOST_FRUITLESS} attachments before, each with a message under way that has no outcome")
+        return True
 
     def _robbed_by_itself(self, link: Link, error: AmqpError | None) -> bool:
         """Whether an attach of its own has stolen it, that came late from a connection that was lost; once for each."""

@@ -1,0 +1,101 @@
+"""Messages that end the link they are sent on, whenever it comes back: it does not come back for ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from amqp10 import (
+    Connection,
+    ConnectionClosed,
+    Error,
+    LinkDetached,
+    LinkRestored,
+    Message,
+    MessageRejected,
+    SessionEnded,
+    Symbol,
+)
+from amqp10.broker import Broker
+from amqp10.client._recovery import MOST_FRUITLESS
+from amqp10.engine import DeliveriesReceived
+from amqp10.messaging import ACCEPTED
+
+from .hosts import QUICK, connecting, hosting, until
+
+pytestmark = pytest.mark.anyio
+
+ENDS = {"detach": LinkDetached, "end": SessionEnded, "close": ConnectionClosed}
+
+
+def spoiled_by(body: Any, condition: str, how: str) -> Any:
+    """Prepares a peer that ends the link, its session or the connection when that message comes, and accepts others."""
+
+    def prepare(peer: Any) -> None:
+        def on_event(event: Any) -> bool:
+            if not isinstance(event, DeliveriesReceived):
+                return False
+            while event.link.incoming:
+                delivery = event.link.incoming.popleft()
+                peer.received.append(delivery.payload)
+                if Message.decode(delivery.payload).body != body:
+                    event.link.settle(delivery, ACCEPTED)
+                    continue
+                error = Error(Symbol(condition), "no such address")
+                ends = {"detach": event.link.detach, "end": event.link.session.end, "close": peer.engine.close}
+                ends[how](error=error)
+                break
+            return True
+
+        peer.on_event = on_event
+
+    return prepare
+
+
+@pytest.mark.parametrize("how", ["detach", "end", "close"])
+async def test_a_message_that_ends_its_link(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """Who waits gets the peer's word after some rounds; other links go on."""
+    async with hosting(monkeypatch) as hosts:
+        hosts.prepare = spoiled_by("bad", "amqp:not-found", how)
+        async with connecting() as connection, connection.sender("other") as other:
+            async with connection.session() as session, session.sender(None) as sender:
+                await sender.send("good")
+                deliveries = [await sender.submit(body) for body in ("bad", "behind it")]
+                calls: list[Any] = [*[delivery.outcome for delivery in deliveries], lambda: sender.send("later")]
+                for call in calls:
+                    with pytest.raises(ENDS[how], match="no such address") as caught:
+                        await call()
+                    assert f"so did {MOST_FRUITLESS} attachments before" in caught.value.__notes__[0]
+            await other.send("x")
+        bodies = [body for peer in hosts.peers for body in peer.bodies()]
+        assert bodies.count("bad") == MOST_FRUITLESS + 1
+        assert bodies[-1] == "x"
+
+
+async def test_a_link_that_ends_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time over another message: the link comes back as often."""
+    async with hosting(monkeypatch) as hosts, connecting() as connection, connection.sender("q") as sender:
+        events = connection.events()
+        for number in range(2 * MOST_FRUITLESS):
+            hosts.peer.outcome = None
+            delivery = await sender.submit(number)
+            await until(lambda: len(hosts.peer.bodies()) == 2 * number + 1)  # noqa: B023 - called before the next turn
+            hosts.peer.outcome = ACCEPTED
+            hosts.peer.links["q"].detach(error=Error(Symbol("amqp:resource-deleted"), "and made again"))
+            hosts.peer.pump.wake()
+            assert await delivery.outcome() == ACCEPTED
+            while type(await anext(events)) is not LinkRestored:
+                pass
+
+
+@pytest.mark.parametrize("dialect", ["1.0", "0-9-1", "0-10"])
+async def test_an_exchange_that_is_not_there(dialect: str) -> None:
+    """Where the peer ends the link or session for it, and does not reject the one message, sending ends with that."""
+    async with Broker() as broker:
+        async with Connection(broker.url, dialect=dialect, reconnect=QUICK) as connection:
+            async with connection.sender("q") as other:
+                async with connection.sender(None) as sender:
+                    with pytest.raises(MessageRejected if dialect == "1.0" else (LinkDetached, SessionEnded)):
+                        await sender.send(Message("bad", to="/exchanges/none/x"))
+                await other.send("x")
