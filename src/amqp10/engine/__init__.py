@@ -69,6 +69,7 @@ from ._terms import ReceiverSettleMode as ReceiverSettleMode
 from ._terms import Role as Role
 from ._terms import SenderSettleMode as SenderSettleMode
 from ._terms import SessionTerms as SessionTerms
+from ._timed import TimedEngine as TimedEngine
 
 __all__ = (
     "CAPABILITIES",
@@ -131,6 +132,7 @@ __all__ = (
     "SessionTerms",
     "SessionUnmapped",
     "SettlementsReceived",
+    "TimedEngine",
     "Tracer",
     "Unbind",
     "WindowOpened",

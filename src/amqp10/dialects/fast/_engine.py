@@ -17,12 +17,12 @@ from ...engine import (
     ConnectionEnded,
     ConnectionTerms,
     CreditChanged,
-    Engine,
     Event,
     OutcomesReceived,
     OutgoingDelivery,
     Role,
     SenderLink,
+    TimedEngine,
 )
 from ...errors import AmqpError, ConnectionClosed, ConnectionLost, LocalProtocolError, RemoteProtocolError
 from ...messaging import Error
@@ -50,8 +50,6 @@ CAPABILITIES: Final = frozenset(
         "transactions",
     }
 )
-# Octets of a command that count as a sign of life before it is whole: a large one takes its time on a slow line.
-DRIBBLE: Final = 4096
 
 
 class Phase(Enum):
@@ -66,7 +64,7 @@ class Phase(Enum):
     OVER = "nothing more is read"
 
 
-class FastEngine(Engine):
+class FastEngine(TimedEngine):
     """One end of an AMQP/Fast connection, see `Engine`; `ClientEngine` and `ServerEngine` are the two.
 
     Attributes:
@@ -96,11 +94,6 @@ class FastEngine(Engine):
         self._events: list[Event] = []
         self._owing: dict[Any, None] = {}  # who has something to say with the next output
         # Time: flags that `tick` turns into times, so that no clock is read on the message path.
-        self._received = False
-        self._dribbled = 0
-        self._sent = False
-        self._last_received: float | None = None
-        self._next_ping = 0.0
 
     # Bytes in
 
@@ -109,10 +102,7 @@ class FastEngine(Engine):
             return
         self.reader.feed(data)
         self.guard(self._read)
-        self._dribbled += len(data)
-        if not self.reader.within or self._dribbled >= DRIBBLE:
-            self._received = True
-            self._dribbled = 0
+        self._came(len(data), self.reader.within)
 
     def guard(self, work: Callable[[], None]) -> None:
         """Do something whose faults are the peer's."""
@@ -250,28 +240,17 @@ class FastEngine(Engine):
         if self.over:
             return None
         idle = self.terms.idle_timeout
-        deadlines = []
         limit = max(2 * self.heartbeat, idle or 0) if self.heartbeat else idle if self.phase is not Phase.OPEN else None
-        if limit:
-            if self._received or self._last_received is None or not self.reading:
-                self._received = False
-                self._last_received = now
-            if now - self._last_received >= limit:
-                silence = f"nothing was received for {limit:g} s"
-                self.fail(
-                    ConnectionLost(f"the peer was silent for {limit:g} s"),
-                    Error("amqp:resource-limit-exceeded", f"idle timeout: {silence}"),
-                )
-                return None
-            deadlines.append(min(self._last_received + limit, now + limit / 4))
-        if self.heartbeat and self.phase is Phase.OPEN and not self.close_sent:
-            if now >= self._next_ping:
-                if not self._sent:
-                    self.write(ConnectionPing())
-                self._sent = False
-                self._next_ping = now + self.heartbeat / 2
-            deadlines.append(self._next_ping)
-        return min(deadlines) if deadlines else None
+        return self._beat(now, limit, self.heartbeat / 2 if self.phase is Phase.OPEN and not self.close_sent else None)
+
+    def _fell_silent(self, limit: float) -> None:
+        self.fail(
+            ConnectionLost(f"the peer was silent for {limit:g} s"),
+            Error("amqp:resource-limit-exceeded", f"idle timeout: nothing was received for {limit:g} s"),
+        )
+
+    def _send_heartbeat(self) -> None:
+        self.write(ConnectionPing())
 
     # The end
 

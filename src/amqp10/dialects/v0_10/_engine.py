@@ -17,11 +17,11 @@ from ...engine import (
     ConnectionEnded,
     ConnectionOpened,
     ConnectionTerms,
-    Engine,
     Event,
     Role,
     SessionBegun,
     SessionTerms,
+    TimedEngine,
 )
 from ...errors import (
     AmqpError,
@@ -89,10 +89,6 @@ CAPABILITIES: Final = frozenset(
         "transactions",
     }
 )
-# Bytes of a frame that count as a sign of life before it is whole.
-DRIBBLE: Final = 4096
-
-
 # What clients sent beyond the owner's credit, and is held.
 MOST_HELD: Final = 1000
 MOST_HELD_OCTETS: Final = 1 << 20
@@ -109,7 +105,7 @@ class Phase(Enum):
     OVER = "nothing more is read"
 
 
-class V010Engine(Engine):
+class V010Engine(TimedEngine):
     """One end of an AMQP 0-10 connection (see `Engine` for the contract).
 
     Attributes:
@@ -139,12 +135,6 @@ class V010Engine(Engine):
         self.branches: dict[BranchId, ServedBranch] = {}
         self._held_messages = self._held_octets = 0
         self._answering = False  # server: the client's open is here, and is to be answered
-        # Time: flags that `tick` turns into times, so that no clock is read on the message path.
-        self._received = False
-        self._dribbled = 0
-        self._sent = False
-        self._last_received: float | None = None
-        self._next_heartbeat = 0.0
 
     # Opening
 
@@ -218,10 +208,7 @@ class V010Engine(Engine):
             self.fail(RemoteProtocolError(str(error), "amqp:connection:framing-error"))
         except AmqpError as error:
             self.fail(error)
-        self._dribbled += len(data)
-        if not self._reader.within_frame or self._dribbled >= DRIBBLE:
-            self._received = True
-            self._dribbled = 0
+        self._came(len(data), self._reader.within_frame)
 
     def _read(self) -> None:
         reader, sessions = self._reader, self.sessions
@@ -407,30 +394,19 @@ class V010Engine(Engine):
     # Time
 
     def tick(self, now: float) -> float | None:
-        """See `Engine.tick`. Traffic is sampled: the error is on the patient side for what we enforce."""
         if self._phase is Phase.OVER:
             return None
         heartbeat = self.login.heartbeat
-        deadlines = []
         limit = self.terms.idle_timeout
         if limit and self.opened:
             limit = max(limit, 2.0 * heartbeat) if heartbeat else None
-        if limit:
-            if self._received or self._last_received is None or not self.reading:
-                self._received = False
-                self._last_received = now
-            if now - self._last_received >= limit:
-                self.fail(ConnectionLost(f"the peer was silent for {limit:g} s"))
-                return None
-            deadlines.append(min(self._last_received + limit, now + limit / 4))
-        if self.opened and heartbeat:
-            if now >= self._next_heartbeat:
-                if not self._sent:
-                    self.say(ConnectionHeartbeat())
-                self._sent = False
-                self._next_heartbeat = now + heartbeat / 2
-            deadlines.append(self._next_heartbeat)
-        return min(deadlines) if deadlines else None
+        return self._beat(now, limit, heartbeat / 2 if self.opened else None)
+
+    def _fell_silent(self, limit: float) -> None:
+        self.fail(ConnectionLost(f"the peer was silent for {limit:g} s"))
+
+    def _send_heartbeat(self) -> None:
+        self.say(ConnectionHeartbeat())
 
     # Closing
 

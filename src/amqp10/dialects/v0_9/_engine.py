@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...engine import ConnectionEnded, ConnectionTerms, Engine, Event, Role, Session, SessionTerms
+from ...engine import ConnectionEnded, ConnectionTerms, Event, Role, Session, SessionTerms, TimedEngine
 from ...errors import (
     AmqpError,
     ConnectionLost,
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from ._connection import Connection
 
 HEADER_SIZE = 8
-# Bytes of a frame that count as a sign of life before it is whole: a large one takes its time on a slow line.
-DRIBBLE = 4096
 # What the frames of the peer may make fail: each is a fault of the peer's.
 BROKEN = (IndexError, struct.error, UnicodeDecodeError)
 PEERS_FAULTS = (AmqpError, *BROKEN)
@@ -51,7 +49,7 @@ class Owing(Protocol):
     def flush(self) -> None: ...
 
 
-class V09Engine(Engine):
+class V09Engine(TimedEngine):
     """One end of a connection (see `Engine` for the contract).
 
     Args:
@@ -86,11 +84,6 @@ class V09Engine(Engine):
         self._reader = FrameReader(variant.framing, max(LEAST_FRAME, terms.max_frame_size) - variant.framing.overhead)
         self._started = self._begun = self._over = False
         self.closing = False  # our close is out
-        self._received = False
-        self._dribbled = 0
-        self._sent = False
-        self._last_received: float | None = None
-        self._next_heartbeat = 0.0
 
     # Opening
 
@@ -126,10 +119,7 @@ class V09Engine(Engine):
                 self._read()
         except PEERS_FAULTS as error:
             self.blame(error)
-        self._dribbled += len(data)
-        if not reader.within_frame or self._dribbled >= DRIBBLE:
-            self._received = True
-            self._dribbled = 0
+        self._came(len(data), reader.within_frame)
 
     def blame(self, error: Exception) -> None:
         """What the peer said is wrong, or cannot be read: that ends the connection."""
@@ -272,28 +262,16 @@ class V09Engine(Engine):
         """See `Engine.tick`. A heartbeat is sent after half an interval of silence; two of the peer's may be missed."""
         if self._over:
             return None
-        deadlines = []
-        limit = self.longest_silence
-        if limit:
-            # While this side reads nothing, the silence is its own.
-            if self._received or self._last_received is None or not self.reading:
-                self._received = False
-                self._last_received = now
-            if now - self._last_received >= limit:
-                self.fail(
-                    ConnectionLost(f"the peer was silent for {limit:g} s"),
-                    Error("amqp:connection:forced", f"nothing was received for {limit:g} s"),
-                )
-                return None
-            deadlines.append(min(self._last_received + limit, now + limit / 4))
-        if self.opened and self.heartbeat:
-            if now >= self._next_heartbeat:
-                if not self._sent:
-                    self.write(self.variant.framing.heartbeat)
-                self._sent = False
-                self._next_heartbeat = now + self.heartbeat / 4
-            deadlines.append(self._next_heartbeat)
-        return min(deadlines) if deadlines else None
+        return self._beat(now, self.longest_silence, self.heartbeat / 4 if self.opened else None)
+
+    def _fell_silent(self, limit: float) -> None:
+        self.fail(
+            ConnectionLost(f"the peer was silent for {limit:g} s"),
+            Error("amqp:connection:forced", f"nothing was received for {limit:g} s"),
+        )
+
+    def _send_heartbeat(self) -> None:
+        self.write(self.variant.framing.heartbeat)
 
     # Closing
 

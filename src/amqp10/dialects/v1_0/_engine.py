@@ -13,7 +13,7 @@ from enum import Enum
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from ...engine import Authenticated, ConnectionEnded, ConnectionTerms, Engine, Event, Role, SessionTerms
+from ...engine import Authenticated, ConnectionEnded, ConnectionTerms, Event, Role, SessionTerms, TimedEngine
 from ...errors import (
     AmqpError,
     AuthenticationFailed,
@@ -62,8 +62,6 @@ CAPABILITIES = frozenset(
 
 # How large a SASL frame may be: §5.3.1 says 512, but OAuth tokens are larger and real servers take them.
 MAX_SASL_FRAME = 65_536
-# Bytes of a frame that count as a sign of life before it is whole: a large one takes its time on a slow line.
-DRIBBLE = 4096
 # Seconds between our heartbeats at least, however impatient the peer says it is.
 SHORTEST_PAUSE = 0.005
 
@@ -79,7 +77,7 @@ class Phase(Enum):
     OVER = "nothing more is read"
 
 
-class V1Engine(Engine):
+class V1Engine(TimedEngine):
     """One end of an AMQP 1.0 connection (see `Engine` for the contract).
 
     Args:
@@ -118,12 +116,6 @@ class V1Engine(Engine):
         self._open_asked = False
         self._open_sent = False
         self._header_sent = False
-        # Time: flags that `tick` turns into times, so that no clock is read on the message path.
-        self._received = False
-        self._dribbled = 0  # bytes of a frame that has not come to its end
-        self._sent = False
-        self._last_received: float | None = None
-        self._next_heartbeat = 0.0
 
     # Opening
 
@@ -179,11 +171,8 @@ class V1Engine(Engine):
         except AmqpError as error:
             self.fail(error)
         self.frame_size = self._reader.in_pieces
-        self._dribbled += len(data)
         # Silence is when no frames come (§2.4.5): single bytes of one may come for ever.
-        if not self._reader.within_frame or self._dribbled >= DRIBBLE:
-            self._received = True
-            self._dribbled = 0
+        self._came(len(data), self._reader.within_frame)
 
     def _read(self) -> None:
         reader, connection = self._reader, self.connection
@@ -370,31 +359,21 @@ class V1Engine(Engine):
     # Time
 
     def tick(self, now: float) -> float | None:
-        """See `Engine.tick`. Traffic is sampled: a quarter of each interval is the error, on the patient side for what
-        we enforce, on the early side for what we owe (§2.4.5)."""
         if self._phase is Phase.OVER:
             return None
-        limit = self.terms.idle_timeout
-        deadlines = []
-        if limit:
-            if self._received or self._last_received is None:
-                self._received = False
-                self._last_received = now
-            if now - self._last_received >= limit:
-                self.fail(
-                    ConnectionLost(f"the peer was silent for {limit:g} s"),
-                    Error("amqp:resource-limit-exceeded", f"idle timeout: nothing was received for {limit:g} s"),
-                )
-                return None
-            deadlines.append(min(self._last_received + limit, now + limit / 4))
-        if self.remote is not None and self.remote.idle_timeout:
-            if now >= self._next_heartbeat:
-                if not self._sent and self.connection.heartbeats:
-                    self.write(HEARTBEAT)
-                self._sent = False
-                self._next_heartbeat = now + max(self.remote.idle_timeout / 4, SHORTEST_PAUSE)
-            deadlines.append(self._next_heartbeat)
-        return min(deadlines) if deadlines else None
+        theirs = self.remote.idle_timeout if self.remote is not None else None
+        # A quarter of their time, so as to be on the early side for what we owe (§2.4.5).
+        return self._beat(now, self.terms.idle_timeout, max(theirs / 4, SHORTEST_PAUSE) if theirs else None)
+
+    def _fell_silent(self, limit: float) -> None:
+        self.fail(
+            ConnectionLost(f"the peer was silent for {limit:g} s"),
+            Error("amqp:resource-limit-exceeded", f"idle timeout: nothing was received for {limit:g} s"),
+        )
+
+    def _send_heartbeat(self) -> None:
+        if self.connection.heartbeats:
+            self.write(HEARTBEAT)
 
     # Closing
 
