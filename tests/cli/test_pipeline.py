@@ -81,6 +81,14 @@ def broker_url() -> Iterator[str]:
         process.terminate()
 
 
+def depth(url: str, address: str) -> int:
+    async def count() -> int:
+        async with amqp10.Connection(url) as connection, connection.browser(address) as browser:
+            return len([delivery async for delivery in browser])
+
+    return anyio.run(count, backend="trio")
+
+
 def sent(url: str, address: str, start: int, stop: int) -> None:
     messages = (amqp10.Message(b"%d" % n, message_id=f"m{n}") for n in range(start, stop))
     anyio.run(amqp10.send, url, address, *messages, backend="trio")
@@ -102,8 +110,9 @@ def test_to_files_and_on_until_a_signal(broker_url: str, tmp_path: Path) -> None
     assert "batch 0: 200 rows in " in ended.stderr
     assert "batch 1: 100 rows in " in ended.stderr
     assert "hidden" not in ended.stderr
-    sent(broker_url, "orders", 300, 400)
-    with subprocess.Popen([*to_files, "--trigger", "1 second"], stderr=subprocess.PIPE, text=True) as running:
+    sent(broker_url, "orders", 300, 2300)
+    on_and_on = [*to_files, "--trigger", "0 seconds", "--rate", "50"]
+    with subprocess.Popen(on_and_on, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
         try:
             said = next(line for line in running.stderr if line.startswith("batch "))
@@ -112,8 +121,11 @@ def test_to_files_and_on_until_a_signal(broker_url: str, tmp_path: Path) -> None
         finally:
             if running.poll() is None:
                 running.terminate()
-    assert said.startswith("batch 2: 100 rows")
-    assert rest.startswith("stopping after this batch")
+    assert said.startswith("batch 2: 50 rows")
+    assert "stopping after this batch" in rest
     assert running.returncode == 128 + signal.SIGTERM
     rows = pq.ParquetDataset(sorted((tmp_path / "lake").glob("*.parquet"))).read().to_pylist()
-    assert sorted((int(row["body"]), row["message_id"]) for row in rows) == [(n, f"m{n}") for n in range(400)]
+    taken = len(rows)
+    assert 300 < taken < 2300  # there was more to do
+    assert sorted((int(row["body"]), row["message_id"]) for row in rows) == [(n, f"m{n}") for n in range(taken)]
+    assert depth(broker_url, "orders") == 2300 - taken  # and nothing was begun

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +126,8 @@ def pipeline(
     except ValueError as error:
         raise Failure(str(error), 2) from None
     click.echo(f"from {address} at {Peer(source.split(',')[0]).shown} to {_shown(target)}", err=True)
-    _run(job, planned)
+    with tempfile.TemporaryDirectory(prefix="amqp10-pipeline-") as folder:
+        _run(job, replace(planned, stop_file=f"{folder}/stop"))
 
 
 def _sink(target: str, to_address: str | None, options: Mapping[str, str]) -> tuple[str, str, dict[str, str]]:
@@ -153,6 +156,7 @@ def _run(job: Any, planned: Any) -> None:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         stopped.append(number)
+        Path(planned.stop_file).touch()
         click.echo("stopping after this batch", err=True)
 
     try:

@@ -82,6 +82,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last = self._ends()
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        if self._options.stopping:
+            return start
         ends = self._last if self._available_now and self._last is not None else self._ends()
         if not any(end > (start[name]["to"] if name in start else 0) for name, end in ends.items()):
             return start  # the same again, or else Spark would run an empty batch

@@ -6,6 +6,7 @@ Spark hands options over as strings, with their names in lower case. This module
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import datetime
@@ -217,6 +218,12 @@ class Options:
         "has its share asks for no more, and takes what is on its way.",
         shown="no limit",
     )
+    stop_file: str | None = _option(
+        "stream",
+        nonempty,
+        "While there is a file of this name on the driver's machine no batch begins: a query that is to stop comes to "
+        "the end of the one under way, and waits there for `query.stop()`.",
+    )
     probe: Probe = _option(
         "stream",
         words(Probe),
@@ -354,6 +361,11 @@ class Options:
             places = (self.starting_offsets, self.starting_timestamp, self.ending_offsets)
             return any(each is not None for each in places)
         return self.mode != "queue"
+
+    @property
+    def stopping(self) -> bool:
+        """Whether no batch is to begin now."""
+        return self.stop_file is not None and os.path.exists(self.stop_file)
 
     @property
     def filtered(self) -> bool:

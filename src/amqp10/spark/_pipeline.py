@@ -57,6 +57,7 @@ class Pipeline:
         columns: the schema to read, as DDL; None for one that the sink can take.
         master: where to run, unless Spark is told otherwise by `spark-submit`.
         conf: settings of Spark.
+        stop_file: where a file makes the job stop before its next batch; none if empty.
     """
 
     source: Mapping[str, str]
@@ -68,6 +69,7 @@ class Pipeline:
     columns: str | None = None
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
+    stop_file: str = ""
 
     def check(self) -> None:
         """See that the options can be understood, before Spark is started.
@@ -81,9 +83,10 @@ class Pipeline:
 
     def _source_options(self) -> dict[str, str]:
         named = {name.lower() for name in self.source}
-        if "wallocation" in named or self.source.get("mode", "queue") in ("stream", "eventhubs"):
-            return dict(self.source)
-        return {**self.source, "walLocation": f"{self.checkpoint}/wal"}
+        options = {**self.source, **({"stopFile": self.stop_file} if self.stop_file else {})}
+        if "wallocation" not in named and self.source.get("mode", "queue") == "queue":
+            options["walLocation"] = f"{self.checkpoint}/wal"
+        return options
 
     def session(self) -> SparkSession:
         """Spark, started now or there already.
@@ -133,7 +136,8 @@ def follow(query: StreamingQuery, told: Callable[[Mapping[str, Any]], None], sto
                 told(progress)
         if not query.isActive:
             break
-        if stopping() and not query.status["isTriggerActive"]:
+        # No batch is under way while there is no trigger, nor while one finds nothing: as there is the stop file.
+        if stopping() and not (query.status["isTriggerActive"] and query.status["isDataAvailable"]):
             query.stop()
             continue
         time.sleep(POLL)

@@ -64,7 +64,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # This run has had what was available when it began: a batch of its own saw the queue empty.
         if self._available_now and self._ran and self._seen_empty.get(start["batch"]):
             return start
-        if not self._something_waits():
+        if self._options.stopping or not self._something_waits():
             return start
         self._ran = True
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_messages_per_trigger
