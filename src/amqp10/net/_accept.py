@@ -11,13 +11,14 @@ from urllib.parse import quote
 
 import anyio
 from anyio.abc import ByteStream, Listener, SocketAttribute
-from anyio.streams.tls import TLSAttribute, TLSStream
+from anyio.streams.tls import TLSAttribute
 
 from ..errors import ConnectionLost
 from ._fork import keep_from_children
 from ._socket import take_over
 from ._stream import STREAM_ERRORS, StreamFacts, TLSSettings, describe, set_no_delay
 from ._tls import certificate_identity
+from ._tls_stream import TLSStream
 from ._tls_upgrade import answer_for_tls
 from ._url import is_loopback
 
@@ -75,13 +76,13 @@ async def accept(stream: ByteStream, tls: TLSSettings | None = None) -> tuple[By
     context = tls if isinstance(tls, ssl.SSLContext) else tls.server_context()
     try:
         begun = await answer_for_tls(stream, peer)
-        secured = await TLSStream.wrap(begun, server_side=True, ssl_context=context, standard_compatible=False)
+        secured = await TLSStream.wrap(begun, context, server_side=True)
     except BaseException as error:
         await anyio.aclose_forcefully(stream)
         if isinstance(error, STREAM_ERRORS):
             raise ConnectionLost(f"no TLS with {peer}: {describe(error)}") from error
         raise
-    secured.transport_stream = stream  # what was read ahead is used up
+    secured.transport = stream  # what was read ahead is used up
     certificate = secured.extra(TLSAttribute.peer_certificate, None)
     identity = certificate_identity(certificate)
     return secured, StreamFacts(secure=True, tls=True, identity=identity, peer=peer)

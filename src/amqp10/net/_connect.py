@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
-from anyio.streams.tls import TLSStream
 
 from ..errors import ConnectionLost, Unsupported
 from ._fork import keep_from_children
@@ -13,6 +12,7 @@ from ._route import Route, WebSocket
 from ._socket import take_over
 from ._stream import STREAM_ERRORS, StreamFacts, TLSSettings, client_context, describe, set_no_delay
 from ._tls import TLS
+from ._tls_stream import TLSStream
 from ._tls_upgrade import ask_for_tls
 from ._url import Endpoint, is_loopback
 
@@ -51,7 +51,7 @@ async def connect(
                 await ask_for_tls(stream, str(endpoint))
             if context is not None:
                 name = (tls.server_hostname if isinstance(tls, TLS) else None) or endpoint.name or endpoint.host
-                stream = await TLSStream.wrap(stream, hostname=name, ssl_context=context, standard_compatible=False)
+                stream = await TLSStream.wrap(stream, context, hostname=name)
             if endpoint.websocket:
                 from ._websocket_handshake import open_websocket
 

@@ -8,12 +8,12 @@ from typing import Final
 
 import anyio
 from anyio.abc import ByteStream
-from anyio.streams.tls import TLSStream
 
 from ..errors import ConnectionLost, HandshakeRefused
 from ._route import Proxy
 from ._socket import take_over
 from ._stream import STREAM_ERRORS, client_context, describe, set_no_delay
+from ._tls_stream import TLSStream
 from ._url import Endpoint
 
 MAX_ANSWER: Final = 16_384
@@ -37,9 +37,7 @@ async def connect_through(proxy: Proxy, endpoint: Endpoint) -> ByteStream:
         try:
             set_no_delay(stream)
             if context is not None:
-                stream = await TLSStream.wrap(
-                    stream, hostname=proxy.host, ssl_context=context, standard_compatible=False
-                )
+                stream = await TLSStream.wrap(stream, context, hostname=proxy.host)
             await stream.send(_request(proxy, endpoint))
             _check(await _answer(stream), proxy, endpoint)
         except BaseException:
