@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LONGEST = 300
 """Seconds that a session is kept at most."""
+MOST = 1000
+"""Sessions of one user that are kept; of more, the one that has waited longest ends."""
 
 Key = tuple[str | None, bytes]
 
@@ -56,9 +58,16 @@ class KeptSessions:
         """It is to be kept that long when its transport is lost; 0: not at all."""
         key = peer.engine.identity, name
         if timeout:
+            self._make_room(key)
             self._kept[key] = KeptSession(session, peer, timeout)
         else:
             self._kept.pop(key, None)
+
+    def _make_room(self, new: Key) -> None:
+        waiting = [key for key, kept in self._kept.items() if key[0] == new[0] and kept.deadline is not None]
+        if len(waiting) >= MOST and new not in self._kept:
+            kept = self._kept.pop(waiting[0])
+            kept.peer.session_expired(kept.session)
 
     def take(self, engine: Engine, name: bytes) -> Session | None:
         """The session that is resumed on another connection; see `SessionKeeper.take`."""
