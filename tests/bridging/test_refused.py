@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import amqp10
-from amqp10 import Accepted, Connection, Error, Message, MessageRejected, Modified, Rejected, Released
+from amqp10 import Accepted, Connection, Data, Error, Message, MessageRejected, Modified, Rejected, Released, Symbol
 from amqp10.broker import Broker
-from amqp10.engine import DeliveriesReceived, Event, LinkAttached
+from amqp10.engine import DeliveriesReceived, Event, LinkAttached, dialect_names
 
 from ..client.conftest import Peer, serving
 from ._ends import bodies, fill, messages, until
@@ -132,6 +132,83 @@ async def test_they_go_aside() -> None:
         }
         assert await bodies(old, "a") == []
         assert (report.moved, report.refused) == (5, 5)
+
+
+def touchy(peer: Peer, condition: str) -> list[int]:
+    """Have the peer end its link over an odd number at the address "b"; what else it accepted there."""
+    accepted: list[int] = []
+
+    def on_event(event: Event) -> bool:
+        if not isinstance(event, DeliveriesReceived):
+            return False
+        link: Any = event.link
+        while link.incoming:
+            delivery = link.incoming.popleft()
+            number = Message.decode(delivery.payload).body
+            if link.remote.target.address == "b" and number % 2:
+                link.incoming.clear()
+                link.detach(error=Error(condition, f"{number} is odd"))
+                break
+            accepted.append(number)
+            link.settle(delivery, Accepted())
+        return True
+
+    peer.on_event = on_event
+    return accepted
+
+
+@pytest.mark.parametrize("settings", [{"on_refused": "reject"}, {"on_refused": "leave"}, {"refused_to": "parked"}])
+@pytest.mark.parametrize("condition", ["amqp:precondition-failed", "amqp:unauthorized-access"])
+async def test_a_target_that_ends_its_link_over_a_message(settings: dict[str, Any], condition: str) -> None:
+    """As those of 0-9-1 do: the message is found, and handled like any other that is refused; all others arrive."""
+    async with Broker() as old, serving() as (peer, target), target, Connection(old.url) as source:
+        accepted = touchy(peer, condition)
+        await fill(old, "a", [0, 2, 3, 4, 6, 7, 8])
+        report = await amqp10.bridge((source, "a"), (target, "b"), until_empty=True, **settings)
+        assert report.refused == 2
+        parked = [3, 7] if "refused_to" in settings else []
+        assert set(accepted) == {0, 2, 4, 6, 8, *parked}
+        assert len(accepted) - len(set(accepted)) <= report.duplicates
+        assert await bodies(old, "a") == ([3, 7] if settings.get("on_refused") == "leave" else [])
+        assert report.moved == 5
+
+
+@pytest.mark.parametrize(
+    ("condition", "on_refused"), [("amqp:unauthorized-access", "reject"), ("amqp:not-found", "leave")]
+)
+async def test_a_target_that_ends_its_link_for_another_reason(condition: str, on_refused: Any) -> None:
+    """Of an address that one may not send to no message is refused: the bridge ends with what the target said."""
+    async with Broker() as old, serving() as (peer, target), target, Connection(old.url) as source:
+        touchy(peer, condition)
+        await fill(old, "a", [1, 3])
+        with pytest.raises(amqp10.LinkDetached, match="is odd"):
+            await amqp10.bridge((source, "a"), (target, "b"), until_empty=True, on_refused=on_refused)
+        assert await bodies(old, "a") == [1, 3]
+
+
+@pytest.mark.parametrize("name", dialect_names())
+async def test_what_cannot_be_sent_in_the_targets_dialect(name: str) -> None:
+    """An address that is none, said by the message itself: it is refused here, and the others go on."""
+    async with Broker() as old, Broker() as new, new.connect(dialect=name) as target:
+        await fill(old, "a", [Message(1, to="b"), Message(2), Message(3, to="b")])
+        async with new.connect() as making, making.receiver("b", credit=0):
+            ends = (old.url, "a"), (target, None)
+            report = await amqp10.bridge(*ends, until_empty=True, on_refused="leave")
+        assert (report.moved, report.refused) == (2, 1)
+        assert await bodies(old, "a") == [2]
+        assert await bodies(new, "b") == [1, 3]
+
+
+@pytest.mark.parametrize("name", dialect_names())
+async def test_what_nobody_takes(name: str) -> None:
+    """An exchange that routes it nowhere: it stays at the source, whatever the form of its body."""
+    shapes = [Message(b"b", footer={Symbol("x-f"): 1}), Message(Data(b"a", b"c")), Message("text"), Message(b"plain")]
+    async with Broker() as old, Broker() as new, new.connect(dialect=name) as target:
+        await fill(old, "a", shapes)
+        ends = (old.url, "a"), (target, "/exchanges/amq.direct/nowhere")
+        report = await amqp10.bridge(*ends, until_empty=True, on_refused="leave")
+        assert (report.moved, report.refused) == (0, 4)
+        assert len(await bodies(old, "a")) == 4
 
 
 async def test_a_message_larger_than_the_target_takes() -> None:

@@ -171,6 +171,23 @@ async def test_through_broken_connections(request: pytest.FixtureRequest, source
     assert len(came) + len(left) - COUNT <= bridge.report.duplicates
 
 
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+@pytest.mark.parametrize("target", ["rabbitmq 0-9-1", "rabbitmq"])
+async def test_a_message_that_ends_its_channel(request: pytest.FixtureRequest, target: str) -> None:
+    """RabbitMQ takes no message of another user: in 0-9-1 its channel ends with that. The others arrive."""
+    async with end(request, "embedded") as old, end(request, target) as new:
+        messages = [Message(f"{number}".encode(), user_id=b"mallory" if number == 5 else None) for number in range(10)]
+        await old.fill(messages)
+        async with old.connection() as there, new.connection() as here:
+            ends = (there, old.address), (here, new.address)
+            with anyio.fail_after(30):
+                report = await amqp10.bridge(*ends, until_empty=True, on_refused="reject")
+        assert (report.moved, report.refused) == (9, 1)
+        came = [message.body for message in await new.empty(20)]
+        assert set(came) == {b"%d" % number for number in range(10) if number != 5}
+        assert len(came) - 9 <= report.duplicates
+
+
 @pytest.mark.matrix("bridge: exactly once from queue to queue, in transactions")
 async def test_within_one_broker(peer: Peer) -> None:
     """Each batch is moved as a whole; a broker without transactions is said to be one before a message moves."""

@@ -11,6 +11,7 @@ from ._batches import BatchMover
 from ._ends import Ending, Intake, Outlet, intake, outlet
 from ._guarantee import Way, check_copying, check_kept, check_rejecting, check_streaming, check_unsettled, way_of
 from ._mover import Mover
+from ._sifting import SiftingMover
 from ._streams import StreamMover, stream_intake
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Joined:
     Attributes:
         guarantee: how messages are moved.
         mover: what moves them.
-        links: the source's first; there may be a third, for what the target refuses.
+        links: the source's first; there may be another to where refused messages go, and more that came later.
     """
 
     guarantee: Guarantee
@@ -73,12 +74,22 @@ async def join(
     aside = outlet(target[0], Target(settings.refused_to)) if settings.refused_to is not None else None
     if aside is not None:
         links.append(aside)
-    kind = StreamMover if settings.stream else BatchMover if guarantee == "transactions" else Mover
-    mover = kind(settings, taking, giving, aside)
+
+    async def anew() -> Outlet:
+        """Another link to the target."""
+        link = outlet(*target)
+        links.append(link)
+        return await stack.enter_async_context(link)
+
+    if not settings.stream and (settings.on_refused != "stop" or aside is not None):
+        mover: Mover = SiftingMover(settings, taking, giving, aside, anew)
+    else:
+        kind = StreamMover if settings.stream else BatchMover if guarantee == "transactions" else Mover
+        mover = kind(settings, taking, giving, aside)
     if isinstance(taking, Intake):
         mover.recover(taking, giving)
     # The source first: what an earlier process had in flight is there before the target says its outcome.
-    for link in links:
+    for link in list(links):
         await stack.enter_async_context(link)
         if guarantee == "resume":
             check_kept(link)

@@ -205,17 +205,21 @@ class Mover:
     # Sending
 
     async def _passing(self) -> None:
-        queue = self.flight.queue
         while True:
-            if self._asides:
-                await self._send_aside(self._asides.popleft())
-            elif not queue:
-                self._work = anyio.Event()
-                await self._work.wait()
-            elif queue[0].stale:
-                queue.popleft()
-            else:
-                await self._send(queue[0])
+            await self._pass_on()
+
+    async def _pass_on(self) -> None:
+        """Send the next one, or wait for one."""
+        queue = self.flight.queue
+        if self._asides:
+            await self._send_aside(self._asides.popleft())
+        elif not queue:
+            self._work = anyio.Event()
+            await self._work.wait()
+        elif queue[0].stale:
+            queue.popleft()
+        else:
+            await self._send(queue[0])
 
     async def _send(self, transit: Transit) -> None:
         await self._pace()
@@ -225,11 +229,8 @@ class Mover:
             self._target.let_others()
             return
         self.flight.queue.popleft()
-        payload = source.payload
-        if not source.message_format:
-            payload = onward(payload, anyio.current_time() - transit.came)
         tag = source.tag if self.settings.exactly_once else None
-        self._hand_over(transit, self._target, payload, tag)
+        self._hand_over(transit, self._target, payload_of(transit), tag)
 
     async def _send_aside(self, transit: Transit) -> None:
         assert self._aside is not None
@@ -245,9 +246,12 @@ class Mover:
         except (DecodeError, EncodeError) as error:
             self._refused(transit, Rejected(Error("amqp:decode-error", str(error))))
         except LocalProtocolError as error:
-            if not end.remote.max_message_size or len(payload) <= end.remote.max_message_size:
+            if not end.open:
                 raise
-            self._refused(transit, Rejected(Error("amqp:link:message-size-exceeded", str(error))))
+            most = end.remote.max_message_size
+            large = bool(most) and len(payload) > (most or 0)
+            condition = "amqp:link:message-size-exceeded" if large else "amqp:invalid-field"
+            self._refused(transit, Rejected(Error(condition, str(error))))
         else:
             self.flight.sent(transit, sent)
             sent.waiter = transit
@@ -454,3 +458,11 @@ class Mover:
         if self._change is None:
             self._change = anyio.Event()
         await self._change.wait()
+
+
+def payload_of(transit: Transit) -> bytes:
+    """What goes on of a message, now."""
+    source = transit.source
+    if source.message_format:
+        return source.payload
+    return onward(source.payload, anyio.current_time() - transit.came)
