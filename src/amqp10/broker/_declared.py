@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ._entry import Entry
     from ._node import Consumer
 
+USUAL_PRIORITY: Final = 4  # of a message that says none (§3.2.1)
 _ANYONE: Final = cast("Consumer", SimpleNamespace(key=-1))  # in whose name messages are dropped
 
 
@@ -95,7 +96,8 @@ class DeclaredQueue(Queue):
     def _put_by_priority(self, entry: Entry) -> None:
         """Give it a place before those of lower priority. Those who browse or filter see it in order of arrival."""
         # Who says none means none, in the dialects that such queues come from; not 4, as in AMQP 1.0.
-        priority = min(read_priority(entry.payload) or 0, self._arguments.priorities)
+        said = read_priority(entry.payload)
+        priority = min(said if said is not None else USUAL_PRIORITY, self._arguments.priorities)
         self._waiting.move(entry, entry.position + ((self._arguments.priorities - priority) << 48))
 
     def reserve(self, entry: Entry) -> None:

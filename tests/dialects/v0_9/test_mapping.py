@@ -167,6 +167,82 @@ def test_readable_fields_win_where_somebody_changed_them() -> None:
     assert back.message_id == 6
 
 
+WHOLE = {
+    "reserved headers": {"headers": {"x-exchange": "e", "x-routing-key": "k", "x-delivery-count": "many"}},
+    "text that is not ASCII": {"content_type": "té", "content_encoding": "é"},
+    "an address that is a name": {"reply_to": "/queues/x%20y"},
+    "our type": {"type": "amqp-1.0"},
+    "lists": {"headers": {"CC": ["a", "b"], "t": {"l": [1]}}},
+    "a priority": {"priority": 4},
+    "no priority": {},
+    "an expiration that is none": {"expiration": "soon"},
+    "the rest": {"type": "t", "app_id": "a", "cluster_id": "c", "message_id": "m", "correlation_id": "c"},
+}
+
+
+@pytest.mark.parametrize("fields", WHOLE.values(), ids=WHOLE)
+@pytest.mark.parametrize("exchange", ["", "e"])
+def test_a_message_of_another_program(fields: dict[str, Any], exchange: str) -> None:
+    """Handed on in 0-9-1, it says what it said, and nothing beside that but where it came from."""
+    said = BasicProperties(**fields)
+    route = b"\0" + bytes((len(exchange),)) + exchange.encode() + b"\3key"
+    payload = Incoming(TABLES).map(route, said.encode(TABLES), b"no sections")
+    onward, body = Outgoing(TABLES, "", "other").map(payload)
+    again = BasicProperties.decode(onward.properties, TABLES)
+    if exchange:
+        assert again.headers is not None
+        assert again.headers.pop("qpid.subject") == "key"
+        again.headers = again.headers or None
+    assert again == said
+    assert body == b"no sections"
+
+
+@pytest.mark.parametrize("priority", range(10))
+def test_priorities_keep_their_order(priority: int) -> None:
+    """The usual one of 1.0, 4, is said, for 0-9-1 takes none for the lowest; and none is read as 0."""
+    route, _ = Outgoing(TABLES).map(Message(b"x", priority=priority).encode())
+    assert (BasicProperties.decode(route.properties, TABLES).priority or 0) == priority
+    assert there_and_back(Message(b"x", priority=priority)).priority == priority
+
+
+def test_expirations_that_are_moments() -> None:
+    """To Qpid an expiration is a moment: it is read so, each time anew, and a time to live that was kept is that."""
+    now = 1_000_000
+    incoming = Incoming(TABLES)
+    incoming.clock = lambda: now
+    said = BasicProperties(expiration="1090000").encode(TABLES)
+    assert Message.decode(incoming.map(b"\0\0\1q", said, b"")).ttl == timedelta(seconds=90)
+    now += 60_000
+    assert Message.decode(incoming.map(b"\0\0\1q", said, b"")).ttl == timedelta(seconds=30)
+    now += 60_000
+    assert Message.decode(incoming.map(b"\0\0\1q", said, b"")).ttl == timedelta(0)
+    route, _ = Outgoing(TABLES, clock=lambda: now).map(Message(b"x", ttl=timedelta(seconds=5)).encode())
+    assert Message.decode(incoming.map(b"\0\0\1q", route.properties, b"")).ttl == timedelta(seconds=5)
+
+
+@pytest.mark.parametrize("value", [[1], {"a": [1]}])
+def test_no_arrays_for_qpid(value: Any) -> None:
+    """It goes down when it has to turn one into 0-10; here they come back all the same."""
+    for said in ({"x-list": value}, {NATIVE: {"headers": {"list": value}}}):
+        message = Message(b"x", message_annotations=said)
+        route, body = Outgoing(TABLES, "", "q", clock=lambda: 0).map(message.encode())
+        headers = BasicProperties.decode(route.properties, TABLES).headers
+        assert headers is not None
+        assert list(headers) == [LOST]
+        back = Message.decode(Incoming(TABLES).map(b"\0\0\1q", route.properties, body))
+        assert all(back.message_annotations[name] == each for name, each in said.items())
+
+
+def test_what_rabbitmq_takes_for_its_own() -> None:
+    """Application properties named as its lists of further routing keys are not said as headers."""
+    message = Message(b"x", application_properties={"CC": "copy", "BCC": 5})
+    route, _ = Outgoing(TABLES, "", "q").map(message.encode())
+    headers = BasicProperties.decode(route.properties, TABLES).headers
+    assert headers is not None
+    assert list(headers) == [LOST]
+    assert there_and_back(message).application_properties == message.application_properties
+
+
 def test_what_is_no_message_passes_as_it_is() -> None:
     """A broker may have such a payload: it is not the engine that refuses it."""
     for payload in (b"", b"\0\x53\x75\xa0\5abc", b"rubbish"):

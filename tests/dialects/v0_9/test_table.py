@@ -111,7 +111,6 @@ def test_a_table_that_contains_itself() -> None:
         "000000080161410000000f56",  # an array longer than the table
         "0000000601615300000009",  # a string longer than the table
         "ffffffff",  # a length beyond the data
-        "0000000301ff56",  # a name that is not UTF-8
     ],
 )
 def test_malformed_tables(octets: str) -> None:

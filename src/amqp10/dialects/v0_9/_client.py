@@ -151,7 +151,7 @@ class ClientConnection(Connection):
         product = str(self._properties.get("product")).lower()
         self.has_streams = product in ("rabbitmq", "amqp10")
         if "qpid" in product:
-            self.expiry_clock = _wall_clock
+            self.expiry_clock = self.engine.incoming.clock = _wall_clock
         self.prefetch_by_consumer = "per_consumer_qos" in self.capabilities
         if "publisher_confirms" in self.capabilities:
             self.nack_outcome = Rejected(as_error(541, "the server could not take care of the message"))

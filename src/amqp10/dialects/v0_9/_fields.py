@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 
 from ...errors import DecodeError, EncodeError
 from ...types import Timestamp
-from ._table import Tables, moment, seconds
+from ._table import Tables, moment, octets_of, read_text, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def _pack(layout: str) -> Writer:
 
 
 def write_shortstr(out: bytearray, value: str, _: Tables) -> None:
-    data = value.encode()
+    data = octets_of(value)
     if len(data) > 255:
         raise EncodeError(f"{len(data)} octets of text; a short string has 255 at most")
     out.append(len(data))
@@ -209,6 +209,14 @@ def read_shortstr(data: bytes, at: int, _: Tables | None = None) -> tuple[str, i
         return data[at + 1 : end].decode(), end
     except UnicodeDecodeError:
         raise DecodeError("a short string is not UTF-8") from None
+
+
+def read_any_shortstr(data: bytes, at: int, _: Tables | None = None) -> tuple[str, int]:
+    """One that other programs may have written in another encoding: nobody is cut off for that."""
+    end = at + 1 + data[at]
+    if end > len(data):
+        raise IndexError
+    return read_text(data[at + 1 : end]), end
 
 
 def _read_longstr(data: bytes, at: int, _: Tables) -> tuple[bytes, int]:

@@ -16,6 +16,8 @@ from ...types import Symbol, Timestamp
 from ._mapping import (
     COUNT,
     EXCHANGE,
+    LATIN1,
+    LATIN1_HEADERS,
     LOST,
     MOST_ENTRIES,
     NATIVE,
@@ -26,22 +28,29 @@ from ._mapping import (
     RESERVED,
     ROUTING_KEY,
     SECTIONS,
+    TEXTS,
+    Clock,
     near_text,
     near_value,
     queue_of,
 )
 from ._properties import BasicProperties
 from ._structured import Content
-from ._table import Tables
+from ._table import Latin1, Tables, octets_of, read_text
 
 _SIMPLE: Final = (bool, int, float, str, bytes, datetime, type(None))
 
 
 class Incoming:
-    """Maps what one peer sends."""
+    """Maps what one peer sends.
+
+    Attributes:
+        clock: of a peer to which an expiration is a moment: see `Outgoing`.
+    """
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
+        self.clock: Clock | None = None
         self._known: dict[bytes, tuple[bytes, bytes, bool]] = {}
 
     def map(self, route: bytes, properties: bytes, body: bytes, children: Sequence[Content] = ()) -> bytes:
@@ -66,13 +75,24 @@ class Incoming:
             if end != len(route):
                 raise DecodeError("octets follow the routing key")
             said = BasicProperties.decode(properties, self._tables)
-            found = self._known[known] = incoming_head(said, exchange, key, bool(route[0] & 1), self._tables)
+            found = incoming_head(said, exchange, key, bool(route[0] & 1), self._tables, clock=self.clock)
+            if self.clock is None or said.expiration is None:
+                self._known[known] = found
         head, footer, sections = found
         if sections:
             kind = kind_of(body)
             if kind is not Kind.OTHER:
                 return b"".join((head, body, footer)) if kind is Kind.BODY else body
+            head, footer = self._untyped(route, properties)
         return b"".join((head, data_head(len(body)), body, footer))
+
+    def _untyped(self, route: bytes, properties: bytes) -> tuple[bytes, bytes]:
+        """Head and footer of a message whose type means something else than ours."""
+        exchange, key, _ = read_route(route)
+        said = BasicProperties.decode(properties, self._tables)
+        redelivered = bool(route[0] & 1)
+        head, footer, _ = incoming_head(said, exchange, key, redelivered, self._tables, clock=self.clock, typed=False)
+        return head, footer
 
     def _map_structured(self, route: bytes, properties: bytes, body: bytes, children: Sequence[Content]) -> bytes:
         within = [self.map(b"\0\0\0", each.properties, each.body, each.children) for each in children]
@@ -89,11 +109,9 @@ def read_route(route: bytes) -> tuple[str, str, int]:
         end = start + 1 + route[start]
         if end > len(route):
             raise IndexError
-        return route[2:start].decode(), route[start + 1 : end].decode(), end
+        return read_text(route[2:start]), read_text(route[start + 1 : end]), end
     except IndexError:
         raise DecodeError("the data ends within exchange or routing key") from None
-    except UnicodeDecodeError:
-        raise DecodeError("exchange or routing key is not UTF-8") from None
 
 
 class Kind(Enum):
@@ -122,11 +140,18 @@ def incoming_head(
     redelivered: bool,
     tables: Tables,
     children: Sequence[bytes] = (),
+    *,
+    clock: Clock | None = None,
+    typed: bool = True,
 ) -> tuple[bytes, bytes, bool]:
-    """The sections before the body, those after it, and whether the body is sections of its own."""
+    """The sections before the body, those after it, and whether the body is sections of its own.
+
+    Args:
+        typed: the type that says so is to be believed.
+    """
     fields: dict[str, Any] = {"to": route_address(exchange, key)}
     annotations: dict[Any, Any] = {EXCHANGE: exchange, ROUTING_KEY: key}
-    native: dict[str, Any] = {}
+    native: dict[str, Any] = _latin1(said, exchange, key)
     if exchange:
         fields["subject"] = key
     fields["first_acquirer"] = not redelivered
@@ -134,8 +159,9 @@ def incoming_head(
         fields["delivery_count"] = 1
     if said.delivery_mode == 2:
         fields["durable"] = True
-    if said.priority is not None:
-        fields["priority"] = said.priority
+    fields["priority"] = said.priority or 0
+    if said.priority == 0:
+        native["priority"] = 0
     for name in ("message_id", "correlation_id", "reply_to"):
         fields[name] = getattr(said, name)
     for name in ("content_type", "content_encoding"):
@@ -144,13 +170,15 @@ def incoming_head(
             (fields if text.isascii() else native)[name if text.isascii() else name.replace("_", "-")] = text
     fields["creation_time"] = said.timestamp
     if said.user_id is not None:
-        fields["user_id"] = said.user_id.encode()
+        fields["user_id"] = octets_of(said.user_id)
     if said.expiration is not None:
-        ttl = _ttl(said.expiration)
+        ttl = _ttl(said.expiration, clock)
         if ttl is None:
             native["expiration"] = said.expiration
         fields["ttl"] = ttl
-    sections = said.type == SECTIONS
+    if said.reply_to is not None and queue_of(said.reply_to) != said.reply_to:
+        native["reply-to"] = said.reply_to  # like an address of ours, and yet what its sender calls it
+    sections = typed and said.type == SECTIONS
     for name in PROPERTIES:
         text = getattr(said, name)
         if text is not None and not (sections and name == "type"):
@@ -159,7 +187,7 @@ def incoming_head(
     spelled = {tables.spelled(name): name for name in RESERVED}
     headers = {spelled.get(name, name): value for name, value in headers.items()}
     application = _read_headers(headers, fields, annotations, native)
-    footer = _restore(headers.get(LOST), fields, annotations, application, tables)
+    footer = _restore(headers.get(LOST), fields, annotations, application, tables, clock)
     if fields.get("ttl") is not None:
         native.pop("expiration", None)  # a moment, and the time to live was kept beside it
     if children:
@@ -179,7 +207,20 @@ def incoming_head(
         return Message(to=fields["to"], subject=fields.get("subject")).encode_head(), b"", sections
 
 
-def _ttl(expiration: str) -> timedelta | None:
+def _latin1(said: BasicProperties, exchange: str, key: str) -> dict[str, Any]:
+    """The names of what is not UTF-8."""
+    texts = [(name.replace("_", "-"), getattr(said, name)) for name in TEXTS]
+    texts += [("exchange", exchange), ("routing-key", key)]
+    properties = [name for name, value in texts if type(value) is Latin1]
+    headers = [str(name) for name in said.headers or () if type(name) is Latin1]
+    found: dict[str, Any] = {LATIN1: properties} if properties else {}
+    return found | ({LATIN1_HEADERS: headers} if headers else {})
+
+
+def _ttl(expiration: str, clock: Clock | None) -> timedelta | None:
+    if clock is not None:
+        moment = int(expiration) if expiration.isascii() and expiration.isdigit() and len(expiration) <= 18 else 0
+        return timedelta(milliseconds=min(max(moment - clock(), 0), 0xFFFF_FFFF)) if moment else None
     if expiration.isascii() and expiration.isdigit() and len(expiration) <= 10 and int(expiration) <= 0xFFFF_FFFF:
         return timedelta(milliseconds=int(expiration))
     return None
@@ -193,7 +234,9 @@ def _read_headers(
     for name, value in headers.items():
         if name in RESERVED:
             continue
-        if name.startswith("x-") and name.isascii():
+        if name in (EXCHANGE, ROUTING_KEY):
+            others[name] = value
+        elif name.startswith("x-") and name.isascii():
             annotations[Symbol(name)] = value
         elif isinstance(value, _SIMPLE):
             application[name] = value
@@ -215,13 +258,20 @@ def _read_headers(
     count = headers.get(COUNT)
     if isinstance(count, int) and 0 <= count <= 0xFFFF_FFFF:
         fields["delivery_count"] = int(count)
+    elif COUNT in headers:
+        others[COUNT] = count
     if others:
         native["headers"] = others
     return application
 
 
 def _restore(
-    lost: Any, fields: dict[str, Any], annotations: dict[Any, Any], application: dict[str, Any], tables: Tables
+    lost: Any,
+    fields: dict[str, Any],
+    annotations: dict[Any, Any],
+    application: dict[str, Any],
+    tables: Tables,
+    clock: Clock | None,
 ) -> bytes:
     """Put back what had no place, where what has one still agrees; what is returned is the footer."""
     if not isinstance(lost, bytes | str):
@@ -236,7 +286,7 @@ def _restore(
         there = fields.get(name)
         if value is not None and (there is None or near_text(value) == near_text(there)):
             fields[name] = value
-    if rest.ttl is not None and fields.get("ttl") is None:
+    if rest.ttl is not None and (fields.get("ttl") is None or clock is not None):
         fields["ttl"] = rest.ttl
     time = rest.creation_time
     if time is not None and fields.get("creation_time") in (None, near_value(time, tables)):

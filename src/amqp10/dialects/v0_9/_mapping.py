@@ -1,6 +1,7 @@
 """Messages of AMQP 1.0, as the seam has them, to and from properties, headers and body of the basic class.
 
-    header            delivery-mode 2 (durable), priority, expiration (ttl, ms in decimal digits); redelivered
+    header            delivery-mode 2 (durable), priority (none is 0, the lowest, and not 4 as in 1.0), expiration (ttl,
+                      ms in decimal digits); redelivered
     properties        message-id, correlation-id, reply-to, user-id, content-type, content-encoding, timestamp
                       to: exchange and routing key; subject: the key, or the header qpid.subject
                       group-id, -sequence: the headers JMSXGroupID, JMSXGroupSeq; the rest: x-opt-amqp10-NAME
@@ -9,13 +10,14 @@
 
 What finds no place so is not lost. A header `x-opt-amqp10` has it as the sections that it came in, and on the way back
 they count if what can be read beside them still says the same. The other way a message annotation, `x-opt-0-9-1`, is a
-map of what 1.0 has no field for: type, app-id, cluster-id, and headers that are tables or arrays.
+map of what 1.0 has no field for: type, app-id, cluster-id, headers that are tables or arrays, and what is not UTF-8.
 
 The way out is in `_outgoing`, the way in in `_incoming`; here is what both go by.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
@@ -23,6 +25,8 @@ from ...engine import parse_address
 from ...errors import EncodeError
 from ...types import Int, Symbol, Timestamp
 from ._table import Tables, moment, seconds
+
+Clock = Callable[[], int]
 
 LOST: Final = "x-opt-amqp10"
 NATIVE: Final = Symbol("x-opt-0-9-1")
@@ -43,6 +47,13 @@ NUMBERS: Final = ("group_sequence", "absolute_expiry_time")
 REPLY_TO: Final = f"{LOST}-reply-to"
 RESERVED: Final = frozenset((*PLACES.values(), LOST, REPLY_TO, COUNT))
 PROPERTIES: Final = ("type", "app_id", "cluster_id")
+# Of what came as no UTF-8 (see `Latin1`) the native annotation has the names: of properties, and of headers.
+LATIN1: Final = "latin-1"
+LATIN1_HEADERS: Final = "latin-1-headers"
+TEXTS: Final = (
+    *("content_type", "content_encoding", "correlation_id", "reply_to", "expiration", "message_id"),
+    *("type", "user_id", "app_id", "cluster_id"),
+)
 MOST_ENTRIES: Final = 256  # of what is remembered: programs send the same few heads again and again
 
 

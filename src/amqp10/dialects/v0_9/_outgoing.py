@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,6 +14,8 @@ from ...types import Int, Timestamp
 from ._mapping import (
     COUNT,
     EXCHANGE,
+    LATIN1,
+    LATIN1_HEADERS,
     LOST,
     MOST_ENTRIES,
     NATIVE,
@@ -24,15 +26,18 @@ from ._mapping import (
     RESERVED,
     ROUTING_KEY,
     SECTIONS,
+    TEXTS,
+    Clock,
     near_text,
     near_value,
     queue_of,
 )
 from ._properties import BasicProperties
 from ._structured import Content
-from ._table import Tables, milliseconds, moment, seconds
+from ._table import Latin1, Tables, milliseconds, moment, seconds
 
-Clock = Callable[[], int]
+# RabbitMQ takes the last two for lists of further routing keys, and the whole message for wrong if they are none.
+UNSAYABLE = RESERVED | {"CC", "BCC"}
 CONTENT_HEADER = 12  # octets of a content header before the properties
 
 
@@ -137,7 +142,9 @@ class Outgoing:
         if self._came:
             there, known = (message.message_annotations.get(name) for name in (EXCHANGE, ROUTING_KEY))
             if isinstance(there, str) and isinstance(known, str):
-                exchange, key = there, known
+                odd = _names(_native(message).get(LATIN1))
+                exchange = _as_latin1(there) if "exchange" in odd else there
+                key = _as_latin1(known) if "routing-key" in odd else known
         if key is None:
             key = message.subject or ""
         passing = self._clock is not None and message.ttl is not None
@@ -203,15 +210,19 @@ def outgoing_properties(
     said = BasicProperties()
     for name in ("message_id", "correlation_id"):
         _say_text(said, name, getattr(message, name), lost)
-    _say_text(said, "user_id", message.user_id, lost)
+    odd = _names(_native(message).get(LATIN1))
+    if "user-id" in odd and message.user_id is not None:
+        said.user_id = Latin1(message.user_id.decode("latin-1"))
+    else:
+        _say_text(said, "user_id", message.user_id, lost)
     _say_text(said, "content_type", message.content_type, lost)
     _say_text(said, "content_encoding", message.content_encoding, lost)
-    _say_reply_to(said, message.reply_to, headers, lost)
+    _say_reply_to(said, message, headers, lost)
     if message.creation_time is not None:
         _say_time(said, message.creation_time, lost)
     if message.durable:
         said.delivery_mode = 2
-    if message.priority != 4:
+    if message.priority or _native(message).get("priority") == 0:
         said.priority = message.priority
     if message.ttl is not None:
         ttl = -(-message.ttl // timedelta(milliseconds=1))
@@ -223,7 +234,7 @@ def outgoing_properties(
     _say_places(message, headers, lost, tables, exchange, key)
     if sections:
         said.type = SECTIONS
-    _say_annotations(said, message, headers, lost, tables)
+    _say_annotations(said, message, headers, lost, tables, arrays=clock is None)
     _say_application(message, headers, lost, tables)
     if message.footer:
         lost["footer"] = message.footer
@@ -233,7 +244,31 @@ def outgoing_properties(
         headers[LOST] = data if tables.binary else base64.b64encode(data).decode()
     if headers:
         said.headers = {tables.spelled(name) if name in RESERVED else name: headers[name] for name in headers}
+    for name in (each.replace("-", "_") for each in odd):
+        if name in TEXTS and isinstance(getattr(said, name), str):
+            setattr(said, name, _as_latin1(getattr(said, name)))
+    names = _names(_native(message).get(LATIN1_HEADERS))
+    if names and said.headers:
+        said.headers = {_as_latin1(name) if name in names else name: value for name, value in said.headers.items()}
     return said
+
+
+def _native(message: Message) -> dict[Any, Any]:
+    """What the message brought along that only these dialects have."""
+    found = message.message_annotations.get(NATIVE)
+    return found if isinstance(found, dict) else {}
+
+
+def _names(value: Any) -> list[str]:
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+
+
+def _as_latin1(text: str) -> str:
+    try:
+        text.encode("latin-1")
+    except UnicodeEncodeError:
+        return text
+    return Latin1(text)
 
 
 def _say_text(said: BasicProperties, name: str, value: Any, lost: dict[str, Any]) -> None:
@@ -247,10 +282,11 @@ def _say_text(said: BasicProperties, name: str, value: Any, lost: dict[str, Any]
         lost[name] = value
 
 
-def _say_reply_to(said: BasicProperties, value: str | None, headers: dict[str, Any], lost: dict[str, Any]) -> None:
+def _say_reply_to(said: BasicProperties, message: Message, headers: dict[str, Any], lost: dict[str, Any]) -> None:
+    value = message.reply_to
     if value is None:
         return
-    plain = queue_of(value)
+    plain = value if _native(message).get("reply-to") == value else queue_of(value)
     if plain != value:
         headers[REPLY_TO] = value
     _say_text(said, "reply_to", plain, lost)
@@ -274,7 +310,7 @@ def _say_places(
         value = getattr(message, name)
         if value is None or (name == "subject" and exchange and value == key):
             continue
-        if name == "to" and _same_route(value, exchange, key):
+        if name == "to" and value in (route_address(exchange, key), _came_to(message)):
             continue
         if name == "absolute_expiry_time":
             value = near_value(milliseconds(value), tables)
@@ -286,21 +322,30 @@ def _say_places(
             lost[name] = getattr(message, name)
 
 
-def _same_route(to: str, exchange: str, key: str) -> bool:
-    return to == route_address(exchange, key)
+def _came_to(message: Message) -> str | None:
+    """What `to` was made of when the message came."""
+    there, known = (message.message_annotations.get(name) for name in (EXCHANGE, ROUTING_KEY))
+    return route_address(there, known) if isinstance(there, str) and isinstance(known, str) else None
 
 
 def _say_annotations(
-    said: BasicProperties, message: Message, headers: dict[str, Any], lost: dict[str, Any], tables: Tables
+    said: BasicProperties,
+    message: Message,
+    headers: dict[str, Any],
+    lost: dict[str, Any],
+    tables: Tables,
+    *,
+    arrays: bool,
 ) -> None:
+    """`arrays`: they may be said; Qpid goes down when it turns one into 0-10."""
     others = {}
     for name, value in message.message_annotations.items():
         if name in (EXCHANGE, ROUTING_KEY):
             continue
         if name == NATIVE and isinstance(value, dict):
-            if left := _say_native(said, value, headers, tables):
+            if left := _say_native(said, value, headers, tables, arrays):
                 others[name] = left
-        elif _header_named(name) and tables.holds({str(name): value}):
+        elif _header_named(name) and tables.holds({str(name): value}) and (arrays or not _has_array(value)):
             headers[str(name)] = value
         else:
             others[name] = value
@@ -313,12 +358,18 @@ def _header_named(key: Any) -> bool:
     return isinstance(key, str) and key.startswith("x-") and key not in RESERVED
 
 
+def _has_array(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_array, value.values()))
+    return isinstance(value, list | tuple)
+
+
 def _say_native(
-    said: BasicProperties, native: dict[Any, Any], headers: dict[str, Any], tables: Tables
+    said: BasicProperties, native: dict[Any, Any], headers: dict[str, Any], tables: Tables, arrays: bool
 ) -> dict[str, Any]:
     """Say what only these dialects have, and brought along; what of it only another one of them has is returned."""
     left = {"children": native["children"]} if "children" in native and not tables.structured else {}
-    for name in PROPERTIES:
+    for name in (*PROPERTIES, "content_type", "content_encoding"):
         value = native.get(name.replace("_", "-"))
         if isinstance(value, str) and getattr(said, name) is None:
             setattr(said, name, near_text(value))
@@ -326,7 +377,8 @@ def _say_native(
         said.expiration = near_text(native["expiration"])
     more = native.get("headers")
     if isinstance(more, dict):
-        taken = {name: value for name, value in more.items() if tables.takes(name, value)}
+        fitting = ((name, value) for name, value in more.items() if arrays or not _has_array(value))
+        taken = {name: value for name, value in fitting if tables.takes(name, value)}
         headers.update(taken)
         if len(taken) < len(more):
             left["headers"] = {name: value for name, value in more.items() if name not in taken}
@@ -336,7 +388,7 @@ def _say_native(
 def _say_application(message: Message, headers: dict[str, Any], lost: dict[str, Any], tables: Tables) -> None:
     others = {}
     for name, value in message.application_properties.items():
-        if name in RESERVED or name in headers or name.startswith("x-") or not tables.names(name):
+        if name in UNSAYABLE or name in headers or name.startswith("x-") or not tables.names(name):
             others[name] = value
             continue
         near = near_value(value, tables)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 from ...errors import DecodeError, EncodeError
 from ...types import Timestamp
-from ._fields import READERS, WRITERS, Field, Fields
+from ._fields import READERS, WRITERS, Field, Fields, read_any_shortstr
 from ._table import Tables
 
 
@@ -71,7 +71,8 @@ class Properties(Fields):
             for index, field in enumerate(cls.fields):
                 if flags >> (top - index) & 1:
                     name = field.name
-                    values[name], at = READERS[field.type](data, at, tables)
+                    read = read_any_shortstr if field.type == "shortstr" else READERS[field.type]
+                    values[name], at = read(data, at, tables)
         except IndexError:
             raise DecodeError(f"the content header ends within {name}") from None
         if at != len(data):

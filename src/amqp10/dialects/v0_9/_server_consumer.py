@@ -45,6 +45,7 @@ from ._methods import (
 from ._outgoing import Outgoing, Route, as_it_is
 from ._server_link import ServerLink
 from ._streams import stream_filters
+from ._table import Latin1, octets_of
 
 if TYPE_CHECKING:
     from ...engine import Link
@@ -322,10 +323,12 @@ class ConsumeLink(ServerLink, SenderLink):
     def _write(self, number: int, octets: bytes, route: Route) -> None:
         """The method before the content."""
         place = self._routes.get((route.exchange, route.key))
-        if place is None:
+        if place is None or Latin1 in (type(route.exchange), type(route.key)):  # which is equal, and not the same
             end = bytearray()
             for text in (route.exchange, route.key):
-                write_shortstr(end, text.encode()[:255].decode(errors="ignore"), self.engine.variant.tables)
+                data = octets_of(text)[:255]
+                end.append(len(data))
+                end += data
             if len(self._routes) > 1000:
                 self._routes.clear()
             place = self._routes[route.exchange, route.key] = bytes(end)

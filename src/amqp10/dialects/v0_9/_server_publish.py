@@ -160,8 +160,8 @@ class PublishLink(ServerLink, ReceiverLink):
         self.session.refuse_method(error, BasicPublish())
         return True
 
-    def over(self) -> None:
-        """The channel is closed, or is being so: what was not looked at never came."""
+    def drop(self) -> None:
+        """Nothing of what was not looked at is to be done."""
         self.incoming.clear()
         self._returnable.clear()
         if self._acks is not None:

@@ -297,6 +297,7 @@ class ServerSession(Session, Channel):
         if code not in SOFT:
             self.engine.fail(Fault(code, error.description or "", method.code))
         elif self.channel_state is State.OPEN:
+            self._drop()
             self._end_links(None)
             self._close(code, text_of(Error(error.condition, error.description)), method.code)
 
@@ -313,7 +314,13 @@ class ServerSession(Session, Channel):
             self.close_channel(error)
 
     def failed(self, error: RemoteProtocolError) -> None:
+        self._drop()
         self._end_links(error)
+
+    def _drop(self) -> None:
+        """This side closes the channel: what was not looked at by then never came."""
+        if self._publisher is not None:
+            self._publisher.drop()
 
     def closed(self, error: Error | None) -> None:
         cause = None if error is None else as_exception(SessionEnded, error)
@@ -339,8 +346,6 @@ class ServerSession(Session, Channel):
         self._waiting.clear()
         self.consumers.clear()
         self.transactions.clear()
-        if self._publisher is not None:
-            self._publisher.over()
         self._publisher = None
         for link in links:
             if link.attached or link.terms is None:

@@ -52,6 +52,24 @@ _NARROWED: Final = frozenset(
 )
 
 
+class Latin1(str):
+    """Text that came as octets that are no UTF-8, from an old program; so read, it goes back as the same octets."""
+
+    __slots__ = ()
+
+
+def read_text(octets: bytes) -> str:
+    """What octets say, whatever they are."""
+    try:
+        return octets.decode()
+    except UnicodeDecodeError:
+        return Latin1(octets, "latin-1")
+
+
+def octets_of(text: str) -> bytes:
+    return text.encode("latin-1" if type(text) is Latin1 else "utf-8")
+
+
 class BadName(DecodeError):
     """A field has a name that the draft does not allow: 503, where other faults are 502."""
 
@@ -189,7 +207,7 @@ class Tables:
 
     def names(self, name: Any) -> bool:
         """It can be the name of a field."""
-        return isinstance(name, str) and len(name.encode()) <= 255 and not (self._strict and not _NAME.match(name))
+        return isinstance(name, str) and len(octets_of(name)) <= 255 and not (self._strict and not _NAME.match(name))
 
     def spelled(self, name: str) -> str:
         """A name of ours, as it may be here."""
@@ -257,7 +275,7 @@ class Tables:
     def _write_name(self, out: bytearray, name: str) -> None:
         if not self.names(name):
             raise EncodeError(f"{name!r:.80} can not be the name of a field")
-        data = name.encode()
+        data = octets_of(name)
         out.append(len(data))
         out += data
 
@@ -360,10 +378,7 @@ def _word(data: bytes, at: int) -> int:
 def _text(data: bytes, start: int, stop: int, end: int) -> str:
     if stop > end:
         raise DecodeError("a field table ends within a name")
-    try:
-        return data[start:stop].decode()
-    except UnicodeDecodeError:
-        raise DecodeError("the name of a field is not UTF-8") from None
+    return read_text(data[start:stop])
 
 
 def _long_string(data: bytes) -> str | bytes:
