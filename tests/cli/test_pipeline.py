@@ -43,6 +43,17 @@ def test_mistakes(amqp10: Commands, arguments: tuple[str, ...], words: str) -> N
     assert "hidden" not in result.err
 
 
+def test_urls_from_the_environment(amqp10: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a command line would show their passwords to everybody."""
+    monkeypatch.setenv("AMQP10_FROM", "nonsense")
+    monkeypatch.setenv("AMQP10_TO", "paper:x")
+    result = amqp10("pipeline", "--address", "orders", "--checkpoint", "/c")
+    assert "there is no sink 'paper'" in result.err
+    monkeypatch.setenv("AMQP10_TO", "parquet:x")
+    result = amqp10("pipeline", "--address", "orders", "--checkpoint", "/c")
+    assert "option 'url': an AMQP URL begins with" in result.err
+
+
 @pytest.mark.parametrize(
     ("said", "sink", "told"),
     [

@@ -31,7 +31,12 @@ def pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict
 
 @click.command(short_help="Run a Spark job: queue or log to files, a table or a queue.")
 @click.option(
-    "--from", "source", required=True, metavar="URL", help="the broker to read from, amqp://user:password@host"
+    "--from",
+    "source",
+    required=True,
+    envvar="AMQP10_FROM",
+    metavar="URL",
+    help="the broker to read from, amqp://user:password@host; the environment's AMQP10_FROM is seen by fewer people",
 )
 @click.option("--address", required=True, help="the queue, or the stream with --mode stream")
 @click.option("--mode", type=click.Choice(["queue", "stream", "eventhubs"]), default="queue", show_default=True)
@@ -39,8 +44,10 @@ def pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict
     "--to",
     "target",
     required=True,
+    envvar="AMQP10_TO",
     metavar="SINK",
-    help="parquet:DIR, json:DIR, csv:DIR, orc:DIR, delta:DIR, iceberg:TABLE, console:, or the URL of a broker",
+    help="parquet:DIR, json:DIR, csv:DIR, orc:DIR, text:DIR, delta:DIR, iceberg:TABLE, console:, or the URL of a "
+    "broker; or AMQP10_TO in the environment",
 )
 @click.option("--to-address", help="the queue to write to, when SINK is a broker")
 @click.option(
