@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ._lives import SETTINGS, Life, Setting
 
 WALKS = int(os.environ.get("AMQP10_WALKS", "500"))
+OCTETS_APART = 5
 STEPS = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 11), st.integers(0, 1500)), min_size=10, max_size=60)
 
 
@@ -33,13 +34,14 @@ def test_lives(chosen: int, steps: list[tuple[int, int, int]]) -> None:
     life.check()
 
 
+@pytest.mark.parametrize("first", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, OCTETS_APART))])
 @pytest.mark.parametrize("who", ["producer", "consumer"])
 @pytest.mark.parametrize("way", ["there", "back"])
 @pytest.mark.parametrize("mode", ["first", "second"])
-def test_every_octet(who: str, way: str, mode: str) -> None:
+def test_every_octet(who: str, way: str, mode: str, first: int) -> None:
     """A connection that breaks after any octet of a small and a large message, or of what is said of them."""
     far = 1 << 30
-    cut = 0
+    cut = first
     while True:
         life = Life(Setting(mode, frame_size=512, window=100, streams=False, many=False))  # type: ignore[arg-type]
         producer, consumer = life.producer, life.consumer
@@ -61,4 +63,4 @@ def test_every_octet(who: str, way: str, mode: str) -> None:
         life.check()
         if cut > 1300 or (way == "there" and who == "consumer" and cut > 100):
             break
-        cut += 1 if WALKS >= 10_000 else 5
+        cut += OCTETS_APART

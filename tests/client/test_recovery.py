@@ -311,31 +311,6 @@ async def test_a_batch_through_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
             delivery.accept()
 
 
-# Without `reconnect`
-
-
-async def test_no_reconnect_no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without `reconnect` a lost connection raises in every waiter at once."""
-    async with hosting(monkeypatch) as hosts:
-        hosts.prepare = lambda peer: setattr(peer, "outcome", None)
-        async with connecting(reconnect=None) as connection:
-            raised: list[type] = []
-
-            async def waits(call: Any) -> None:
-                try:
-                    await call()
-                except ConnectionLost as error:
-                    raised.append(type(error))
-
-            async with connection.receiver("r") as receiver, connection.sender("q") as sender:
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(waits, receiver.receive)
-                    tasks.start_soon(waits, lambda: sender.send("x"))
-                    await anyio.wait_all_tasks_blocked()
-                    await hosts.cut()
-            assert raised == [ConnectionLost] * 2
-
-
 def test_the_settings_are_values() -> None:
     """`Reconnect` can be compared, and changed by `dataclasses.replace`."""
     assert Reconnect() == Reconnect()
