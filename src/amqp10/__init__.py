@@ -24,6 +24,7 @@ from .client import ConnectionInterrupted as ConnectionInterrupted
 from .client import ConnectionRestored as ConnectionRestored
 from .client import ConnectionSettings as ConnectionSettings
 from .client import ConnectionUnblocked as ConnectionUnblocked
+from .client import DeclarationRefused as DeclarationRefused
 from .client import Delivery as Delivery
 from .client import DeliveryStore as DeliveryStore
 from .client import LinkInterrupted as LinkInterrupted
@@ -169,6 +170,7 @@ __all__ = (
     "Decimal32",
     "Decimal64",
     "Decimal128",
+    "DeclarationRefused",
     "DecodeError",
     "DeleteOnClose",
     "DeleteOnNoLinks",

@@ -12,6 +12,7 @@ from ._observe import ConnectionGivenUp as ConnectionGivenUp
 from ._observe import ConnectionInterrupted as ConnectionInterrupted
 from ._observe import ConnectionRestored as ConnectionRestored
 from ._observe import ConnectionUnblocked as ConnectionUnblocked
+from ._observe import DeclarationRefused as DeclarationRefused
 from ._observe import LinkInterrupted as LinkInterrupted
 from ._observe import LinkRestored as LinkRestored
 from ._oneoff import receive as receive
@@ -49,6 +50,7 @@ __all__ = (
     "ConnectionRestored",
     "ConnectionSettings",
     "ConnectionUnblocked",
+    "DeclarationRefused",
     "Delivery",
     "DeliveryStore",
     "LinkInterrupted",

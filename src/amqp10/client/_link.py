@@ -122,6 +122,8 @@ class Link(Endpoint):
         await self.connection._ready()
         session = self._session if self._session is not None else self.connection._default_session()
         await session._ready()
+        if self.connection._recovery is not None:
+            await self.connection._recovery.topology.standing()
         if not session.open or not self.connection.open:
             raise session._gone() if self.connection.open else self.connection._gone()
         self._require_capabilities()
@@ -419,6 +421,8 @@ class Link(Endpoint):
             return
         super()._end_for_good(error)
         self.connection._links.pop(self, None)
+        if self.connection._recovery is not None:
+            self.connection._recovery.topology.left(self)
         self._stop()
         if self._on is not None:
             self._on._link_over()

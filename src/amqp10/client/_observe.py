@@ -107,6 +107,19 @@ class LinkRestored(ConnectionEvent):
     resumed: bool
 
 
+@dataclass(frozen=True, slots=True)
+class DeclarationRefused(ConnectionEvent):
+    """What was declared before the loss could not be declared again, and is not tried any more.
+
+    Attributes:
+        what: "queue NAME", "exchange NAME", or "binding EXCHANGE" for one of that exchange's.
+        cause: why: the server's words, mostly.
+    """
+
+    what: str
+    cause: AmqpError
+
+
 class Observer:
     """The events from the moment it was made; an async iterator, which ends with the connection."""
 

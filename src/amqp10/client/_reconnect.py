@@ -10,7 +10,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from ..errors import AmqpError, AuthenticationFailed, ConnectionClosed, ConnectionLost, LinkDetached, SessionEnded
+from ..errors import (
+    AmqpError,
+    AuthenticationFailed,
+    ConnectionClosed,
+    ConnectionLost,
+    LinkDetached,
+    RequestRefused,
+    SessionEnded,
+)
 from ..net import Endpoint, backoff
 from ..net import parse_url as parse_url
 
@@ -47,6 +55,8 @@ class Reconnect:
         on_stale: settling a delivery that the peer did not resume: "raise" `StaleDelivery`, or "ignore" it.
         resume_timeout: seconds that the peer is asked to keep a link's state without its connection, so that it can be
             resumed (§2.6.13); 0 to ask for nothing. While it does, what the link holds goes to nobody else.
+        declare_again: queues, exchanges and bindings that were declared by `connection.native` are declared again
+            before links are attached again, and a queue without a name is given one here, so that it has it again.
 
     Raises:
         ValueError: a number or word that is none of these.
@@ -66,6 +76,7 @@ class Reconnect:
     on_uncertain: OnUncertain = "resend"
     on_stale: OnStale = "raise"
     resume_timeout: int = 60
+    declare_again: bool = True
 
     def __post_init__(self) -> None:
         for name, words in (("order", Order), ("on_uncertain", OnUncertain), ("on_stale", OnStale)):
@@ -129,6 +140,11 @@ TEMPORARY: Final = 4
 """The code of a SASL outcome that says to try again (§5.3.3.6 "sys-temp")."""
 
 
+def hopeless(error: ConnectionClosed | SessionEnded | LinkDetached | RequestRefused) -> bool:
+    """Whether its condition says that the same attempt would end the same way."""
+    return str(error.condition) in _HOPELESS
+
+
 def passing(error: AmqpError | None, *, credentials_anew: bool = False) -> bool:
     """Whether what ended a connection, session or link may be over at the next attempt.
 
@@ -141,7 +157,7 @@ def passing(error: AmqpError | None, *, credentials_anew: bool = False) -> bool:
     if isinstance(error, AuthenticationFailed):
         return credentials_anew or error.code == TEMPORARY
     if isinstance(error, ConnectionClosed | SessionEnded | LinkDetached):
-        return str(error.condition) not in _HOPELESS
+        return not hopeless(error)
     return isinstance(error, ConnectionLost)
 
 

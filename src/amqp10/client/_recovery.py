@@ -17,6 +17,7 @@ from ..engine import SenderLink
 from ..errors import AmqpError, ConnectionClosed, LinkDetached, LocalProtocolError, SessionEnded
 from ._observe import LinkInterrupted, LinkRestored
 from ._reconnect import passing
+from ._topology import Topology
 
 if TYPE_CHECKING:
     from ..engine import Link as EngineLink
@@ -61,6 +62,7 @@ class Recovery:
     Attributes:
         settings: the user's.
         losing: the events that are told just now end with the loss of the connection, which will be restored.
+        topology: what was declared, and comes back before links do.
         sessions: those that are to be there, in order of beginning.
     """
 
@@ -68,6 +70,7 @@ class Recovery:
         self.settings = connection._lifeline.settings
         self.losing = False
         self.sessions: dict[Session, None] = {}
+        self.topology = Topology(connection, again=self.settings.declare_again)
         self._closings = 0  # in a row, while links were to be resumed
         self._suspected: dict[Session, list[Link]] = {}  # of sessions whose end is being told
         self._parts: WeakKeyDictionary[Link, tuple[int, int]] = WeakKeyDictionary()
@@ -78,11 +81,14 @@ class Recovery:
 
     def restored(self) -> None:
         """The connection is open again."""
-        for session in list(self.sessions):
+        sessions = list(self.sessions)
+        self.topology.lost(session for session in sessions if not session._suspended)
+        for session in sessions:
             if session._suspended:
                 session._resume()
             else:
                 self._restore_session(session)
+        self.topology.restore()
         self._watch()
 
     def closed_for_resuming(self, error: AmqpError) -> bool:
@@ -162,6 +168,8 @@ class Recovery:
         """It is over."""
         self.sessions.pop(session, None)
         self._suspected.pop(session, None)
+        if self._connection.open and not self.topology.stands:  # it may have waited for this one
+            self.topology.restore()
 
     def _restore_session(self, session: Session) -> None:
         if session._over or not session._interrupted or not self._connection.open:
@@ -176,6 +184,8 @@ class Recovery:
     def link_returns(self, link: Link, error: AmqpError | None, *, unresumed: bool) -> bool:
         """Whether a link that ended so is attached again; `unresumed`: without its deliveries, for that was why."""
         if not link._restorable or link._on not in self.sessions or self._spoiled(link, error):
+            return False
+        if not self.losing and self.topology.lacks(link, error):
             return False
         if isinstance(error, SessionEnded) and link._standing and self._suspects(link._on):
             return True
@@ -263,10 +273,18 @@ class Recovery:
         """Attach it again, if it is time for that."""
         if not link._interrupted or link._attaching or link._on is None or not link._on.open:
             return
+        if not self.topology.stands:
+            return
         try:
             link._restore()
         except LocalProtocolError as error:  # no handle is left, or the name is taken
             link._end_for_good(error)
+
+    def restore_links(self) -> None:
+        """What they are attached to is there again."""
+        for link in list(self._connection._links):
+            self.restore_link(link)
+        self._watch()
 
     def _later(self, endpoint: Session | Link) -> None:
         """Restore it after a pause, the longer the more often in a row that has failed."""
@@ -289,7 +307,9 @@ class Recovery:
         if endpoint._generation != generation:
             return  # the connection was lost meanwhile, and brought it back, or will
         if endpoint._kind == "session":
+            self.topology.lost([endpoint])  # type: ignore[list-item]
             self._restore_session(endpoint)  # type: ignore[arg-type]
+            self.topology.restore()
         else:
             self.restore_link(endpoint)  # type: ignore[arg-type]
         self._watch()

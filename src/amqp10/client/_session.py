@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 import anyio
 
 from ..engine import Request, SessionTerms
-from ..errors import AmqpError, LocalProtocolError
+from ..errors import AmqpError, LocalProtocolError, RequestRefused
 from ._endpoint import Endpoint, fresh
 from ._leaving import leave_all, until
 from ._link import Link
@@ -195,7 +195,7 @@ class Session(Endpoint, Links):
         return link
 
     async def _request(self, request: Request[R]) -> R:
-        """Ask the peer for what AMQP 1.0 has no word for.
+        """Ask the peer for what AMQP 1.0 has no word for; with `reconnect`, what is declared so is declared again.
 
         Raises:
             Unsupported: the dialect has no such request; nothing was written.
@@ -204,6 +204,21 @@ class Session(Endpoint, Links):
 
         Cancelling: it may have been done.
         """
+        recovery = self.connection._recovery
+        if recovery is None:
+            return await self._ask(request)
+        await recovery.topology.standing()
+        request = recovery.topology.named(request)
+        try:
+            answer = await self._ask(request)
+        except BaseException as error:
+            if not isinstance(error, RequestRefused) or error.condition == "amqp:not-found":
+                recovery.topology.forget(request)
+            raise
+        recovery.topology.note(self, request, answer)
+        return answer
+
+    async def _ask(self, request: Request[R]) -> R:
         await self._ready()
         pending = self._in_engine.request(request)
         self.connection._wake()

@@ -1,0 +1,70 @@
+"""What is declared by `connection.native` is there again after a loss: the scenes, for any broker that declares."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+
+from amqp10 import Connection, ConnectionRestored, Message, Reconnect
+from amqp10.testing import FaultProxy
+
+QUICK = Reconnect(initial_delay=0.01, max_delay=0.2)
+PATIENCE = 6
+
+
+@asynccontextmanager
+async def connected(
+    url: str, dialect: str, reconnect: Reconnect = QUICK
+) -> AsyncIterator[tuple[FaultProxy, Connection]]:
+    """A connection through what can cut it."""
+    with anyio.fail_after(PATIENCE):
+        async with FaultProxy(url) as proxy, Connection(proxy.url, dialect=dialect, reconnect=reconnect) as connection:
+            yield proxy, connection
+
+
+async def cut(proxy: FaultProxy, connection: Connection) -> None:
+    """Cut it, and wait until it is back."""
+    events = connection.events()
+    proxy.cut()
+    async for event in events:
+        if isinstance(event, ConnectionRestored):
+            return
+
+
+async def the_same_queue_again(url: str, dialect: str) -> None:
+    """An exclusive queue without a name, bound to an exchange that nobody else knows: its receiver goes on."""
+    exchange = f"again-{secrets.token_hex(4)}"
+    async with connected(url, dialect) as (proxy, connection):
+        native = connection.native
+        await native.declare_exchange(exchange, "topic", auto_delete=True)
+        queue = (await native.declare_queue("", exclusive=True)).name
+        await native.bind(queue, exchange, "order.#")
+        async with connection.receiver(queue) as receiver, connection.sender(None) as sender:
+            for number in range(3):
+                await cut(proxy, connection)
+                for to in (f"/queues/{queue}", f"/exchanges/{exchange}/order.made"):
+                    await sender.send(Message(b"%d" % number, to=to))
+                    with await receiver.receive() as message:
+                        assert message.body == b"%d" % number
+        await native.delete_queue(queue)
+
+
+async def gone_with_its_last_consumer(url: str, dialect: str) -> None:
+    """A queue that was deleted, by a request or with its last consumer, is not made again; the other is."""
+    async with connected(url, dialect) as (proxy, connection):
+        native = connection.native
+        names = [f"again-{kind}-{secrets.token_hex(4)}" for kind in ("deleted", "left", "kept")]
+        deleted, left, kept = names
+        await native.declare_queue(deleted)
+        await native.declare_queue(left, auto_delete=True)
+        await native.declare_queue(kept, auto_delete=True)
+        await native.delete_queue(deleted)
+        async with connection.receiver(kept):
+            async with connection.receiver(left):
+                pass
+            await cut(proxy, connection)
+            found = [await native.queue(name) for name in names]
+            assert [facts is not None for facts in found] == [False, False, True]

@@ -1,0 +1,153 @@
+"""What is declared on a connection comes back with it; what can not come back is not waited for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from amqp10 import Connection, DeclarationRefused, LinkDetached, Message, MessageReleased, RequestRefused
+from amqp10.broker import Broker
+
+from .declaring import QUICK, connected, cut, gone_with_its_last_consumer, the_same_queue_again
+
+pytestmark = pytest.mark.anyio
+
+DIALECTS = ["0-9-1", "0-9", "0-9-draft", "0-10"]
+ALONE = replace(QUICK, resume_timeout=0)
+"""No session outlives its connection."""
+
+
+@pytest.fixture(params=DIALECTS)
+def dialect(request: pytest.FixtureRequest) -> str:
+    """Each dialect that declares, in turn."""
+    name: str = request.param
+    return name
+
+
+@asynccontextmanager
+async def strict() -> AsyncIterator[Broker]:
+    """A broker that makes no queue for who looks for it."""
+    async with Broker(auto_create=False) as broker:
+        yield broker
+
+
+async def test_the_same_queue_again(dialect: str) -> None:
+    """An exclusive queue of the server's choice, its exchange and its binding are there again: its receiver goes on."""
+    async with strict() as broker:
+        await the_same_queue_again(broker.url, dialect)
+
+
+async def test_gone_with_its_last_consumer(dialect: str) -> None:
+    """What was deleted is forgotten; so is what goes with its last consumer."""
+    async with strict() as broker:
+        await gone_with_its_last_consumer(broker.url, dialect)
+
+
+async def test_what_was_unbound(dialect: str) -> None:
+    """A binding that was undone is not made again, and an exchange that went with its last binding neither."""
+    async with strict() as broker, connected(broker.url, dialect, ALONE) as (proxy, connection):
+        native = connection.native
+        await native.declare_exchange("e", "direct", auto_delete=True)
+        await native.declare_queue("q")
+        await native.bind("q", "amq.direct", "kept")
+        await native.bind("q", "amq.direct", "undone")
+        await native.bind("q", "e", "k")
+        await native.unbind("q", "e", "k")
+        await native.unbind("q", "amq.direct", "undone")
+        async with Connection(broker.url, dialect=dialect) as other:
+            await other.native.unbind("q", "amq.direct", "kept")
+        await cut(proxy, connection)
+        async with connection.sender("/exchanges/amq.direct/kept") as sender:
+            await sender.send("routed again")
+        async with connection.receiver("q") as receiver:
+            assert (await receiver.receive()).message.body == "routed again"
+        made = connection._recovery
+        assert made is not None
+        assert [key[:2] for key in made.topology._made] == [("queue", "q"), ("binding", "amq.direct")]
+
+
+async def test_what_is_refused_is_not_waited_for(dialect: str) -> None:
+    """A queue that is another one now is not declared again, and used; when it is gone, nobody waits for it."""
+    async with strict() as broker, connected(broker.url, dialect, ALONE) as (proxy, connection):
+        await connection.native.declare_queue("q", auto_delete=True)
+        events = connection.events()
+        with pytest.raises(LinkDetached, match="not-found") as caught:
+            async with Connection(broker.url, dialect=dialect) as other, connection.receiver("q") as receiver:
+                while (facts := await connection.native.queue("q")) is None or facts.consumers == 0:
+                    await anyio.sleep(0.01)
+                proxy.refusing = True
+                proxy.cut()
+                while await other.native.queue("q") is not None:
+                    await anyio.sleep(0.01)
+                await other.native.declare_queue("q", durable=True)
+                proxy.refusing = False
+                async with other.sender("q") as sender:
+                    await sender.send("of the other queue")
+                (await receiver.receive()).accept()
+                await other.native.delete_queue("q")
+                await receiver.receive()
+        assert any("could not be declared again" in note for note in caught.value.__notes__)
+        connection._observers.end()
+        refused = [event async for event in events if isinstance(event, DeclarationRefused)]
+        assert [(event.what, type(event.cause)) for event in refused] == [("queue q", RequestRefused)]
+
+
+async def test_left_to_who_declares(dialect: str) -> None:
+    """With `declare_again=False` nothing is: a link waits until its queue is there, whoever makes it."""
+    settings = replace(ALONE, declare_again=False)
+    async with strict() as broker, connected(broker.url, dialect, settings) as (proxy, connection):
+        await connection.native.declare_queue("q", exclusive=True)
+        async with connection.receiver("q") as receiver:
+            await cut(proxy, connection)
+            assert await connection.native.queue("q") is None
+            await connection.native.declare_queue("q", exclusive=True)
+            async with connection.sender("q") as sender:
+                await sender.send("x")
+            (await receiver.receive()).accept()
+
+
+async def test_a_link_that_comes_meanwhile(dialect: str) -> None:
+    """A link that is asked for while the connection is away finds the queue that was declared before."""
+    async with strict() as broker, connected(broker.url, dialect, ALONE) as (proxy, connection):
+        for number in range(50):
+            await connection.native.declare_queue(f"q{number}", exclusive=True)
+        for _ in range(3):
+            proxy.cut()
+            while connection.open:
+                await anyio.lowlevel.checkpoint()
+            async with connection.sender("q49") as sender:
+                await sender.send("x")
+            async with connection.receiver("q49") as receiver:
+                (await receiver.receive()).accept()
+
+
+async def test_a_queue_that_is_locked_for_a_while(dialect: str) -> None:
+    """As long as the server keeps an exclusive queue for the connection that was lost, it is asked again."""
+    async with strict() as broker, connected(broker.url, dialect, ALONE) as (proxy, connection):
+        await connection.native.declare_queue("q", exclusive=True)
+        async with Connection(broker.url, dialect=dialect) as other, connection.receiver("q") as receiver:
+            proxy.refusing = True
+            proxy.cut()
+            locked = True
+            while locked:
+                with suppress(RequestRefused):
+                    await other.native.declare_queue("q", exclusive=True)
+                    locked = False
+            proxy.refusing = False
+            recovery = connection._recovery
+            assert recovery is not None
+            while not (connection.open and recovery.topology.stands and recovery.topology._due):
+                await anyio.sleep(0.01)  # until it was tried once
+            await other.native.delete_queue("q")
+            async with connection.sender(None) as sender:
+                while True:
+                    try:
+                        await sender.send(Message("mine again", to="/queues/q"))
+                        break
+                    except MessageReleased:
+                        await anyio.sleep(0.01)
+            (await receiver.receive()).accept()
