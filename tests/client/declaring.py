@@ -11,13 +11,14 @@ import anyio
 from amqp10 import Connection, ConnectionRestored, Message, Reconnect
 from amqp10.testing import FaultProxy
 
-QUICK = Reconnect(initial_delay=0.01, max_delay=0.2)
+ALONE = Reconnect(initial_delay=0.01, max_delay=0.2, resume_timeout=0)
+"""Nothing outlives its connection."""
 PATIENCE = 6
 
 
 @asynccontextmanager
 async def connected(
-    url: str, dialect: str, reconnect: Reconnect = QUICK
+    url: str, dialect: str, reconnect: Reconnect = ALONE
 ) -> AsyncIterator[tuple[FaultProxy, Connection]]:
     """A connection through what can cut it."""
     with anyio.fail_after(PATIENCE):
@@ -34,13 +35,13 @@ async def cut(proxy: FaultProxy, connection: Connection) -> None:
             return
 
 
-async def the_same_queue_again(url: str, dialect: str) -> None:
+async def the_same_queue_again(url: str, dialect: str, reconnect: Reconnect = ALONE) -> None:
     """An exclusive queue without a name, bound to an exchange that nobody else knows: its receiver goes on."""
     exchange = f"again-{secrets.token_hex(4)}"
-    async with connected(url, dialect) as (proxy, connection):
+    async with connected(url, dialect, reconnect) as (proxy, connection):
         native = connection.native
         await native.declare_exchange(exchange, "topic", auto_delete=True)
-        queue = (await native.declare_queue("", exclusive=True)).name
+        queue = (await native.declare_queue("", exclusive=True, auto_delete=True)).name
         await native.bind(queue, exchange, "order.#")
         async with connection.receiver(queue) as receiver, connection.sender(None) as sender:
             for number in range(3):

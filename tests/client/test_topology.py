@@ -12,13 +12,11 @@ import pytest
 from amqp10 import Connection, DeclarationRefused, LinkDetached, Message, MessageReleased, RequestRefused
 from amqp10.broker import Broker
 
-from .declaring import QUICK, connected, cut, gone_with_its_last_consumer, the_same_queue_again
+from .declaring import ALONE, connected, cut, gone_with_its_last_consumer, the_same_queue_again
 
 pytestmark = pytest.mark.anyio
 
 DIALECTS = ["0-9-1", "0-9", "0-9-draft", "0-10"]
-ALONE = replace(QUICK, resume_timeout=0)
-"""No session outlives its connection."""
 
 
 @pytest.fixture(params=DIALECTS)
@@ -41,6 +39,12 @@ async def test_the_same_queue_again(dialect: str) -> None:
         await the_same_queue_again(broker.url, dialect)
 
 
+async def test_a_session_that_is_resumed() -> None:
+    """Where the session itself goes on, nothing was lost."""
+    async with strict() as broker:
+        await the_same_queue_again(broker.url, "0-10", replace(ALONE, resume_timeout=30))
+
+
 async def test_gone_with_its_last_consumer(dialect: str) -> None:
     """What was deleted is forgotten; so is what goes with its last consumer."""
     async with strict() as broker:
@@ -49,7 +53,7 @@ async def test_gone_with_its_last_consumer(dialect: str) -> None:
 
 async def test_what_was_unbound(dialect: str) -> None:
     """A binding that was undone is not made again, and an exchange that went with its last binding neither."""
-    async with strict() as broker, connected(broker.url, dialect, ALONE) as (proxy, connection):
+    async with strict() as broker, connected(broker.url, dialect) as (proxy, connection):
         native = connection.native
         await native.declare_exchange("e", "direct", auto_delete=True)
         await native.declare_queue("q")
@@ -72,7 +76,7 @@ async def test_what_was_unbound(dialect: str) -> None:
 
 async def test_what_is_refused_is_not_waited_for(dialect: str) -> None:
     """A queue that is another one now is not declared again, and used; when it is gone, nobody waits for it."""
-    async with strict() as broker, connected(broker.url, dialect, ALONE) as (proxy, connection):
+    async with strict() as broker, connected(broker.url, dialect) as (proxy, connection):
         await connection.native.declare_queue("q", auto_delete=True)
         events = connection.events()
         with pytest.raises(LinkDetached, match="not-found") as caught:
@@ -100,11 +104,11 @@ async def test_left_to_who_declares(dialect: str) -> None:
     """With `declare_again=False` nothing is: a link waits until its queue is there, whoever makes it."""
     settings = replace(ALONE, declare_again=False)
     async with strict() as broker, connected(broker.url, dialect, settings) as (proxy, connection):
-        await connection.native.declare_queue("q", exclusive=True)
+        await connection.native.declare_queue("q", exclusive=True, auto_delete=True)
         async with connection.receiver("q") as receiver:
             await cut(proxy, connection)
             assert await connection.native.queue("q") is None
-            await connection.native.declare_queue("q", exclusive=True)
+            await connection.native.declare_queue("q", exclusive=True, auto_delete=True)
             async with connection.sender("q") as sender:
                 await sender.send("x")
             (await receiver.receive()).accept()
@@ -112,9 +116,9 @@ async def test_left_to_who_declares(dialect: str) -> None:
 
 async def test_a_link_that_comes_meanwhile(dialect: str) -> None:
     """A link that is asked for while the connection is away finds the queue that was declared before."""
-    async with strict() as broker, connected(broker.url, dialect, ALONE) as (proxy, connection):
+    async with strict() as broker, connected(broker.url, dialect) as (proxy, connection):
         for number in range(50):
-            await connection.native.declare_queue(f"q{number}", exclusive=True)
+            await connection.native.declare_queue(f"q{number}", exclusive=True, auto_delete=True)
         for _ in range(3):
             proxy.cut()
             while connection.open:
@@ -127,15 +131,15 @@ async def test_a_link_that_comes_meanwhile(dialect: str) -> None:
 
 async def test_a_queue_that_is_locked_for_a_while(dialect: str) -> None:
     """As long as the server keeps an exclusive queue for the connection that was lost, it is asked again."""
-    async with strict() as broker, connected(broker.url, dialect, ALONE) as (proxy, connection):
-        await connection.native.declare_queue("q", exclusive=True)
+    async with strict() as broker, connected(broker.url, dialect) as (proxy, connection):
+        await connection.native.declare_queue("q", exclusive=True, auto_delete=True)
         async with Connection(broker.url, dialect=dialect) as other, connection.receiver("q") as receiver:
             proxy.refusing = True
             proxy.cut()
             locked = True
             while locked:
                 with suppress(RequestRefused):
-                    await other.native.declare_queue("q", exclusive=True)
+                    await other.native.declare_queue("q", exclusive=True, auto_delete=True)
                     locked = False
             proxy.refusing = False
             recovery = connection._recovery

@@ -41,7 +41,8 @@ class Native:
 
     What fails in 0-10 ends its session. So that it does not, what can be known is asked before: whether a queue is
     there, and in use. What the server refuses all the same ends the session of these requests, which is none of the
-    links': the next request begins another. Any number of tasks may use it at a time.
+    links': the next request begins another. With `reconnect`, what was declared and bound here is declared again after
+    a loss (`Reconnect.declare_again`). Any number of tasks may use it at a time.
     """
 
     def __init__(self, connection: Connection) -> None:

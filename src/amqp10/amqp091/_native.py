@@ -36,7 +36,8 @@ class Native:
     - `SessionEnded`, `ConnectionClosed`, `ConnectionLost`: no answer came, and it may have been done;
     - `LocalProtocolError`: it cannot be said: a name longer than 255 octets, an argument that no table can have.
 
-    Any number of tasks may use it at a time.
+    With `reconnect`, what was declared and bound here is declared again after a loss (`Reconnect.declare_again`). Any
+    number of tasks may use it at a time.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -122,7 +123,8 @@ class Native:
         """Make a queue, or find it if it is there and the same; return its name and what is in it.
 
         Args:
-            name: "" for one of the server's choice.
+            name: "" for one of the server's choice; with `reconnect`, for one that is made up here, since RabbitMQ gives
+                nobody a name of its own choice a second time.
             durable: it survives the server.
             exclusive: it is for this connection only, and goes with it.
             auto_delete: it goes with its last consumer.
@@ -135,7 +137,7 @@ class Native:
         """
         return await self._ask(
             DeclareQueue(
-                name, durable=durable, exclusive=exclusive, auto_delete=auto_delete, arguments=dict(arguments or {})
+                name or self._connection._queue_name(), durable=durable, exclusive=exclusive, auto_delete=auto_delete, arguments=dict(arguments or {})
             )
         )
 

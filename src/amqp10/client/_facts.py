@@ -121,6 +121,11 @@ class Facts:
         """The extensions that the peer offers (§2.7.1)."""
         return self.remote.offered_capabilities
 
+    def _queue_name(self) -> str:
+        """A name for a queue that is to be the server's choice: that one could not be asked for again after a loss."""
+        again = self._lifeline.persistent and self._lifeline.settings.declare_again
+        return f"amqp10.gen-{secrets.token_hex(12)}" if again else ""
+
     def _link_name(self, kind: str) -> str:
         """A name that no other link between the two containers has (§2.6.1)."""
         return f"{self.container_id}-{kind}-{secrets.token_hex(6)}"

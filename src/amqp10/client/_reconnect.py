@@ -56,7 +56,7 @@ class Reconnect:
         resume_timeout: seconds that the peer is asked to keep a link's state without its connection, so that it can be
             resumed (§2.6.13); 0 to ask for nothing. While it does, what the link holds goes to nobody else.
         declare_again: queues, exchanges and bindings that were declared by `connection.native` are declared again
-            before links are attached again, and a queue without a name is given one here, so that it has it again.
+            before links are attached again.
 
     Raises:
         ValueError: a number or word that is none of these.

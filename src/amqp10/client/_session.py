@@ -208,7 +208,6 @@ class Session(Endpoint, Links):
         if recovery is None:
             return await self._ask(request)
         await recovery.topology.standing()
-        request = recovery.topology.named(request)
         try:
             answer = await self._ask(request)
         except BaseException as error:

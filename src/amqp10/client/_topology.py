@@ -7,7 +7,6 @@ exchange that goes with its last binding.
 from __future__ import annotations
 
 import random
-import secrets
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -59,12 +58,6 @@ class Topology:
         """Wait while it is being declared again."""
         if not self.stands:
             await self._connection._until(lambda: self.stands or self._connection._over)
-
-    def named(self, request: Request[Any]) -> Request[Any]:
-        """With a name made up here in place of one of the server's choice, which could not be asked for again."""
-        if self._again and isinstance(request, DeclareQueue) and not request.name and not request.passive:
-            return replace(request, name=f"amqp10.gen-{secrets.token_hex(12)}")
-        return request
 
     def note(self, session: Session, request: Request[Any], answer: Any) -> None:
         """It was done."""
