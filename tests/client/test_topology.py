@@ -9,7 +9,15 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from amqp10 import Connection, DeclarationRefused, LinkDetached, Message, MessageReleased, RequestRefused
+from amqp10 import (
+    Connection,
+    DeclarationRefused,
+    LinkDetached,
+    LinkInterrupted,
+    Message,
+    MessageReleased,
+    RequestRefused,
+)
 from amqp10.broker import Broker
 
 from .declaring import ALONE, connected, cut, gone_with_its_last_consumer, the_same_queue_again
@@ -81,11 +89,11 @@ async def test_what_is_refused_is_not_waited_for(dialect: str) -> None:
         events = connection.events()
         with pytest.raises(LinkDetached, match="not-found") as caught:
             async with Connection(broker.url, dialect=dialect) as other, connection.receiver("q") as receiver:
-                while (facts := await connection.native.queue("q")) is None or facts.consumers == 0:
+                while (facts := await connection.native.queue("q")) is None or facts.consumers == 0:  # noqa: ASYNC110
                     await anyio.sleep(0.01)
                 proxy.refusing = True
                 proxy.cut()
-                while await other.native.queue("q") is not None:
+                while await other.native.queue("q") is not None:  # noqa: ASYNC110
                     await anyio.sleep(0.01)
                 await other.native.declare_queue("q", durable=True)
                 proxy.refusing = False
@@ -118,7 +126,7 @@ async def test_a_link_that_comes_meanwhile(dialect: str) -> None:
     """A link that is asked for while the connection is away finds the queue that was declared before."""
     async with strict() as broker, connected(broker.url, dialect) as (proxy, connection):
         for number in range(50):
-            await connection.native.declare_queue(f"q{number}", exclusive=True, auto_delete=True)
+            await connection.native.declare_queue(f"q{number}", exclusive=True)
         for _ in range(3):
             proxy.cut()
             while connection.open:
@@ -134,6 +142,7 @@ async def test_a_queue_that_is_locked_for_a_while(dialect: str) -> None:
     async with strict() as broker, connected(broker.url, dialect) as (proxy, connection):
         await connection.native.declare_queue("q", exclusive=True, auto_delete=True)
         async with Connection(broker.url, dialect=dialect) as other, connection.receiver("q") as receiver:
+            events = connection.events()
             proxy.refusing = True
             proxy.cut()
             locked = True
@@ -142,10 +151,11 @@ async def test_a_queue_that_is_locked_for_a_while(dialect: str) -> None:
                     await other.native.declare_queue("q", exclusive=True, auto_delete=True)
                     locked = False
             proxy.refusing = False
-            recovery = connection._recovery
-            assert recovery is not None
-            while not (connection.open and recovery.topology.stands and recovery.topology._due):
-                await anyio.sleep(0.01)  # until it was tried once
+            async for event in events:
+                if isinstance(event, LinkInterrupted):
+                    assert isinstance(event.cause, LinkDetached)
+                    assert event.cause.condition == "amqp:resource-locked"
+                    break
             await other.native.delete_queue("q")
             async with connection.sender(None) as sender:
                 while True:

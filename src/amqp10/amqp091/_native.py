@@ -123,8 +123,8 @@ class Native:
         """Make a queue, or find it if it is there and the same; return its name and what is in it.
 
         Args:
-            name: "" for one of the server's choice; with `reconnect`, for one that is made up here, since RabbitMQ gives
-                nobody a name of its own choice a second time.
+            name: "" for one of the server's choice; with `reconnect` it is made up here, for RabbitMQ gives nobody a
+                name of its own choice a second time.
             durable: it survives the server.
             exclusive: it is for this connection only, and goes with it.
             auto_delete: it goes with its last consumer.
@@ -137,7 +137,11 @@ class Native:
         """
         return await self._ask(
             DeclareQueue(
-                name or self._connection._queue_name(), durable=durable, exclusive=exclusive, auto_delete=auto_delete, arguments=dict(arguments or {})
+                name or self._connection._queue_name(),
+                durable=durable,
+                exclusive=exclusive,
+                auto_delete=auto_delete,
+                arguments=dict(arguments or {}),
             )
         )
 

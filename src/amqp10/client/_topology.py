@@ -1,4 +1,4 @@
-"""Queues, exchanges and bindings that were declared on a connection: after a loss they are declared again, then links come.
+"""Queues, exchanges and bindings that were declared on a connection: after a loss they come back before its links do.
 
 What was deleted is forgotten, and so is what the server deletes by itself: a queue that goes with its last consumer, an
 exchange that goes with its last binding.
@@ -88,9 +88,9 @@ class Topology:
         if not self._made or (name := _queue(link)) is None:
             return
         _, queue = self._made.get(("queue", name), (None, None))
-        if isinstance(queue, DeclareQueue) and queue.auto_delete:
-            if not any(_queue(other) == name for other in self._connection._links):
-                self._gone("queue", name)
+        others = (_queue(other) for other in self._connection._links)
+        if isinstance(queue, DeclareQueue) and queue.auto_delete and name not in others:
+            self._gone("queue", name)
 
     def _gone(self, kind: str, name: str) -> None:
         """It is deleted, and its bindings with it."""
@@ -106,9 +106,9 @@ class Topology:
         if not isinstance(bound, Bind):
             return
         _, source = self._made.get(("exchange", bound.exchange), (None, None))
-        if isinstance(source, DeclareExchange) and source.auto_delete:
-            if not any(isinstance(made, Bind) and made.exchange == source.name for _, made in self._made.values()):
-                self._gone("exchange", source.name)
+        bound_still = any(isinstance(made, Bind) and made.exchange == bound.exchange for _, made in self._made.values())
+        if isinstance(source, DeclareExchange) and source.auto_delete and not bound_still:
+            self._gone("exchange", source.name)
 
     # After a loss
 
