@@ -2,8 +2,9 @@
 
 Credit counts deliveries, prefetch bounds those without an ack: a peer may send more than the credit once some are
 acked. What comes beyond the credit is held here until there is credit for it. An owner that refills its credit
-(`ReceiverLink.refills`) so has what it would be sent next a little earlier. For one that does not, the consumer is
-cancelled as soon as the credit is used up, and what came beyond it is given back.
+(`ReceiverLink.refills`) so has what it would be sent next a little earlier; so has one that is exclusive, for nobody
+else could have it. For others the consumer is cancelled as soon as the credit is used up, and what came beyond it is
+given back.
 
 A drain takes the consumer away and gets one message after the other, until the credit is used or the queue is empty.
 """
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 DELIVER, GET_OK = b"\0\x3c\0\x3c", b"\0\x3c\0\x47"
 MOST_PREFETCH = 0xFFFF
+# Of exclusive consumers, at least: to be cancelled and made anew, for another prefetch, would cost them their place.
+EXCLUSIVE_PREFETCH = 1000
 MOST_NAME = 200  # octets of a link's name in the tags of its consumers
 # A queue of RabbitMQ's that is none: requests have to be sent on the channel of who consumes from it.
 DIRECT_REPLY = "amq.rabbitmq.reply-to"
@@ -152,12 +155,17 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
                 self._get()
             elif wanted > 0 and not self._getting:
                 self._start(wanted)
-        elif self._draining or (self.credit <= 0 and not self.refills):
+        elif self._draining or (self.credit <= 0 and not self._stays):
             self._cancel()
         elif wanted > 0 and self._out >= self._prefetch:
             self._acks.flush()
             if self._out >= self._prefetch:
                 self._widen(wanted)
+
+    @property
+    def _stays(self) -> bool:
+        """The consumer stands, whether there is credit or not."""
+        return self.refills or bool(self.terms.properties.get("exclusive"))
 
     def _start(self, wanted: int) -> None:
         by_consumer = self.session.connection.prefetch_by_consumer
@@ -186,7 +194,9 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         return said if self._place is None else said | {OFFSET: self._place}
 
     def _set_prefetch(self, prefetch: int) -> None:
-        self._prefetch = min(max(prefetch, self._prefetch if self.refills else 1, self._least), MOST_PREFETCH)
+        least = EXCLUSIVE_PREFETCH if self.terms.properties.get("exclusive") else 1
+        before = self._prefetch if self.refills else 1
+        self._prefetch = min(max(prefetch, before, least, self._least), MOST_PREFETCH)
         self.write(BasicQos(prefetch_count=self._prefetch))
 
     def _widen(self, wanted: int) -> None:
@@ -212,7 +222,7 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
     def receive_cancel_ok(self, method: BasicCancelOk) -> None:
         self._consumer = Consumer.NONE
         self._place = place_after(self.properties_octets, self.engine.variant.tables)
-        if not self.refills and self.credit <= 0:
+        if not self._stays and self.credit <= 0:
             if self._place is not None and self._held:
                 self._place = place_of(self._held[0].payload)
             for delivery in self._held:
@@ -232,6 +242,9 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
             self._draining = False
             self.credit = 0
             self.engine.emit(FlowReceived(self, True))
+        elif self._place is not None or stream_arguments(self.terms.source):
+            self._give_back_credit()  # a stream has no basic.get: to ask for it would end the connection
+            self._get()
         elif not self._getting:
             self._getting = True
             self.write(BasicGet(queue=self.address.key or ""))
@@ -249,9 +262,13 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
     def receive_empty(self, _: BasicGetEmpty) -> None:
         self._getting = False
         if self._draining:
-            given_back, self.credit = self.credit, 0
-            self.engine.emit(FlowReceived(self, False, given_back))
+            self._give_back_credit()
         self._adjust()
+
+    def _give_back_credit(self) -> None:
+        """Nothing more comes on it."""
+        given_back, self.credit = self.credit, 0
+        self.engine.emit(FlowReceived(self, False, given_back))
 
     # Deliveries
 

@@ -1,0 +1,90 @@
+"""Consumers of AMQP 0-9-1 that have a place to lose: the only one of its queue, and one that reads a stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from amqp10 import Connection, LinkDetached, Source, StreamOffset
+
+from ._matrix import fresh_name
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "trio"
+
+
+@pytest.fixture(params=["rabbitmq", "embedded"])
+def url(request: pytest.FixtureRequest) -> str:
+    """Where each of the two listens."""
+    found: str = request.getfixturevalue(request.param).url()
+    return found
+
+
+@pytest.mark.parametrize("credit", [2, 0], ids=["settles late", "by hand"])
+async def test_exclusive(url: str, credit: int) -> None:
+    """It stays the only one: while it holds more than its credit, and where it has no credit between two rounds."""
+    async with Connection(url, dialect="0-9-1") as connection, Connection(url, dialect="0-9-1") as others:
+        queue = fresh_name()
+        await connection.native.declare_queue(queue)
+        async with connection.sender(queue) as sender:
+            await sender.send_many([b"%d" % n for n in range(8)])
+        stolen: list[Any] = []
+        refusals: set[Any] = set()
+
+        async def steal() -> None:
+            while True:
+                try:
+                    async with others.receiver(queue) as thief:
+                        stolen.append((await thief.receive()).message.body)
+                except LinkDetached as refused:
+                    refusals.add(refused.info["reply-code"])
+
+        async with connection.receiver(queue, credit=credit, exclusive=True) as receiver:
+            deliveries = []
+            if not credit:
+                receiver.add_credit(1)
+            with anyio.fail_after(30):
+                deliveries.append(await receiver.receive())
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(steal)
+                for _ in range(7):
+                    if not credit:
+                        receiver.add_credit(1)
+                    with anyio.fail_after(30):
+                        deliveries.append(await receiver.receive())
+                tasks.cancel_scope.cancel()
+            assert [delivery.message.body for delivery in deliveries] == [b"%d" % n for n in range(8)]
+            for delivery in deliveries:
+                delivery.accept()
+        assert stolen == []
+        assert refusals == {403}
+        assert await connection.native.delete_queue(queue) == 0
+
+
+async def test_no_drain_of_a_stream(url: str) -> None:
+    """It ends at once, the connection goes on, and the next round where this one was."""
+    async with Connection(url, dialect="0-9-1") as connection:
+        queue = fresh_name()
+        await connection.native.declare_queue(queue, durable=True, arguments={"x-queue-type": "stream"})
+        async with connection.sender(queue) as sender:
+            for number in range(4):
+                await sender.send(b"%d" % number)
+        async with connection.receiver(Source(queue, filters=[StreamOffset("first")]), credit=0) as receiver:
+            got = []
+            for _ in range(2):
+                with anyio.fail_after(30):
+                    receiver.add_credit(2)
+                    for _ in range(2):
+                        with await receiver.receive() as message:
+                            got.append(message.body)
+                    receiver.add_credit(1)
+                    await receiver.drain()
+                    got += [delivery.message.body for delivery in await receiver.receive_batch(9, max_wait=0)]
+        assert sorted(got) == [b"0", b"1", b"2", b"3"]
+        await connection.native.delete_queue(queue)
