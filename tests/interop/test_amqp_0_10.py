@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from amqp10 import (
+    Accepted,
     AuthenticationFailed,
     Connection,
     ConnectionClosed,
@@ -19,9 +20,11 @@ from amqp10 import (
     MessageReleased,
     Plain,
     Reconnect,
+    RemoteProtocolError,
     ScramSha1,
     ScramSha256,
     Selector,
+    SessionEnded,
     Source,
     StaleDelivery,
     TransactionRolledBack,
@@ -274,6 +277,50 @@ async def test_receiving_from_no_such_exchange(server: Server) -> None:
             with pytest.raises(LinkDetached, match=reason):
                 async with connection.receiver(address):
                     pass
+
+
+async def test_names(server: Server, address: str) -> None:
+    """A link of any name, none and one without end among them, has a destination of its own."""
+    async with connected(server) as connection, connection.sender(address) as sender:
+        for name in ("", "é" * 200, "x" * 300):
+            async with connection.receiver(address, name=name) as receiver:
+                await sender.send("m")
+                (await receiver.receive()).accept()
+
+
+async def test_larger_than_is_taken(server: Server, address: str) -> None:
+    """A message above the receiver's limit ends its link, as in AMQP 1.0, and is the broker's again."""
+    async with connected(server) as connection, connection.sender(address) as sender:
+        async with connection.receiver(address, max_message_size=1000) as receiver:
+            await sender.send(b"x" * 100)
+            (await receiver.receive()).accept()
+            await sender.send(b"x" * 2000)
+            with pytest.raises(RemoteProtocolError, match="larger than our max-message-size") as caught:
+                await receiver.receive()
+            assert caught.value.condition == "amqp:link:message-size-exceeded"
+        async with connection.receiver(address) as receiver:
+            with await receiver.receive() as message:
+                assert len(message.body) == 2000
+
+
+async def test_behind_an_exception(embedded: Server, address: str) -> None:
+    """What is transferred behind a command that fails is not done: the session was over by then."""
+    async with connected(embedded) as connection:
+        async with connection.session() as session, session.sender(None) as sender:
+            queue = f"/queues/{address}"
+            await connection.native.declare_queue(address)
+            sent = [
+                await sender.submit(Message(body, to=to))
+                for body, to in (("before", queue), ("failing", "/exchanges/nowhere/key"), ("behind", queue))
+            ]
+            assert await sent[0].outcome() == Accepted()
+            for each in sent[1:]:
+                with pytest.raises(SessionEnded):
+                    await each.outcome()
+        async with connection.receiver(address, credit=0) as receiver:
+            receiver.add_credit(10)
+            await receiver.drain()
+            assert receiver.buffered == 1
 
 
 async def test_request_and_reply(server: Server, address: str) -> None:

@@ -73,6 +73,28 @@ async def test_queues(server: Server) -> None:
             (await receiver.receive()).accept()
 
 
+async def test_alternate_exchange(server: Server) -> None:
+    """What is rejected goes to the queue's alternate exchange."""
+    name, dead = fresh("living"), fresh("dead")
+    async with connected(server) as (connection, native):
+        await native.declare_queue(dead, durable=True)
+        await native.bind(dead, "amq.fanout")
+        if connection.profile.name == "embedded":
+            facts = await native.declare_queue(name, alternate="amq.fanout")
+            assert facts.arguments == {"x-dead-letter-exchange": "amq.fanout"}
+        else:  # who looks first whether it is there has it made
+            async with connection.session() as session:
+                await session._request(Invoke(QueueDeclare(name, "amq.fanout")))
+        async with connection.sender(name) as sender, connection.receiver(name) as receiver:
+            await sender.send("dies")
+            (await receiver.receive()).reject("amqp:decode-error", "why")
+        async with connection.receiver(dead) as receiver:
+            with await receiver.receive() as message:
+                assert message.body == "dies"
+        for each in (name, dead):
+            await native.delete_queue(each)
+
+
 async def test_queues_of_a_session(server: Server) -> None:
     """Exclusive and auto-deleted: it outlives its subscriptions, and ends with its session; the connection goes on."""
     name = fresh("mine")

@@ -45,6 +45,24 @@ async def test_dynamic_reply(peer: Peer) -> None:
                 tasks.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize(("broker", "dialect"), [("rabbitmq", "0-9-1"), ("broker_j", "0-9-1"), ("broker_j", "0-10")])
+async def test_dynamic_reply_in_older_dialects(request: pytest.FixtureRequest, broker: str, dialect: str) -> None:
+    """There every broker makes a queue for the replies, whatever it lacks in AMQP 1.0."""
+    server: Server = request.getfixturevalue(broker)
+    address = fresh_name()
+    async with Connection(server.url(), dialect=dialect) as connection:
+        await connection.native.declare_queue(address, durable=True)
+        async with connection.responder(address) as responder, connection.requester(address) as requester:
+            async with anyio.create_task_group() as tasks:
+
+                async def serve() -> None:
+                    await (await responder.receive()).reply("pong")
+
+                tasks.start_soon(serve)
+                assert (await requester.request("ping")).body == "pong"
+        await connection.native.delete_queue(address)
+
+
 @pytest.mark.matrix("request and reply by a queue of one's own")
 async def test_named_reply(peer: Peer) -> None:
     """A reply address that is given is used instead of a dynamic node."""

@@ -66,6 +66,7 @@ class Native:
         exclusive: bool = False,
         auto_delete: bool = False,
         passive: bool = False,
+        alternate: str | None = None,
         arguments: Mapping[str, Any] | None = None,
     ) -> QueueFacts:
         """Make a queue, or find it if it is there and the same.
@@ -78,6 +79,8 @@ class Native:
             exclusive: for this session only, and gone with it.
             auto_delete: gone with its last subscription.
             passive: only find it.
+            alternate: the exchange for messages that are rejected, or die otherwise; in the arguments of the facts it
+                is called "x-dead-letter-exchange", as in AMQP 0-9-1.
             arguments: the broker's own: "qpid.max_count", "x-message-ttl", ...
 
         Raises:
@@ -86,7 +89,8 @@ class Native:
 
         Cancelling: it may have been made.
         """
-        request = DeclareQueue(name, durable, exclusive, auto_delete, passive, False, dict(arguments or {}))
+        said = dict(arguments or {}) | ({"x-dead-letter-exchange": alternate} if alternate else {})
+        request = DeclareQueue(name, durable, exclusive, auto_delete, passive, False, said)
         if exclusive:
             return await self._connection._default_session()._request(request)
         return await self._ask(request)

@@ -74,14 +74,19 @@ class ReplyReceiver(Receiver):
 
     def _require_capabilities(self) -> None:
         super()._require_capabilities()
-        source = self._terms.source
-        if source is not None and source.dynamic and not source.capabilities:
+        if self._is_left_open:
             # Asked first, for some brokers end the session over it, and all links with that.
             self.connection.profile.require_replies(str(self.connection.remote_properties.get("version", "")))
 
+    @property
+    def _is_left_open(self) -> bool:
+        """The broker is to choose the node; what profiles know of that is of 1.0: in all others it makes a queue."""
+        source = self._terms.source
+        return self.connection.dialect == "1.0" and bool(source and source.dynamic and not source.capabilities)
+
     def _attach_to(self, session: Session) -> ReceiverLink:
-        source, wanted = self._terms.source, self.connection.profile.reply_capabilities
-        if wanted and source is not None and source.dynamic and not source.capabilities:
+        wanted = self.connection.profile.reply_capabilities
+        if wanted and self._is_left_open:
             capabilities = tuple(map(Symbol, wanted))
             source = Source(dynamic=True, expiry_policy="link-detach", capabilities=capabilities)
             self._terms = replace(self._terms, source=source, settle_mode="settled")

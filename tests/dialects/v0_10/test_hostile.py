@@ -101,7 +101,7 @@ def nested(depth: int) -> bytes:
 SET_BOMB = tuple((number << 18, (number << 18) + (1 << 17)) for number in range(8000))
 """About as many ranges as a frame has room for, each of 131,073 numbers."""
 OVERLAPPING = ((0, 0x7FFF_FFFF),) * 8000
-TRANSFER = MessageTransfer("", 0, 0).encode()
+TRANSFER = MessageTransfer("r", 0, 0).encode()
 FIRST, LAST = 8 | 2 | 1, 4 | 2 | 1
 
 # What closes the connection, with its code.
@@ -260,7 +260,7 @@ def test_gaps_without_end(raw: Raw) -> None:
 def subscribed(raw: Raw) -> Any:
     """A receiver of a client engine, on the session that is there; it has credit."""
     session = next(iter(raw.engine.sessions.values()))  # type: ignore[attr-defined]
-    link = session.attach_receiver(LinkTerms("", Source("q"), Target()))
+    link = session.attach_receiver(LinkTerms("r", Source("q"), Target()))
     raw.listen()
     raw.do(ExecutionResult(0, QueueQueryResult("q")))
     for _ in range(2):

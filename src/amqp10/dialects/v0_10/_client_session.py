@@ -159,7 +159,7 @@ class ClientSession(SessionEndpoint):
     def attach_receiver(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> ReceiverLink:
         self._check_name(terms, False)
         destination = terms.name
-        if len(destination.encode()) > 255 or destination in self._by_destination:
+        if not 0 < len(destination.encode()) <= 255 or destination in self._by_destination:
             destination = f"{len(self._by_destination)}-{secrets.token_hex(8)}"
         link = SubscriberLink(self, terms, destination)
         link.take_orphans(resuming)

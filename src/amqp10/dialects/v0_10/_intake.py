@@ -152,6 +152,7 @@ class IntakeLink(LinkEndpoint, ReceiverLink):
         elif isinstance(outcome, Rejected):
             error = outcome.error
             if error is not None and error.condition == "amqp:not-found" and not quiet:
+                self.incoming.clear()  # what came after it is not done
                 self.session.fail(SessionFault(404, error.description or "there is no such exchange"), number, None)
                 return
             self.session.reject(number, UNSPECIFIED, _text(error))

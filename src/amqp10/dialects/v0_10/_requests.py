@@ -48,6 +48,11 @@ ON_DEMAND_ARGUMENT: Final = "x-opt-on-demand"
 """The argument of a passive queue.declare that says: make it, if nodes are made on demand here."""
 
 
+# What a queue's alternate-exchange is called where queues have arguments only.
+DEAD_LETTERS: Final = "x-dead-letter-exchange"
+DEAD_LETTER_KEY: Final = "x-dead-letter-routing-key"
+
+
 @dataclass(frozen=True, slots=True)
 class Invoke(Request[Any]):
     """Any command of 0-10, as it is; the answer is its result, a struct or None."""
@@ -65,6 +70,15 @@ def arguments_out(arguments: Mapping[str, Any]) -> dict[str, Any]:
         return {str(key): to_header(value) for key, value in arguments.items()}
     except NoEqual:
         raise LocalProtocolError(f"an argument of {dict(arguments)!r:.200} has no type in AMQP 0-10") from None
+
+
+def alternate_from(arguments: dict[str, Any]) -> str | None:
+    """The exchange for dead letters, which is a field here; taken out, unless they are to have another key there."""
+    exchange = arguments.get(DEAD_LETTERS)
+    if not isinstance(exchange, str) or DEAD_LETTER_KEY in arguments:
+        return None
+    del arguments[DEAD_LETTERS]
+    return exchange
 
 
 def arguments_in(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -111,7 +125,8 @@ def _facts(result: QueueQueryResult) -> QueueFacts:
         result.durable,
         result.exclusive,
         result.auto_delete,
-        arguments_in(result.arguments),
+        arguments_in(result.arguments)
+        | ({DEAD_LETTERS: result.alternate_exchange} if result.alternate_exchange else {}),
     )
 
 
@@ -142,6 +157,7 @@ def _declare_queue(request: DeclareQueue, makes_nodes: bool, arguments: dict[str
         if not there or not request.exclusive:
             yield QueueDeclare(
                 name,
+                alternate_from(arguments),
                 durable=request.durable,
                 exclusive=request.exclusive,
                 auto_delete=request.auto_delete,

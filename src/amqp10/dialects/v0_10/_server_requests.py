@@ -22,7 +22,7 @@ from ...engine import (
     Unbind,
 )
 from ._declare import Command, Struct
-from ._requests import ON_DEMAND_ARGUMENT, arguments_in, arguments_out
+from ._requests import DEAD_LETTERS, ON_DEMAND_ARGUMENT, alternate_from, arguments_in, arguments_out
 from ._topology import (
     ExchangeBind,
     ExchangeBound,
@@ -51,6 +51,8 @@ def _declare_queue(command: QueueDeclare) -> Request[Any]:
     """An exclusive queue that is to be deleted, is so with its session, not with its last subscription."""
     arguments = arguments_in(command.arguments)
     on_demand = arguments.pop(ON_DEMAND_ARGUMENT, False) is True
+    if command.alternate_exchange:
+        arguments[DEAD_LETTERS] = command.alternate_exchange
     return DeclareQueue(
         command.queue,
         command.durable,
@@ -65,13 +67,15 @@ def _declare_queue(command: QueueDeclare) -> Request[Any]:
 def _queue(facts: QueueFacts | None) -> QueueQueryResult:
     if facts is None:
         return QueueQueryResult()
+    arguments = arguments_out(facts.arguments or {})
+    alternate = alternate_from(arguments)
     return QueueQueryResult(
         facts.name,
-        None,
+        alternate,
         bool(facts.durable),
         bool(facts.exclusive),
         bool(facts.auto_delete or facts.exclusive),
-        arguments_out(facts.arguments or {}),
+        arguments,
         facts.messages,
         facts.consumers,
     )

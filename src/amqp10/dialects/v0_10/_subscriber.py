@@ -21,7 +21,7 @@ from ...engine import (
     parse_address,
     route_address,
 )
-from ...errors import LocalProtocolError
+from ...errors import LocalProtocolError, RemoteProtocolError
 from ...messaging import Error, NoLocal, Selector, Source, TransactionalState
 from ...types import Symbol
 from ._commands import (
@@ -245,6 +245,10 @@ class SubscriberLink(LinkEndpoint, ReceiverLink):
         wire = number & 0xFFFF_FFFF
         settled = transfer.accept_mode == 1
         read = read_message("", assembly.header, assembly.payload)
+        limit = self.terms.max_message_size if self.terms is not None else None
+        if limit and len(read.payload) > limit:
+            self._too_large(number, settled, limit)
+            return
         delivery = self.delivery_type(self, wire, wire.to_bytes(4, "big"), read.payload, settled)
         self.session.complete(number)
         self._granted -= 1
@@ -255,6 +259,15 @@ class SubscriberLink(LinkEndpoint, ReceiverLink):
         if not self.incoming:
             self.session.engine.emit(DeliveriesReceived(self))
         self.incoming.append(delivery)
+
+    def _too_large(self, number: int, settled: bool, limit: int) -> None:
+        """The link ends, as in AMQP 1.0, and the message is the server's again."""
+        self.session.complete(number)
+        if not settled:
+            self.session.release(number)
+        self.detach()
+        reason = f"a message larger than our max-message-size {limit}"
+        self.end(True, RemoteProtocolError(reason, "amqp:link:message-size-exceeded"))
 
     def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
         if delivery.local_settled:
