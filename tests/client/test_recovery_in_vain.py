@@ -89,6 +89,16 @@ async def test_a_link_that_ends_often(monkeypatch: pytest.MonkeyPatch) -> None:
                 pass
 
 
+async def test_a_request_that_ends_its_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request is sent again as another delivery, but it is the same request."""
+    async with hosting(monkeypatch) as hosts:
+        hosts.prepare = spoiled_by("bad", "amqp:not-found", "detach")
+        async with connecting() as connection, connection.requester(None, reply_to="replies") as requester:
+            with pytest.raises(LinkDetached, match="no such address"):
+                await requester.request(Message("bad", to="nowhere"))
+        assert hosts.peer.bodies() == ["bad"] * (MOST_FRUITLESS + 1)
+
+
 @pytest.mark.parametrize("dialect", ["1.0", "0-9-1", "0-10"])
 async def test_an_exchange_that_is_not_there(dialect: str) -> None:
     """Where the peer ends the link or session for it, and does not reject the one message, sending ends with that."""

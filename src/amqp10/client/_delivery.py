@@ -364,6 +364,18 @@ def not_data(body: object) -> LocalProtocolError:
     return LocalProtocolError(f"the body is no data but a {type(body).__name__}: it is in the message, whole")
 
 
+class Repeating:
+    """A waiter of a delivery that sends the message again by itself after a loss, or has no more need of it."""
+
+    __slots__ = ()
+
+    def set(self) -> None:
+        """The receiver told a state, or the link is over: look again."""
+
+    def repeat(self, *, sure: bool) -> None:
+        """The delivery was lost with its link. `sure`: it did not arrive."""
+
+
 class SentDelivery(OutgoingDelivery):
     """A message that was handed to the wire, and the promise of its outcome.
 

@@ -15,6 +15,7 @@ import anyio
 
 from ..engine import SenderLink
 from ..errors import AmqpError, ConnectionClosed, LinkDetached, LocalProtocolError, SessionEnded
+from ._delivery import Repeating
 from ._observe import LinkInterrupted, LinkRestored
 from ._reconnect import passing
 from ._topology import Topology
@@ -74,7 +75,7 @@ class Recovery:
         self._closings = 0  # in a row, while links were to be resumed
         self._suspected: dict[Session, list[Link]] = {}  # of sessions whose end is being told
         self._parts: WeakKeyDictionary[Link, tuple[int, int]] = WeakKeyDictionary()
-        self._eldest: WeakKeyDictionary[Link, tuple[OutgoingDelivery, int]] = WeakKeyDictionary()
+        self._eldest: WeakKeyDictionary[Link, tuple[OutgoingDelivery | Repeating, int]] = WeakKeyDictionary()
         self._connection = connection
 
     # The connection
@@ -203,9 +204,11 @@ class Recovery:
         eldest = next(iter(ours.unsettled.values()), None)
         if eldest is None or not eldest.on_wire:
             return False
+        # A request is another delivery each time, but the same one waits for it.
+        same = eldest.waiter if isinstance(eldest.waiter, Repeating) else eldest
         before, count = self._eldest.get(link, (None, 0))
-        count = count + 1 if eldest is before else 1
-        self._eldest[link] = eldest, count
+        count = count + 1 if same is before else 1
+        self._eldest[link] = same, count
         if count <= MOST_FRUITLESS:
             return False
         assert error is not None

@@ -17,9 +17,8 @@ from ..engine import LinkTerms, ReceiverLink
 from ..errors import AmqpError, DecodeError, DeliveryUncertain, LocalProtocolError
 from ..messaging import ACCEPTED, Accepted, Error, Message, Rejected, Source
 from ..types import Symbol
-from ._delivery import SentDelivery, not_accepted
+from ._delivery import Repeating, SentDelivery, not_accepted
 from ._receiver import Receiver
-from ._sender_recovery import Repeating
 
 if TYPE_CHECKING:
     from ._connection import Connection

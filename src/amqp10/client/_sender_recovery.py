@@ -9,24 +9,12 @@ from typing import TYPE_CHECKING
 from ..engine import LinkTerms, OutgoingDelivery
 from ..errors import AmqpError, DeliveryUncertain, LocalProtocolError, TransactionRolledBack
 from ..messaging import TransactionalState
-from ._delivery import SentDelivery, Unknown
+from ._delivery import Repeating, SentDelivery, Unknown
 from ._sender_turns import QueueingSender
 
 if TYPE_CHECKING:
     from ._connection import Connection
     from ._session import Session
-
-
-class Repeating:
-    """A waiter of a delivery that sends the message again by itself after a loss, or has no more need of it."""
-
-    __slots__ = ()
-
-    def set(self) -> None:
-        """The receiver told a state, or the link is over: look again."""
-
-    def repeat(self, *, sure: bool) -> None:
-        """The delivery was lost with its link. `sure`: it did not arrive."""
 
 
 class RecoveringSender(QueueingSender):
