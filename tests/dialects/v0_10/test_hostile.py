@@ -54,7 +54,7 @@ from amqp10.engine import (
     Role,
     SessionUnmapped,
 )
-from amqp10.errors import RemoteProtocolError
+from amqp10.errors import DecodeError, RemoteProtocolError
 from amqp10.messaging import Declared
 from amqp10.sasl import Authenticator
 
@@ -216,7 +216,11 @@ def test_ends_the_session(raw: Raw, name: str) -> None:
     """execution.exception with the code, and one error that tells why; the connection goes on."""
     data, code = EXCEPTIONS[name]
     if raw.engine.role is Role.CLIENT and name.startswith("a header"):
-        subscribed(raw)
+        link = subscribed(raw)
+        raw.put(data)
+        with pytest.raises(DecodeError):  # who receives it finds out, and can reject it
+            Message.decode(link.incoming.popleft().payload).check()
+        return
     said = raw.put(data)
     assert [each.error_code for each in said if isinstance(each, ExecutionException)] == [code]
     ends = [event for event in raw.engine.events() if isinstance(event, SessionUnmapped)]

@@ -21,7 +21,7 @@ from ...engine import (
     parse_address,
     route_address,
 )
-from ...errors import LocalProtocolError, RemoteProtocolError
+from ...errors import DecodeError, LocalProtocolError, RemoteProtocolError
 from ...messaging import Error, NoLocal, Selector, Source, TransactionalState
 from ...types import Symbol
 from ._commands import (
@@ -52,6 +52,8 @@ MESSAGES: Final = 0
 OCTETS: Final = 1
 INFINITE: Final = 0xFFFF_FFFF
 CREDIT_MODE: Final = 0
+UNREADABLE: Final = b"\xff"
+"""An octet with which no message of AMQP 1.0 begins."""
 EXCLUSIVE: Final = "exclusive"
 EVERY_KEY: Final = {"topic": "#", "fanout": ""}
 """By type of exchange, the binding key that every message fits."""
@@ -244,12 +246,16 @@ class SubscriberLink(LinkEndpoint, ReceiverLink):
             raise SessionFault(506, f"a transfer to {self.destination!r} without credit")
         wire = number & 0xFFFF_FFFF
         settled = transfer.accept_mode == 1
-        read = read_message("", assembly.header, assembly.payload)
+        try:
+            payload = read_message("", assembly.header, assembly.payload).payload
+        except DecodeError:
+            # Some program's text is not UTF-8, for one: whoever looks at the message finds that, and can reject it.
+            payload = UNREADABLE + (assembly.header or b"") + assembly.payload
         limit = self.terms.max_message_size if self.terms is not None else None
-        if limit and len(read.payload) > limit:
+        if limit and len(payload) > limit:
             self._too_large(number, settled, limit)
             return
-        delivery = self.delivery_type(self, wire, wire.to_bytes(4, "big"), read.payload, settled)
+        delivery = self.delivery_type(self, wire, wire.to_bytes(4, "big"), payload, settled)
         self.session.complete(number)
         self._granted -= 1
         if self.credit > 0:
