@@ -1,0 +1,237 @@
+"""Each thing that a server may answer, octet by octet, and what the owner of the engine is told of it: nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from amqp10.dialects.v0_9 import DIALECT, Recover, UpdateSecret
+from amqp10.dialects.v0_9._methods import (
+    BasicAck,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicDeliver,
+    BasicNack,
+    BasicQosOk,
+    BasicRecoverOk,
+    BasicReturn,
+    ChannelClose,
+    ChannelOpenOk,
+    ConfirmSelectOk,
+    ConnectionOpenOk,
+    ConnectionStart,
+    ConnectionTune,
+    ConnectionUpdateSecretOk,
+    QueueDeclareOk,
+    TxCommitOk,
+    TxSelectOk,
+)
+from amqp10.dialects.v0_9._properties import BasicProperties
+from amqp10.dialects.v0_9._variant import V0_9_1
+from amqp10.engine import (
+    ConnectionTerms,
+    DeliveriesUnresumed,
+    Engine,
+    LinkEnded,
+    LinkTerms,
+    OutcomesReceived,
+    ReceiverLink,
+    SenderLink,
+)
+from amqp10.errors import LinkDetached
+from amqp10.messaging import (
+    ACCEPTED,
+    AmqpValue,
+    Coordinator,
+    Declare,
+    Declared,
+    Discharge,
+    Message,
+    Rejected,
+    Returned,
+    Source,
+    Target,
+    TransactionalState,
+)
+from amqp10.sasl import Anonymous
+
+from .test_hostile import frames
+
+CAN = {"publisher_confirms": True, "basic.nack": True, "per_consumer_qos": True}
+
+
+def opened(**capabilities: bool) -> Engine:
+    """A client's engine, connected to a server with these."""
+    engine = DIALECT.client(ConnectionTerms("client"), (Anonymous(),), True)
+    engine.start()
+    engine.open()
+    start = ConnectionStart(server_properties={"capabilities": capabilities}, mechanisms=b"ANONYMOUS")
+    hear(engine, 0, start, ConnectionTune(100, 131072, 0), ConnectionOpenOk())
+    engine.data_to_send()
+    return engine
+
+
+def hear(engine: Engine, channel: int, *methods: object) -> list[object]:
+    engine.receive_data(frames(V0_9_1, channel, *methods))  # type: ignore[arg-type]
+    return list(engine.events())
+
+
+def said(engine: Engine) -> list[Any]:
+    """The methods that the client has written since."""
+    octets, methods = engine.data_to_send(), []
+    while octets:
+        size = int.from_bytes(octets[3:7], "big")
+        if octets[0] == 1:
+            methods.append(V0_9_1.methods.decode(octets[7 : 7 + size]))
+        octets = octets[8 + size :]
+    return methods
+
+
+def publishing(engine: Engine, count: int) -> tuple[SenderLink, list[Any]]:
+    """A sender on channel 1 with so many publishes on their way."""
+    link = engine.begin().attach_sender(LinkTerms("s", Source(), Target("q")))
+    hear(engine, 1, ChannelOpenOk(), QueueDeclareOk("q"), ConfirmSelectOk())
+    deliveries = [link.send(Message(b"%d" % number).encode()) for number in range(count)]
+    engine.data_to_send()
+    return link, list(deliveries)
+
+
+def receiving(engine: Engine, count: int, **terms: int) -> ReceiverLink:
+    """A receiver on channel 1 that was given so many messages."""
+    link = engine.begin().attach_receiver(LinkTerms("r", Source("q"), Target(), **terms))  # type: ignore[arg-type]
+    link.flow(10)
+    hear(engine, 1, ChannelOpenOk(), QueueDeclareOk("q"), BasicQosOk())
+    (tag,) = [method.consumer_tag for method in said(engine) if isinstance(method, BasicConsume)]
+    hear(engine, 1, BasicConsumeOk(tag))
+    for number in range(1, count + 1):
+        deliver(engine, tag, number, b"m")
+    engine.events()
+    link.properties = {"tag": tag}
+    return link
+
+
+def deliver(engine: Engine, tag: str, number: int, body: bytes) -> None:
+    method = V0_9_1.framing.frame(1, 1, V0_9_1.methods.encode(BasicDeliver(tag, number, False, "", "q")))
+    engine.receive_data(method + V0_9_1.framing.message(1, 60, BasicProperties().encode(V0_9_1.tables), body, 4096))
+
+
+@pytest.mark.parametrize(
+    ("answer", "states"),
+    [
+        (BasicAck(2, True), [ACCEPTED, ACCEPTED, None]),
+        (BasicAck(2), [None, ACCEPTED, None]),
+        (BasicAck(0, True), [ACCEPTED, ACCEPTED, ACCEPTED]),
+        (BasicNack(2, True), [Rejected, Rejected, None]),
+        (BasicNack(2), [None, Rejected, None]),
+        (BasicNack(0, True), [Rejected, Rejected, Rejected]),
+    ],
+)
+def test_confirms(answer: BasicAck | BasicNack, states: list[object]) -> None:
+    """An ack or nack is of one publish, with `multiple` of all before it, too, and with 0 of all that there are."""
+    engine = opened(**CAN)
+    link, deliveries = publishing(engine, 3)
+    (told,) = [event for event in hear(engine, 1, answer) if isinstance(event, OutcomesReceived)]
+    for delivery, state in zip(deliveries, states, strict=True):
+        found = delivery.remote_state
+        assert found is state or type(found) is state
+        assert (delivery in told.deliveries) == (state is not None)
+        assert (delivery.tag not in link.unsettled) == (state is not None)
+
+
+def test_a_nack_says_why() -> None:
+    """What the server could not take care of is rejected by its number; of one that cannot nack it had no queue."""
+    for capabilities, kind, code in ((CAN, Rejected, 541), ({}, Returned, 312)):
+        engine = opened(**capabilities)
+        _, (delivery,) = publishing(engine, 1)
+        hear(engine, 1, BasicNack(1))
+        state = delivery.remote_state
+        assert type(state) is kind
+        assert state.error.info["reply-code"] == code
+
+
+@pytest.mark.parametrize(("code", "kind"), [(312, Returned), (313, Returned), (311, Rejected), (403, Rejected)])
+def test_returns(code: int, kind: type) -> None:
+    """Whatever the code of a return is, the ack behind it does not make the message one that was taken."""
+    engine = opened(**CAN)
+    _, deliveries = publishing(engine, 2)
+    back = V0_9_1.framing.frame(1, 1, V0_9_1.methods.encode(BasicReturn(code, "no", "", "q")))
+    properties = BasicProperties(headers={"x-opt-amqp10-to": "q"}).encode(V0_9_1.tables)
+    engine.receive_data(back + V0_9_1.framing.message(1, 60, properties, b"1", 4096))
+    hear(engine, 1, BasicAck(2, True))
+    taken, refused = [delivery.remote_state for delivery in deliveries]
+    assert taken is ACCEPTED
+    assert type(refused) is kind
+    assert refused.error.info["reply-code"] == code
+
+
+def test_recover() -> None:
+    """Nothing is said any more of what was out before: those numbers are nobody's, and an ack of one is an error."""
+    engine = opened(**CAN)
+    link = receiving(engine, 4)
+    first, second, third, fourth = link.incoming
+    link.settle(third, ACCEPTED)  # behind two that are open: kept back
+    engine.data_to_send()
+    pending = link.session.request(Recover(link))
+    engine.data_to_send()
+    events = hear(engine, 1, BasicRecoverOk())
+    assert pending.answered
+    (lost,) = [event for event in events if isinstance(event, DeliveriesUnresumed)]
+    assert list(lost.deliveries) == [first, second, fourth]
+    for number in (5, 6):
+        deliver(engine, link.properties["tag"], number, b"m")
+    for delivery in link.incoming:
+        link.settle(delivery, ACCEPTED)
+    assert [each for each in said(engine) if isinstance(each, BasicAck)] == [BasicAck(6, True)]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_transaction_whose_channel_dies(committed: bool) -> None:
+    """It is committed when the server says so, and rolled back with the server's words when it closes the channel."""
+    engine = opened(**CAN)
+    session = engine.begin()
+    sender = session.attach_sender(LinkTerms("s", Source(), Target("q")))
+    hear(engine, 1, ChannelOpenOk(), QueueDeclareOk("q"), ConfirmSelectOk())
+    coordinator = session.attach_sender(LinkTerms("c", Source(), Coordinator()))
+    declared = coordinator.send(Message(AmqpValue(Declare())).encode()).remote_state
+    assert isinstance(declared, Declared)
+    sender.send(Message(b"m").encode(), state=TransactionalState(declared.txn_id))
+    outcome = coordinator.send(Message(AmqpValue(Discharge(declared.txn_id, False))).encode())
+    hear(engine, 2, ChannelOpenOk(), TxSelectOk())
+    assert not outcome.remote_settled
+    hear(engine, 2, TxCommitOk() if committed else ChannelClose(541, "the disk is full"))
+    if committed:
+        assert outcome.remote_state is ACCEPTED
+    else:
+        assert isinstance(outcome.remote_state, Rejected)
+        assert outcome.remote_state.error is not None
+        assert outcome.remote_state.error.condition == "amqp:transaction:rollback"
+        assert "disk is full" in str(outcome.remote_state.error.description)
+
+
+def test_a_message_above_the_limit() -> None:
+    """One octet more than the receiver takes ends its link before the octets are read; as many as it takes do not."""
+    engine = opened(**CAN)
+    link = receiving(engine, 0, max_message_size=100)
+    deliver(engine, link.properties["tag"], 1, b"m" * 100)
+    assert len(link.incoming) == 1
+    deliver(engine, link.properties["tag"], 2, b"m" * 101)
+    assert len(link.incoming) == 1
+    (close,) = [method for method in said(engine) if isinstance(method, ChannelClose)]
+    assert close.reply_code == 311
+    (ended,) = [event for event in engine.events() if isinstance(event, LinkEnded)]
+    assert isinstance(ended.error, LinkDetached)
+    assert ended.error.condition == "amqp:link:message-size-exceeded"
+
+
+def test_a_new_secret() -> None:
+    """Each is answered in turn; nothing is told before."""
+    engine = opened(**CAN)
+    session = engine.begin()
+    first, second = (session.request(UpdateSecret(secret)) for secret in ("a", "b"))
+    assert not first.answered
+    hear(engine, 0, ConnectionUpdateSecretOk())
+    assert (first.answered, second.answered) == (True, False)
+    hear(engine, 0, ConnectionUpdateSecretOk())
+    assert second.answered
+    assert second.error is None
