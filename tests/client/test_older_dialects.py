@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from amqp10 import Connection, Message
+from amqp10 import Connection, LinkDetached, Message
 from amqp10.broker import Broker
 from amqp10.engine import dialect_names
 
@@ -31,3 +31,18 @@ async def test_tags_of_earlier_attachments(name: str) -> None:
             with anyio.fail_after(10):
                 await sender._until(lambda: not link.unsettled)
             assert all(delivery.remote_settled for delivery in (*old, *new))
+
+
+@pytest.mark.parametrize("name", ["0-9-1", "0-9", "0-9-draft"])
+async def test_a_message_above_the_limit(name: str) -> None:
+    """It ends the receiver's link, with the condition that says why; the message stays, and so does the connection."""
+    async with Broker() as broker, Connection(broker.url, dialect=name) as connection:
+        async with connection.sender("orders") as sender:
+            await sender.send(b"x" * 1000)
+        with pytest.raises(LinkDetached) as caught, anyio.fail_after(10):
+            async with connection.receiver("orders", max_message_size=500) as receiver:
+                await receiver.receive()
+        assert caught.value.condition == "amqp:link:message-size-exceeded"
+        async with connection.receiver("orders") as receiver:
+            with await receiver.receive() as message:
+                assert message.body == b"x" * 1000

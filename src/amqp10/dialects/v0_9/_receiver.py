@@ -30,7 +30,7 @@ from ...errors import AmqpError, LinkDetached, LocalProtocolError
 from ...messaging import Accepted, DeliveryState, Error, Modified, Rejected, Source, TransactionalState
 from ._acks import ACCEPT, DISCARD, REQUEUE, Acks, outcome
 from ._asks import LimitUnsettled
-from ._codes import Fault
+from ._codes import Fault, as_error, as_exception
 from ._link import ClientLink
 from ._methods import (
     BasicCancel,
@@ -281,7 +281,9 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
 
     def announced(self, size: int) -> None:
         if self._limit is not None and size > self._limit:
-            raise Fault(311, f"a message of {size} octets; this side takes {self._limit}", soft=True)
+            error = as_error(311, f"a message of {size} octets; this side takes {self._limit}")
+            self.close_channel(error)
+            self._end(True, as_exception(LinkDetached, error))
 
     def _delivered(self, body: bytes) -> None:
         """A message is whole. benchmarks/run.py, "0-9-1"."""
