@@ -103,11 +103,11 @@ def test_named_by_the_program_too(begin: Begin) -> None:
 
 
 def test_a_store_of_the_first_version(tmp_path: Path) -> None:
-    """A file from before there were exchanges, and streams, is taken, and is of this version then."""
+    """A file from before there were exchanges, streams and prepared branches is taken, and is of this version then."""
     path = str(tmp_path / "store")
     StoreFile(path).close()
     with closing(sqlite3.connect(path)) as database:
-        for table in ("declarations", "exchanges", "bindings"):
+        for table in ("declarations", "exchanges", "bindings", "branches", "work"):
             database.execute(f"DROP TABLE {table}")
         database.execute("ALTER TABLE messages DROP COLUMN arrived")
         database.execute("PRAGMA user_version = 1")
@@ -119,4 +119,5 @@ def test_a_store_of_the_first_version(tmp_path: Path) -> None:
         assert list(file.bindings()) == []
         assert list(file.exchanges()) == []
         assert list(file.messages()) == [(2, 1, 0, 0, 0, None, b"\0", None)]
-        assert file.pragma("user_version") == 3
+        assert list(file.branches()) == []
+        assert file.pragma("user_version") == 4

@@ -92,6 +92,11 @@ class ConsumerLink(Consumer):
         self._over = False
         self.acquired: set[Entry] = set()
 
+    @property
+    def queue(self) -> Queue:
+        """That it takes out of."""
+        return self._queue
+
     def kept_as(self, kept: KeptLink) -> None:
         """The link can be resumed; or it was, and goes on as the consumer that it was."""
         self.kept = kept

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..engine import LinkTerms
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ._consumer import ConsumerLink
     from ._entry import Clock, Entry
     from ._node import Node
+    from ._queue import Queue
 
 CAPABILITIES = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
 CREDIT = 100
@@ -43,6 +45,14 @@ MOST = 1000
 """Transactions that one peer may have open at a time."""
 
 _ids = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What happens when a transaction is committed: messages come into nodes, and others have their outcomes."""
+
+    posted: list[tuple[Node, Entry]]
+    retired: list[tuple[Queue, Entry, Outcome]]
 
 
 class LocalTransaction:
@@ -89,6 +99,12 @@ class LocalTransaction:
     def forget(self, delivery: OutgoingDelivery) -> None:
         """What was acquired has ended otherwise."""
         self._acquired.pop(delivery, None)
+
+    @property
+    def work(self) -> Work:
+        """All of it."""
+        retired = [(consumer.queue, each.waiter, outcome) for each, (consumer, outcome) in self._retired.items()]
+        return Work(self._posted, retired)
 
     # The end
 

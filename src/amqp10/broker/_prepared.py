@@ -1,15 +1,22 @@
 """Branches of distributed transactions that are prepared: no connection's any more, they wait for their second phase.
 
-A branch is known to the user who had it prepared, by whatever connection of his.
+A branch is known to the user who had it prepared, by whatever connection of his. With a store it is on the disk before
+he is told that it is prepared, with all that is durable of it; its end is written with what it changes.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..messaging import Error
+from ..types import Symbol
+from ._node import Consumer
+
 if TYPE_CHECKING:
     from ..engine import BranchId
-    from ._coordinator import LocalTransaction
+    from ._coordinator import LocalTransaction, Work
+    from ._entry import Entry
+    from ._store import Store
 
 MOST = 1000
 """Branches of one user that may wait."""
@@ -17,28 +24,101 @@ MOST = 1000
 User = str | None
 
 
+class Holder(Consumer):
+    """Who holds what a branch is to settle, when its consumer went with the broker before."""
+
+    key = 0
+    copies = settles = False
+
+    def ready(self) -> bool:
+        return False
+
+    def deliver(self, entry: Entry, payload: bytes) -> bool:
+        return False
+
+    def fed(self) -> None:
+        """It is never fed."""
+
+    def exhausted(self) -> None:
+        """It never asks."""
+
+    def node_deleted(self, error: Error) -> None:
+        """The branch finds out at its end."""
+
+
+class RestoredBranch:
+    """One that a broker before has prepared.
+
+    Args:
+        whole: all nodes of it are still there.
+    """
+
+    def __init__(self, work: Work, *, whole: bool) -> None:
+        self._work = work
+        self._whole = whole
+        for node, entry in work.posted:
+            node.reserve(entry)
+
+    def commit(self) -> Error | None:
+        """See `LocalTransaction.commit`."""
+        if not self._whole or any(node.deleted for node, _ in self._work.posted):
+            self.roll_back()
+            return Error(Symbol("amqp:transaction:rollback"), "a queue of it is gone")
+        for node, entry in self._work.posted:
+            node.unreserve(entry)
+            node.put(entry)
+        holder = Holder()
+        for queue, entry, outcome in self._work.retired:
+            queue.settle(entry, holder, outcome)
+        return None
+
+    def roll_back(self) -> None:
+        """See `LocalTransaction.roll_back`; who held the messages is gone."""
+        for node, entry in self._work.posted:
+            node.unreserve(entry)
+        for queue, entry, _ in self._work.retired:
+            queue.lost(entry)
+
+
 class PreparedBranches:
-    """Those of one broker."""
+    """Those of one broker.
+
+    Attributes:
+        store: where they are kept; None for in memory.
+    """
+
+    store: Store | None = None
 
     def __init__(self) -> None:
-        self._users: dict[User, dict[BranchId, LocalTransaction]] = {}
+        self._users: dict[User, dict[BranchId, LocalTransaction | RestoredBranch]] = {}
+        self._numbers: dict[LocalTransaction | RestoredBranch, int] = {}  # in the store
 
     def prepare(self, user: User, branch: BranchId, transaction: LocalTransaction) -> bool:
         """Keep a transaction that can be committed; else it is rolled back, and the answer False."""
         branches = self._users.setdefault(user, {})
         good = transaction.obstacle is None and branch not in branches and len(branches) < MOST
         transaction.coordinator.let_go(transaction)
-        if good:
-            branches[branch] = transaction
-        else:
+        if not good:
             transaction.roll_back()
-        return good
+            return False
+        branches[branch] = transaction
+        if self.store is not None:
+            self._numbers[transaction] = self.store.add_branch(user, branch, transaction.work)
+        return True
+
+    def restore(self, user: User, branch: BranchId, number: int, restored: RestoredBranch) -> None:
+        """The store has it."""
+        self._users.setdefault(user, {})[branch] = restored
+        self._numbers[restored] = number
 
     def complete(self, user: User, branch: BranchId, *, commit: bool) -> bool | None:
         """Second phase: whether it ended as it was to; None if there is no such branch."""
         transaction = self._users.get(user, {}).pop(branch, None)
         if transaction is None:
             return None
+        number = self._numbers.pop(transaction, None)
+        if self.store is not None and number is not None:
+            self.store.end_branch(number)
         if commit:
             return transaction.commit() is None
         transaction.roll_back()

@@ -30,17 +30,21 @@ from ._exchange import Exchange
 from ._queue import Queue
 from ._store_file import (
     BindingRow,
+    BranchRow,
     DeclarationRow,
     ExchangeRow,
     MessageRow,
     NodeRow,
     StoreFile,
     SubscriptionRow,
+    WorkRow,
 )
 from ._store_links import LinkKeeper
 from ._topic import Topic
 
 if TYPE_CHECKING:
+    from ..engine import BranchId
+    from ._coordinator import Work
     from ._entry import Clock, Entry
     from ._exchange import Binding
     from ._node import Node
@@ -124,10 +128,14 @@ class Changes:
     links: dict[KeptRow, None] = field(default_factory=dict)
     deliveries: dict[tuple[KeptRow, bytes], None] = field(default_factory=dict)
     ended: list[int] = field(default_factory=list)
+    branches: list[BranchRow] = field(default_factory=list)
+    work: list[WorkRow] = field(default_factory=list)
+    completed: list[int] = field(default_factory=list)  # branches
 
     def __bool__(self) -> bool:
         others = self.nodes or self.subscriptions or self.dropped or self.links or self.deliveries or self.ended
-        return bool(self.messages or others or self.exchanges or self.bindings or self.closed)
+        ways = self.exchanges or self.bindings or self.closed
+        return bool(self.messages or others or ways or self.branches or self.completed)
 
     def before(self, later: Changes) -> Changes:
         """These, which could not be written, and what came later."""
@@ -145,6 +153,9 @@ class Changes:
             self.links | later.links,
             self.deliveries | later.deliveries,
             self.ended + later.ended,
+            self.branches + later.branches,
+            self.work + later.work,
+            self.completed + later.completed,
         )
 
 
@@ -246,6 +257,28 @@ class Store:
             self.changes.subscriptions[lasting] = None
             self.note()
 
+    def add_branch(self, user: str | None, branch: BranchId, work: Work) -> int:
+        """Keep a prepared branch, and what is to be done when it is committed, from now on; its number."""
+        number = self.number()
+        self.changes.branches.append(BranchRow(number, user, *branch))
+        rows = self.changes.work
+        for node, entry in work.posted:
+            if entry.durable and node.shelf is not None:
+                moment = self._time_of_day(entry.expires)
+                told = (None, None, entry.message_format, entry.failures, moment, entry.payload)
+                rows.append(WorkRow(number, len(rows), node.shelf.number, *told))
+        for queue, entry, outcome in work.retired:
+            if entry.row and queue.shelf is not None:
+                done = (entry.row, encode(outcome), None, None, None, None)
+                rows.append(WorkRow(number, len(rows), queue.shelf.number, *done))
+        self.note()
+        return number
+
+    def end_branch(self, number: int) -> None:
+        """It is committed or rolled back: in the same commit with what that changes."""
+        self.changes.completed.append(number)
+        self.note()
+
     # Committing
 
     async def run(self) -> None:
@@ -326,6 +359,9 @@ class Store:
         file.remove_ways((number,) for number in changes.closed)
         if changes.links or changes.deliveries or changes.ended:
             self._write_links(changes)
+        if changes.branches or changes.completed:
+            file.put_branches(changes.branches, changes.work)
+            file.remove_branches((number,) for number in changes.completed)
 
     def _write_links(self, changes: Changes) -> None:
         come, gone = self.keeper.delivery_rows(changes.deliveries)

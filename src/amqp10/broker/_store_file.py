@@ -27,11 +27,30 @@ _TOPOLOGY: Final = """
             key TEXT NOT NULL,
             arguments BLOB NOT NULL);"""
 
+_BRANCHES: Final = """
+        CREATE TABLE branches (
+            number INTEGER PRIMARY KEY,
+            identity TEXT,
+            format INTEGER NOT NULL,
+            global_id BLOB NOT NULL,
+            branch_id BLOB NOT NULL);
+        CREATE TABLE work (
+            branch INTEGER NOT NULL,
+            place INTEGER NOT NULL,
+            node INTEGER NOT NULL,
+            message INTEGER,
+            outcome BLOB,
+            format INTEGER,
+            failures INTEGER,
+            expires REAL,
+            payload BLOB,
+            PRIMARY KEY (branch, place)) WITHOUT ROWID;"""
+
 _FORMAT: Final = Format(
     "the store of a broker",
     application=0x616D7170,  # "amqp"
-    version=3,
-    upgrades={1: _TOPOLOGY, 2: "ALTER TABLE messages ADD COLUMN arrived REAL;"},
+    version=4,
+    upgrades={1: _TOPOLOGY, 2: "ALTER TABLE messages ADD COLUMN arrived REAL;", 3: _BRANCHES},
     schema="""
         CREATE TABLE nodes (
             number INTEGER PRIMARY KEY,
@@ -71,7 +90,8 @@ _FORMAT: Final = Format(
             message INTEGER,
             outcome BLOB,
             PRIMARY KEY (link, tag)) WITHOUT ROWID;"""
-    + _TOPOLOGY,
+    + _TOPOLOGY
+    + _BRANCHES,
 )
 
 
@@ -165,6 +185,30 @@ class DeliveryRow(NamedTuple):
     outcome: bytes | None
 
 
+class BranchRow(NamedTuple):
+    """A branch of a distributed transaction that is prepared, and whose it is."""
+
+    number: int
+    identity: str | None
+    format: int
+    global_id: bytes
+    branch_id: bytes
+
+
+class WorkRow(NamedTuple):
+    """What is done when a branch is committed: a message, of the node with that number, has that outcome; or comes."""
+
+    branch: int
+    place: int
+    node: int
+    message: int | None
+    outcome: bytes | None
+    format: int | None
+    failures: int | None
+    expires: float | None
+    payload: bytes | None
+
+
 class StoreFile(Database):
     """An open store.
 
@@ -202,9 +246,15 @@ class StoreFile(Database):
         """In the order of their messages."""
         return map(DeliveryRow._make, self.run("SELECT * FROM deliveries ORDER BY link, message"))
 
+    def branches(self) -> Iterator[BranchRow]:
+        return map(BranchRow._make, self.run("SELECT * FROM branches ORDER BY number"))
+
+    def work(self) -> Iterator[WorkRow]:
+        return map(WorkRow._make, self.run("SELECT * FROM work ORDER BY branch, place"))
+
     def highest(self) -> int:
         """The highest number that a row has."""
-        tables = ("nodes", "subscriptions", "messages", "links", "exchanges", "bindings")
+        tables = ("nodes", "subscriptions", "messages", "links", "exchanges", "bindings", "branches")
         return max(int(self.run(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()[0]) for table in tables)
 
     # Writing
@@ -256,6 +306,16 @@ class StoreFile(Database):
     def remove_deliveries(self, keys: Iterable[tuple[int, bytes]]) -> None:
         """By link and tag."""
         self.run_many("DELETE FROM deliveries WHERE link = ? AND tag = ?", keys)
+
+    def put_branches(self, rows: Iterable[BranchRow], work: Iterable[WorkRow]) -> None:
+        self.run_many("INSERT OR REPLACE INTO branches VALUES (?, ?, ?, ?, ?)", rows)
+        self.run_many("INSERT OR REPLACE INTO work VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", work)
+
+    def remove_branches(self, numbers: Iterable[tuple[int]]) -> None:
+        """Branches, with what was to be done."""
+        for number in numbers:
+            self.run("DELETE FROM work WHERE branch = ?", number)
+            self.run("DELETE FROM branches WHERE number = ?", number)
 
     def remove_links(self, numbers: Iterable[tuple[int]]) -> None:
         """Links, with what they hold."""

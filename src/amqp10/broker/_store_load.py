@@ -7,12 +7,14 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DecodeError, StoreError
-from ..messaging import Source
+from ..messaging import Accepted, Modified, Rejected, Released, Source
 from ..types import decode, decode_composite
 from ._address import AddressError
+from ._coordinator import Work
 from ._declared import QueueTerms
 from ._entry import Entry
 from ._filters import read_filters
+from ._prepared import RestoredBranch
 from ._queue import Queue
 from ._store import Shelf
 from ._subscriptions import Key
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 # No connection has this number: what a filter for messages of others compares with until its subscriber is back.
 _NOBODY = -1
+OUTCOMES = (Accepted, Rejected, Released, Modified)
 
 
 def load(store: Store, router: Router, wall: Clock = time.time) -> None:
@@ -63,10 +66,12 @@ class Loading:
             self._nodes[subscription.number] = self._subscribe(subscription)
         store.number(above=file.highest())
         router.keep(store)
-        self._held = {row.message: None for row in file.deliveries() if row.message is not None}
+        holders = (row.message for table in (file.deliveries(), file.work()) for row in table)
+        self._held = {message: None for message in holders if message is not None}
         for message in file.messages():
             self._put(message)
         self._restore_links()
+        self._restore_branches()
         router.subscriptions.restore()
 
     def _node(self, row: NodeRow, declared: DeclarationRow | None) -> Node:
@@ -139,6 +144,28 @@ class Loading:
             node = self._nodes[link.node] if link.node is not None else None
             kept = self._store.keeper.restore(link, node, held[link.number], self._now)
             self._router.links.restore(kept, lambda deliveries, queue=node: _give_back(queue, deliveries))  # type: ignore[misc]
+
+    def _restore_branches(self) -> None:
+        work: dict[int, Work] = defaultdict(lambda: Work([], []))
+        broken = set()
+        for row in self._store.file.work():
+            node = self._nodes.get(row.node)
+            if node is None:
+                broken.add(row.branch)
+            elif row.message is None:
+                expires = None if row.expires is None else self._now + (row.expires - self._wall())
+                entry = Entry.stored_before(row.payload or b"", row.format or 0, row.failures or 0, expires, self._now)
+                work[row.branch].posted.append((node, entry))
+            else:
+                held, outcome = self._held[row.message], decode_composite(row.outcome or b"")[0]
+                if held is None or not isinstance(node, Queue) or not isinstance(outcome, OUTCOMES):
+                    broken.add(row.branch)
+                else:
+                    work[row.branch].retired.append((node, held, outcome))
+        for each in self._store.file.branches():
+            branch = RestoredBranch(work[each.number], whole=each.number not in broken)
+            name = (each.format, each.global_id, each.branch_id)
+            self._router.prepared.restore(each.identity, name, each.number, branch)
 
 
 def _map(encoded: bytes) -> dict[str, Any]:

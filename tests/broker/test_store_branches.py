@@ -1,0 +1,113 @@
+"""Prepared branches over the end of the broker: what was promised is kept, whoever asks for it, and done once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from amqp10 import Connection, Message
+from amqp10.amqp010 import XAStatus, Xid
+from amqp10.broker import Broker
+from amqp10.broker._coordinator import Work
+from amqp10.broker._entry import Entry
+from amqp10.messaging import ACCEPTED, Modified, Outcome, Rejected
+
+from .conftest import Begin, Life, Taker
+
+BRANCH = (1, b"global", b"branch")
+
+
+class Prepared:
+    """What a transaction has come to, with the promises of one that is prepared."""
+
+    obstacle = None
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.coordinator = self
+
+    def let_go(self, transaction: object) -> None:
+        """Nobody has it but this."""
+
+
+def prepare(life: Life, outcome: Outcome = ACCEPTED) -> None:
+    """A branch in which one message comes, and the older of two has an outcome; the broker crashes just then."""
+    life.put("older", "younger")
+    (held, *_) = life.give(Taker(credit=1))
+    message = Message("comes", durable=True).encode()
+    passing = Message("passing").encode()
+    posted = [(life.queue(), Entry.read(each, 0, life.clock.now, life.wall)) for each in (message, passing)]
+    for node, entry in posted:
+        node.reserve(entry)
+    work = Work(list(posted), [(life.queue(), held, outcome)])
+    assert life.router.prepared.prepare("u", BRANCH, Prepared(work))  # type: ignore[arg-type]
+    life.store.commit()
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("outcome", [ACCEPTED, Rejected(None), Modified(delivery_failed=True)])
+def test_over_a_crash(begin: Begin, commit: bool, outcome: Outcome) -> None:
+    """It is there again with what is durable of it, nobody has the message that it holds, and its end is once."""
+    prepare(begin(), outcome)
+    life = begin()
+    assert life.router.prepared.of("u") == (BRANCH,)
+    assert life.router.prepared.of(None) == ()
+    assert life.bodies() == ["younger"]
+    assert life.queue().reserved == 1
+    assert life.router.prepared.complete("u", BRANCH, commit=commit) is True
+    life.store.commit()
+    again = ["older"] if not commit or isinstance(outcome, Modified) else []
+    comes = ["comes"] if commit else []
+    assert life.bodies() == [*again, "younger", *comes]
+    assert life.queue().reserved == 0
+    life = begin()
+    assert life.router.prepared.of("u") == ()
+    assert life.bodies() == [*again, "younger", *comes]
+    assert life.router.prepared.complete("u", BRANCH, commit=True) is None
+
+
+def test_the_end_is_not_written(begin: Begin) -> None:
+    """The broker crashes after a commit that nobody was told of: the branch waits still, and nothing of it happened."""
+    prepare(begin())
+    life = begin()
+    assert life.router.prepared.complete("u", BRANCH, commit=True)
+    life = begin()
+    assert life.router.prepared.of("u") == (BRANCH,)
+    assert life.bodies() == ["younger"]
+
+
+def test_the_queue_is_deleted(begin: Begin) -> None:
+    """What was promised cannot be done any more: it is rolled back."""
+    prepare(begin())
+    life = begin()
+    life.router.delete(life.queue())
+    life.store.commit()
+    life = begin()
+    assert life.router.prepared.complete("u", BRANCH, commit=True) is False
+    assert life.bodies() == []
+
+
+@pytest.mark.anyio
+async def test_on_the_wire(anyio_backend: str, tmp_path: Path) -> None:
+    """A client prepares on one broker, and recovers and commits on the next."""
+    xid = Xid(*BRANCH)
+    store = tmp_path / "store"
+    async with Broker(store=store) as broker, Connection(broker.url, dialect="0-10") as connection:
+        async with connection.sender("q") as sender:
+            await sender.send(Message("first", durable=True))
+        async with connection.native.xa() as xa:
+            await xa.start(xid)
+            async with xa.session.sender("q") as sender, xa.session.receiver("q", credit=1) as receiver:
+                (await receiver.receive()).accept()
+                await sender.send(Message("second", durable=True))
+                await xa.end(xid)
+            assert await xa.prepare(xid) is XAStatus.OK
+    async with Broker(store=store) as broker, Connection(broker.url, dialect="0-10") as connection:
+        async with connection.native.xa() as xa:
+            assert await xa.recover() == [xid]
+            assert await xa.commit(xid) is XAStatus.OK
+        async with connection.receiver("q") as receiver:
+            with await receiver.receive() as message:
+                assert message.body == "second"
+            assert receiver.buffered == 0
