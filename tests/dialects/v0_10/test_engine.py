@@ -19,6 +19,8 @@ from amqp10.dialects.v0_10._commands import (
     MessageFlush,
     MessageReject,
     MessageRelease,
+    MessageResume,
+    MessageResumeResult,
     MessageSetFlowMode,
     MessageStop,
     MessageSubscribe,
@@ -367,6 +369,14 @@ def test_window_mode() -> None:
     link.drained()
     assert link.credit == 0
     assert isinstance(raw.listen()[-1], SessionCompleted)
+
+
+def test_resuming_a_message() -> None:
+    """Nothing is here of a message that was cut off: it is to be sent from its beginning."""
+    raw = a_server()
+    raw.open_as_client()
+    answer = raw.do(MessageResume("d", "id"))
+    assert [each.value for each in answer if isinstance(each, ExecutionResult)] == [MessageResumeResult(0)]
 
 
 def test_a_browser_that_goes() -> None:

@@ -35,6 +35,8 @@ from ._commands import (
     MessageFlush,
     MessageReject,
     MessageRelease,
+    MessageResume,
+    MessageResumeResult,
     MessageSetFlowMode,
     MessageStop,
     MessageSubscribe,
@@ -304,6 +306,10 @@ class ServerSession(SessionEndpoint):
             link.acquired(delivery)
         return Acquired(to_ranges(near(each.delivery_id or 0, self.outbox.next) for each in deliveries))
 
+    def _resume(self, number: int, command: MessageResume) -> None:
+        """Nothing is kept of a message that was cut off: it begins at its beginning. Sessions resume, by commands."""
+        self.result_of(number, MessageResumeResult(0))
+
     def forget_delivery(self, delivery: OutgoingDelivery) -> None:
         """The owner settled it."""
         self.deliveries.pop(near(delivery.delivery_id or 0, self.outbox.next), None)
@@ -436,4 +442,5 @@ _ACTIONS: dict[type[Command], Any] = {
     MessageReject: ServerSession._reject,
     MessageRelease: ServerSession._release,
     MessageAcquire: ServerSession._acquire,
+    MessageResume: ServerSession._resume,
 }
