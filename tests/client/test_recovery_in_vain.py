@@ -22,7 +22,7 @@ from amqp10.client._recovery import MOST_FRUITLESS
 from amqp10.engine import DeliveriesReceived
 from amqp10.messaging import ACCEPTED
 
-from .hosts import QUICK, connecting, hosting, until
+from .hosts import QUICK, connecting, detach, hosting, until
 
 pytestmark = pytest.mark.anyio
 
@@ -87,6 +87,19 @@ async def test_a_link_that_ends_often(monkeypatch: pytest.MonkeyPatch) -> None:
             assert await delivery.outcome() == ACCEPTED
             while type(await anext(events)) is not LinkRestored:
                 pass
+
+
+async def test_a_peer_in_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What says nothing of an address is waited for as often as it takes, though no message comes through."""
+    async with hosting(monkeypatch) as hosts, connecting() as connection, connection.sender("q") as sender:
+        hosts.peer.outcome = None
+        delivery = await sender.submit("x")
+        for often in range(1, 3 * MOST_FRUITLESS):
+            await until(lambda: len(hosts.peer.received) == often)  # noqa: B023 - called before the next turn
+            if often == 3 * MOST_FRUITLESS - 1:
+                hosts.peer.outcome = ACCEPTED
+            detach(hosts, "q", "amqp:internal-error")
+        assert await delivery.outcome() == ACCEPTED
 
 
 async def test_a_request_that_ends_its_link(monkeypatch: pytest.MonkeyPatch) -> None:

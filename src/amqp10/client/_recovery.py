@@ -193,13 +193,14 @@ class Recovery:
         return self.losing or unresumed or (link._standing and (passing(error) or self._robbed_by_itself(link, error)))
 
     def _spoiled(self, link: Link, error: AmqpError | None) -> bool:
-        """Whether a message that is sent again each time is likely to be why it ends: it would do so for ever.
+        """Whether a message that is sent again each time is why it ends: it would do so for ever.
 
-        So it is where a message says itself where it goes, and there is no such address.
+        So it is where a message says itself where it goes, and there is no such address: the link was attached.
         """
-        ended = isinstance(error, ConnectionClosed | SessionEnded | LinkDetached) and error.condition is not None
         ours = link._engine_link
-        if not ended or speaks_of_other_things(error) or not isinstance(ours, SenderLink) or link._attaching:
+        if not isinstance(error, ConnectionClosed | SessionEnded | LinkDetached) or error.condition != "amqp:not-found":
+            return False
+        if not isinstance(ours, SenderLink) or link._attaching:
             return False
         eldest = next(iter(ours.unsettled.values()), None)
         if eldest is None or not eldest.on_wire:
@@ -211,7 +212,6 @@ class Recovery:
         self._eldest[link] = same, count
         if count <= MOST_FRUITLESS:
             return False
-        assert error is not None
         error.add_note(f"so did {MOST_FRUITLESS} attachments before, each with a message under way that has no outcome")
         return True
 
