@@ -37,7 +37,7 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Two cores, and two attempts for each task."""
+    """Four tasks at a time, so that several can wait for something to be killed, and two attempts for each."""
     from pyspark.sql import SparkSession
 
     from amqp10.spark._java import JavaMissing, prepare
@@ -52,13 +52,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     )
     session = (
-        SparkSession.builder.master("local[2,2]")
+        SparkSession.builder.master("local[4,2]")
         .appName("amqp10 tests")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")  # nothing runs long enough for more
+        .config("spark.default.parallelism", "2")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.python.worker.reuse", "true")
+        .config("spark.python.authenticate.socketTimeout", "120s")  # on a loaded machine
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +39,10 @@ def main(url: str, folder: Path) -> None:
             while True:  # until killed: the sink has it, Spark has not heard
                 input()
 
-        queries.append(pipe.start(frame, written if point == "before commit" else None))
+        query = pipe.start(frame, written if point == "before commit" else None)
+        while query.isActive and not (place / "reached").exists():
+            time.sleep(0.1)  # one after the other: Spark gives each the same few seconds to start its process
+        queries.append(query)
     for query in queries:
         query.awaitTermination()
 

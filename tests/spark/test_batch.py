@@ -14,6 +14,8 @@ pytest.importorskip("pyspark")
 from pyspark.errors import PySparkException
 
 import amqp10
+from amqp10.spark import AmqpDataSource
+from amqp10.spark._schema import struct
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -155,18 +157,33 @@ def test_a_message_that_cannot_be_decoded(spark: SparkSession, broker_url: str) 
 
 
 @pytest.mark.parametrize(
+    ("columns", "options", "words"),
+    [
+        ("body binary", {}, "option 'address' is missing"),
+        ("key string", {"address": "x"}, "there is no column 'key'"),
+        ("body binary", {"address": "x", "ack": "wal"}, "'walLocation' is missing"),
+        ("body binary", {"address": "x", "ack": "wal", "walLocation": "/proc/wal"}, "'/proc/wal' cannot be written"),
+        ("body binary, body string", {"address": "x"}, "there are two columns 'body'"),
+    ],
+)
+def test_mistakes_that_the_driver_finds(columns: str, options: dict[str, str], words: str) -> None:
+    """Before anything is connected, in the process that plans."""
+    source = AmqpDataSource({"url": "amqp://guest:my-secret@127.0.0.1:1", **options})
+    with pytest.raises(ValueError, match=r"^amqp: ") as caught:
+        source.reader(struct((name, kind) for name, kind in map(str.split, columns.split(", ")))).partitions()
+    assert words in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"adress": "x"}, "there is no option 'adress'; did you mean 'address'?"),
-        ({}, "option 'address' is missing"),
-        ({"address": "x", "schema": "body INT"}, "column 'body' cannot be int, but binary or string"),
-        ({"address": "x", "schema": "key STRING"}, "there is no column 'key'"),
         ({"address": "x", "password": "wrong-secret", "username": "guest"}, "the server refused the credentials"),
         ({"address": "x", "url": "amqp://guest:my-secret@127.0.0.1:1", "connectTimeout": "0.1"}, "ConnectionLost"),
         ({"address": "x", "selector": "a ="}, "amqp:invalid-field"),
         ({"address": "x", "amqp.filters": '{"x-mine": 1}'}, "does not apply the filters asked for: x-mine"),
-        ({"address": "x", "ack": "wal", "walLocation": "/proc/wal"}, "'walLocation': '/proc/wal' cannot be written"),
-        ({"address": "x", "schema": "body STRING, body STRING"}, "there are two columns 'body'"),
+        ({"address": "x", "schema": "body INT"}, "column 'body' cannot be int, but binary or string"),
         ({"address": "x", "tls.ca": "/none.pem"}, "there is no '/none.pem' that can be read"),
     ],
 )
@@ -185,9 +202,6 @@ def test_mistakes_of_a_read(spark: SparkSession, broker_url: str, options: dict[
     [
         ("SELECT '' body", {"address": "x"}, "overwrite", "mode 'append' is wanted"),
         ("SELECT '' text", {"address": "x"}, "append", "there is no column 'text'"),
-        ("SELECT '' subject", {"address": "x"}, "append", "need a column 'body'"),
-        ("SELECT '' body", {}, "append", "where to write to"),
-        ("SELECT 1 body", {"address": "x"}, "append", "column 'body' cannot be int"),
         ("SELECT '' body, string(null) to", {}, "append", "row 0 of the task: neither the option 'address' nor"),
         (
             "SELECT '' body, 300 priority, 'm' message_id",

@@ -33,7 +33,13 @@ COUNT = 1000
 def environment() -> dict[str, str]:
     """As on a machine where the package is installed, which it is in tests only for who is told."""
     prepare()
-    return {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(SPARK)}
+    return {
+        **os.environ,
+        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # none of them runs for long
+        "PYTHONPATH": str(ROOT / "src"),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": str(SPARK),
+    }
 
 
 def moved(url: str, address: str, folder: Path, *command: str) -> None:

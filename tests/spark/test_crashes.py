@@ -21,32 +21,41 @@ from ._pipes import Pipe, depth, sent
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("spark")]
 
 ROOT = Path(__file__).parent.parent.parent
 COUNT = 500
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 120) -> None:
+def eventually(condition: Callable[[], bool], seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("point", POINTS)
-def test_a_worker_is_killed(spark: SparkSession, broker_url: str, tmp_path: Path, point: str) -> None:
-    """Its task is tried again: it reads the segment if there is one, else takes what is the queue's again."""
+def finished(*pipes: Pipe, count: int = COUNT) -> None:
+    """What was delivered again is taken by the next run; then all is in the files once, and nowhere else."""
+    for pipe in pipes:
+        if depth(pipe.url, pipe.address):
+            pipe.run()
+        assert pipe.bodies() == list(range(count)), pipe.address
+        assert depth(pipe.url, pipe.address) == 0, pipe.address
+        assert pipe.left() == [], pipe.address
+
+
+def test_workers_are_killed(spark: SparkSession, broker_url: str, tmp_path: Path) -> None:
+    """Each at another point. Its task is tried again: it reads the segment if there is one, else takes what is the
+    queue's again.
+    """
     spark.dataSource.register(CrashingSource)
-    pipe = Pipe(spark, broker_url, f"worker {point}", tmp_path)
-    sent(broker_url, pipe.address, 0, COUNT)
-    pipe.run(pipe.frame("amqp-crashing", stopAt=point, stopFolder=str(tmp_path), stopDeadly="true"))
-    assert (tmp_path / "reached").exists()
-    sent(broker_url, pipe.address, COUNT, COUNT + 10)
-    pipe.run()
-    assert pipe.bodies() == list(range(COUNT + 10))
-    assert depth(broker_url, pipe.address) == 0
-    assert pipe.left() == []
+    pipes = [Pipe(spark, broker_url, f"worker {point}", tmp_path / point) for point in POINTS]
+    for point, pipe in zip(POINTS, pipes, strict=True):
+        (tmp_path / point).mkdir()
+        sent(broker_url, pipe.address, 0, COUNT)
+        pipe.run(pipe.frame("amqp-crashing", stopAt=point, stopFolder=str(tmp_path / point), stopDeadly="true"))
+        assert (tmp_path / point / "reached").exists()
+    finished(*pipes)
 
 
 def test_the_driver_is_killed(spark: SparkSession, broker_url: str, tmp_path: Path) -> None:
@@ -64,17 +73,16 @@ def test_the_driver_is_killed(spark: SparkSession, broker_url: str, tmp_path: Pa
             eventually(lambda: all((tmp_path / point / "reached").exists() for point in points))
         finally:
             os.killpg(driver.pid, signal.SIGKILL)
-    for point in points:
-        pipe = Pipe(spark, broker_url, point, tmp_path / point)
-        sent(broker_url, point, COUNT, COUNT + 10)
+    pipes = [Pipe(spark, broker_url, point, tmp_path / point) for point in POINTS]
+    last = Pipe(spark, broker_url, "before commit", tmp_path / "before commit")
+    for pipe in (*pipes, last):
+        sent(broker_url, pipe.address, COUNT, COUNT + 10)
 
-        def written(batch: DataFrame, number: int, out: Path = pipe.out) -> None:
-            batch.write.mode("overwrite").parquet(str(out / f"batch={number}"))
+    def written(batch: DataFrame, number: int) -> None:
+        batch.write.mode("overwrite").parquet(str(last.out / f"batch={number}"))
 
-        pipe.run(each=written if point == "before commit" else None)
-        assert pipe.bodies() == list(range(COUNT + 10)), point
-        assert depth(broker_url, point) == 0, point
-        assert pipe.left() == [], point
+    last.run(each=written)
+    finished(*pipes, last, count=COUNT + 10)
 
 
 class StoredBroker:
@@ -107,20 +115,21 @@ def stored_broker(tmp_path: Path) -> Iterator[StoredBroker]:
     broker.kill()
 
 
-@pytest.mark.parametrize("point", ["receiving", "before settle", "after settle"])
-def test_the_broker_is_killed(spark: SparkSession, stored_broker: StoredBroker, tmp_path: Path, point: str) -> None:
-    """The task goes on when it is there again: with what it has published, or from the beginning."""
+def test_the_broker_is_killed(spark: SparkSession, stored_broker: StoredBroker, tmp_path: Path) -> None:
+    """Each task at another point; they go on when it is there again, with what is published or from the beginning."""
     spark.dataSource.register(CrashingSource)
-    pipe = Pipe(spark, stored_broker.url, "orders", tmp_path)
-    sent(pipe.url, pipe.address, 0, COUNT)
-    query = pipe.start(pipe.frame("amqp-crashing", stopAt=point, stopFolder=str(tmp_path)))
-    eventually((tmp_path / "reached").exists)
+    points = ("receiving", "before settle", "after settle")
+    pipes = [Pipe(spark, stored_broker.url, point, tmp_path / point) for point in points]
+    queries = []
+    for point, pipe in zip(points, pipes, strict=True):
+        (tmp_path / point).mkdir()
+        sent(pipe.url, pipe.address, 0, COUNT)
+        queries.append(pipe.start(pipe.frame("amqp-crashing", stopAt=point, stopFolder=str(tmp_path / point))))
+        eventually((tmp_path / point / "reached").exists)
     stored_broker.kill()
     stored_broker.start()
-    (tmp_path / "go").touch()
-    assert query.awaitTermination(120)
-    sent(pipe.url, pipe.address, COUNT, COUNT + 10)
-    pipe.run()
-    assert pipe.bodies() == list(range(COUNT + 10))
-    assert depth(pipe.url, pipe.address) == 0
-    assert pipe.left() == []
+    for point in points:
+        (tmp_path / point / "go").touch()
+    for query in queries:
+        assert query.awaitTermination(120)
+    finished(*pipes)

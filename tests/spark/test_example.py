@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import runpy
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,18 +13,27 @@ pytest.importorskip("pyspark")
 
 from ._pipes import depth
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("spark")]
 
 ROOT = Path(__file__).parent.parent.parent
 
 
-def test_flights(broker_url: str, tmp_path: Path) -> None:
+def test_flights(
+    spark: SparkSession,
+    broker_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """The flights of some weeks: their delays in a queue, in files and in a plot; the first queue is empty."""
-    command = [sys.executable, str(ROOT / "examples" / "spark" / "flights.py"), broker_url, str(tmp_path), "20000"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
-    assert ended.returncode == 0, ended.stderr
-    first, *carriers = ended.stdout.strip().splitlines()
+    program = str(ROOT / "examples" / "spark" / "flights.py")
+    monkeypatch.setattr(sys, "argv", [program, broker_url, str(tmp_path), "20000"])
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)  # other tests have the same session
+    runpy.run_path(program, run_name="__main__")
+    first, *carriers = capsys.readouterr().out.strip().splitlines()
     assert first == "20000 flights published"
     assert len(carriers) == 3
     assert all(" minutes late" in line for line in carriers)
