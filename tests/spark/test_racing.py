@@ -33,7 +33,7 @@ def test_the_slower_one_gives_back_what_it_took(
     address = "racing"
     sent(broker_url, address, 0, 200)
     options = Options.parse({"url": broker_url, "address": address, "walLocation": str(tmp_path)})
-    segment = Segment(str(tmp_path / "query"), 1, 0)
+    segment = Segment(str(tmp_path), 1, 0)
     both_have_taken = threading.Barrier(2, timeout=30)
     first_has_published = threading.Event()
     publish = Consumption._publish
@@ -68,7 +68,7 @@ def test_the_slower_one_gives_back_what_it_took(
 def test_an_empty_queue_makes_an_empty_segment(broker_url: str, tmp_path: Path) -> None:
     """So that a batch that had nothing has nothing when it is repeated, whatever has come since."""
     options = Options.parse({"url": broker_url, "address": "nothing", "walLocation": str(tmp_path)})
-    partition = QueuePartition(Segment(str(tmp_path / "query"), 1, 0), 100, "run")
+    partition = QueuePartition(Segment(str(tmp_path), 1, 0), 100, "run")
     assert bodies(options, partition) == []
     sent(broker_url, "nothing", 0, 10)
     assert bodies(options, partition) == []
@@ -85,7 +85,7 @@ def test_links_have_the_properties_that_were_asked_for(broker_url: str, tmp_path
 
     given = {"amqp.linkProperties": '{"exclusive": true}', "walLocation": str(tmp_path)}
     options = Options.parse({"url": broker_url, "address": "alone", **given})
-    partition = QueuePartition(Segment(str(tmp_path / "query"), 1, 0), 100, "run")
+    partition = QueuePartition(Segment(str(tmp_path), 1, 0), 100, "run")
     anyio.run(attempt, backend="trio")
 
 
@@ -97,7 +97,7 @@ def test_a_limit_of_octets(broker_url: str, tmp_path: Path) -> None:
 
     anyio.run(send, backend="trio")
     options = Options.parse({"url": broker_url, "address": "large", "walLocation": str(tmp_path)})
-    wal = str(tmp_path / "query")
+    wal = str(tmp_path)
     counts: list[int] = []
     numbers: list[int] = []
     while not counts or counts[-1]:
@@ -118,7 +118,7 @@ def test_what_cannot_be_decoded_stays_in_the_queue(broker_url: str, tmp_path: Pa
 
     anyio.run(send, backend="trio")
     options = Options.parse({"url": broker_url, "address": "undecodable", "walLocation": str(tmp_path)})
-    partition = QueuePartition(Segment(str(tmp_path / "query"), 1, 0), 100, "run")
+    partition = QueuePartition(Segment(str(tmp_path), 1, 0), 100, "run")
     with pytest.raises(amqp10.DecodeError, match="a message of 'undecodable'"):
         list(consumed(options, struct([("body", "string")]), partition))
     assert depth(broker_url, "undecodable") == 2

@@ -13,7 +13,7 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 
 from amqp10.spark import _segments
-from amqp10.spark._segments import Claimant, Segment, known_ids, retire, saw_empty, usable
+from amqp10.spark._segments import Claimant, Segment, begin, known_ids, retire, saw_empty, usable
 
 SCHEMA = pa.schema([("body", pa.binary()), ("message_id", pa.string())])
 FIRST = Claimant("run", 0)
@@ -177,6 +177,20 @@ def test_the_end_of_the_queue(tmp_path: Path) -> None:
     assert saw_empty(wal, 1)
     retire(wal, 1, 2)
     assert files(Segment(wal, 1, 0)) == ["part-0.ids"]
+
+
+def test_another_disk(tmp_path: Path) -> None:
+    """The driver makes a query's folder: a task that does not find it, or a later driver, sees another disk."""
+    wal = tmp_path / "query"
+    with pytest.raises(ValueError, match=r"there is no '.*/query', which the driver has made"):
+        with Segment(str(wal), 1, 0).claimed(FIRST, 60):
+            pass
+    begin(str(wal), 1)
+    with Segment(str(wal), 1, 0).claimed(FIRST, 60) as claim:
+        assert claim is not None
+    begin(str(wal), 2)
+    with pytest.raises(ValueError, match=r"there is no '.*/elsewhere', where this query has written before"):
+        begin(str(tmp_path / "elsewhere"), 2)
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:

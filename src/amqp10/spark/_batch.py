@@ -17,7 +17,7 @@ from ._options import Options
 from ._pushdown import selector
 from ._receive import browse
 from ._schema import arrow_schema
-from ._segments import Segment, usable
+from ._segments import Segment, begin, usable
 
 
 class BrowseReader(DataSourceReader):
@@ -65,6 +65,8 @@ class TakingReader(DataSourceReader):
             self._wal = os.path.join(location, f"read-{run_id}")
 
     def partitions(self) -> list[QueuePartition]:
+        if self._wal:
+            begin(self._wal, 1)
         parts = self._options.num_partitions
         share, more = divmod(self._options.max_messages, parts)
         return [

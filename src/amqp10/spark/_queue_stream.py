@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from ._consume import QueuePartition, consumed
 from ._options import Options
 from ._probe import WAIT, something_waits
-from ._segments import Segment, retire, saw_empty, usable
+from ._segments import Segment, begin, retire, saw_empty, usable
 from ._standing import Standing
 
 
@@ -99,6 +99,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start["batch"] == end["batch"] or not parts:
             return []
         wal, run = self._wal(end["wal"]), uuid.uuid4().hex
+        if wal:
+            begin(wal, end["batch"])
         share, more = divmod(end["max"], parts)
         octets = self._options.max_bytes_per_trigger
         return [

@@ -16,6 +16,7 @@ import errno
 import json
 import os
 import shutil
+import socket
 import time
 import uuid
 from collections.abc import Iterator
@@ -89,8 +90,17 @@ class Segment:
 
     @contextmanager
     def claimed(self, who: Claimant, lease: float) -> Iterator[Claim | None]:
-        """The right to consume for this segment; None when it is published meanwhile, by whoever had that right."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """The right to consume for this segment; None when it is published meanwhile, by whoever had that right.
+
+        Raises:
+            ValueError: the folder that the driver has made is not there: this machine sees another disk.
+        """
+        if not os.path.isdir(self.wal):
+            raise ValueError(
+                f"amqp: option 'walLocation': on {socket.gethostname()} there is no {self.wal!r}, which the driver has "
+                "made: it must be a directory that the driver and all executors see"
+            )
+        self.folder.mkdir(exist_ok=True)
         claim = self._claim(who, lease)
         try:
             yield claim
@@ -243,6 +253,20 @@ def usable(location: str) -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise ValueError(f"amqp: option 'walLocation': {location!r} cannot be written: {error.strerror}") from None
+
+
+def begin(wal: str, batch: int) -> None:
+    """Make the folder of a query on the driver. Tasks do not, to find out that they see another disk.
+
+    Raises:
+        ValueError: it is gone, with what earlier batches may have left there.
+    """
+    if batch > 1 and not os.path.isdir(wal):
+        raise ValueError(
+            f"amqp: option 'walLocation': there is no {wal!r}, where this query has written before: it was another "
+            "directory. If what was there is lost, make an empty one of that name"
+        )
+    os.makedirs(wal, exist_ok=True)
 
 
 # What a query has
