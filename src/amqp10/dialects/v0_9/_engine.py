@@ -155,17 +155,18 @@ class V09Engine(TimedEngine):
                 self._receive_rare(kind, number, payload)
             elif self.closing:
                 continue
-            elif kind == METHOD:
+            else:
                 try:
-                    channel.receive_method(payload)
+                    if kind == METHOD:
+                        channel.receive_method(payload)
+                    elif kind == HEADER:
+                        channel.receive_header(payload)
+                    else:
+                        channel.receive_body(payload)
                 except Fault as fault:
                     if not fault.soft:
                         raise
                     channel.fail(fault)
-            elif kind == HEADER:
-                channel.receive_header(payload)
-            else:
-                channel.receive_body(payload)
             if self._over:
                 return
 

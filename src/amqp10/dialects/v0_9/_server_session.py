@@ -203,6 +203,11 @@ class ServerSession(Session, Channel):
         self._content = publisher.arrived
         self._awaits_header = True
 
+    def announced(self, size: int) -> None:
+        limit = self.engine.terms.max_message_size
+        if limit and size > limit:
+            raise Fault(311, f"a message of {size} octets; this side takes {limit}", BasicPublish.code, soft=True)
+
     def receive_confirm(self, method: ConfirmSelect) -> None:
         if self.transactions.selected:
             raise Fault(406, "cannot switch from tx to confirm mode", method.code, soft=True)
