@@ -5,9 +5,10 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from amqp10 import Connection, LinkDetached, Message
+from amqp10 import Connection, LinkDetached, Message, Reconnect
 from amqp10.broker import Broker
 from amqp10.engine import dialect_names
+from amqp10.testing import FaultProxy
 
 pytestmark = pytest.mark.anyio
 
@@ -46,3 +47,22 @@ async def test_a_message_above_the_limit(name: str) -> None:
         async with connection.receiver("orders") as receiver:
             with await receiver.receive() as message:
                 assert message.body == b"x" * 1000
+
+
+@pytest.mark.parametrize("name", dialect_names())
+async def test_goes_on_after_a_loss(name: str) -> None:
+    """One message at a time, in and out, with nothing else going on: neither waits for ever on another transport."""
+    quick = Reconnect(initial_delay=0.01, max_delay=0.05)
+    async with Broker() as broker, FaultProxy(broker.url) as proxy:
+        async with Connection(proxy.url, dialect=name, reconnect=quick) as connection:
+            async with connection.sender("q") as sender, connection.receiver("q", credit=1) as receiver:
+                for number in range(9):
+                    if number % 3 == 1:
+                        proxy.cut()
+                    with anyio.fail_after(10):
+                        await sender.send(number)
+                        while True:
+                            with await receiver.receive() as message:
+                                if message.body == number:
+                                    break
+        assert proxy.cuts == 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -76,6 +76,7 @@ class Link(Endpoint):
 
     _kind: ClassVar[str] = "link"
     _restorable = True
+    _wake: Callable[[], None]
 
     def __init__(self, connection: Connection, session: Session | None, terms: LinkTerms) -> None:
         super().__init__()

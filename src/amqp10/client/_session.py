@@ -110,7 +110,9 @@ class Session(Endpoint, Links):
         self.connection._wake()
 
     def _on_resumed(self) -> None:
-        """It goes on, and so do its links."""
+        """It goes on, and so do its links, on another transport."""
+        for link in self._links:
+            link._wake = self.connection._waker
         self._on_window()
         self._changed()
 
