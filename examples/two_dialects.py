@@ -19,6 +19,8 @@ async def receive(url: str, dialect: str) -> None:
 
 
 async def main(url: str) -> None:
+    async with Connection(url, dialect="0-9-1") as connection:
+        await connection.native.declare_queue("two-dialects", durable=True)
     await send(url, "0-9-1")
     await receive(url, "1.0")
     await send(url, "1.0")

@@ -2,7 +2,8 @@
 
 The tests say it themselves: `@pytest.mark.matrix("row")` names the feature, the fixture `peer` the broker, and
 `peer.lacks(...)` or `peer.note(...)` what a user is to know. This runs them all (every broker is needed) and writes the
-page. `--check` runs nothing and fails if the page does not have just the rows that the tests name.
+page; with files given only theirs, and all other rows stay as they are. `--check` runs nothing and fails if the page
+does not have just the rows that the tests name.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import argparse
 import ast
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +28,26 @@ PEERS = {
     "rabbitmq": "RabbitMQ 4",
     "embedded": "embedded broker",
 }
+
+OLDER = {
+    "rabbitmq 0-9-1": "RabbitMQ 4, 0-9-1",
+    "broker_j 0-9-1": "Broker-J, 0-9-1",
+    "broker_j 0-9": "Broker-J, 0-9",
+    "broker_j 0-10": "Broker-J, 0-10",
+    "embedded 0-9-1": "embedded, 0-9-1",
+    "embedded 0-9": "embedded, 0-9",
+    "embedded 0-9-draft": "embedded, draft",
+    "embedded 0-10": "embedded, 0-10",
+    "embedded fast": "embedded, Fast",
+}
+OF_OLDER = """\
+
+## The older dialects
+
+The same of each broker in each older dialect that it speaks. "no" is what the dialect does not have, wherever it is
+spoken. What only one dialect has is on its own page: [0-9-1](../howto/amqp-0-9-1.md), [0-10](../howto/amqp-0-10.md),
+[Fast](../howto/amqp-fast.md).
+"""
 
 INTRODUCTION = """\
 # Interop
@@ -83,13 +104,35 @@ def rows() -> list[str]:
     return list(found)
 
 
-def render(cells: dict[str, dict[str, Cell]]) -> str:
+def written() -> dict[str, dict[str, str]]:
+    """The cells of the page as it is."""
+    titles = {title: peer for peer, title in (*PEERS.items(), *OLDER.items())}
+    found: dict[str, dict[str, str]] = {}
+    peers: list[str] = []
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        row, *cells = line.removeprefix("| ").removesuffix(" |").split(" | ")
+        if row == "feature":
+            peers = [titles[title] for title in cells]
+        elif line.startswith("| ") and not row.startswith("---"):
+            found[row] = dict(zip(peers, cells, strict=True))
+    return found
+
+
+def render(cells: Mapping[str, Mapping[str, Cell | str]]) -> str:
     """The page."""
-    lines = [INTRODUCTION, f"| feature | {' | '.join(PEERS.values())} |", "| --- |" + " --- |" * len(PEERS)]
-    for row in sorted(cells):
-        asked = (cells[row].get(peer) for peer in PEERS)
-        lines.append(f"| {row} | {' | '.join('not asked' if cell is None else str(cell) for cell in asked)} |")
+    older = {row for row, found in cells.items() if found.keys() & OLDER.keys()}
+    lines = [INTRODUCTION, *table(PEERS, {row: cells[row] for row in cells.keys() - older})]
+    lines += [OF_OLDER, *table(OLDER, {row: cells[row] for row in older})]
     return "\n".join(lines) + "\n"
+
+
+def table(peers: dict[str, str], cells: Mapping[str, Mapping[str, Cell | str]]) -> Iterator[str]:
+    """A table with these columns."""
+    yield f"| feature | {' | '.join(peers.values())} |"
+    yield "| --- |" + " --- |" * len(peers)
+    for row in sorted(cells):
+        asked = (cells[row].get(peer) for peer in peers)
+        yield f"| {row} | {' | '.join('not asked' if cell is None else str(cell) for cell in asked)} |"
 
 
 def check() -> str | None:
@@ -107,6 +150,7 @@ def check() -> str | None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="run nothing, fail if the page lacks a row")
+    parser.add_argument("files", nargs="*", type=Path, help="run these only")
     arguments = parser.parse_args()
     if arguments.check:
         if (problem := check()) is not None:
@@ -115,10 +159,11 @@ def main() -> int:
         return 0
     os.environ["CI"] = "true"  # a broker that cannot be had is a failure, for its column would be empty
     collector = Collector()
-    code = pytest.main(["-q", "-m", "matrix", str(TESTS)], plugins=[collector])
+    code = pytest.main(["-q", "-m", "matrix", *map(str, arguments.files or [TESTS])], plugins=[collector])
     if code != 0:
         return int(code)
-    PAGE.write_text(render(collector.cells), encoding="utf-8")
+    before = written() if arguments.files else {}
+    PAGE.write_text(render({**before, **collector.cells}), encoding="utf-8")
     return 0
 
 

@@ -234,3 +234,6 @@ async def test_the_page_about_moving(rabbitmq: Server) -> None:
         done = await anyio.run_process(command, check=False)
         assert done.returncode == 0, done.stderr.decode()
         assert done.stdout.decode() == "no queue took order 3\norder 1 eu\norder 2 eu\n"
+    both = [sys.executable, "-W", "error", str(EXAMPLES / "two_dialects.py"), rabbitmq.url()]
+    done = await anyio.run_process(both, check=False)
+    assert done.stdout.decode() == "sent in 0-9-1 received in 1.0\nsent in 1.0 received in 0-9-1\n", done.stderr
