@@ -185,7 +185,7 @@ async def test_released(spoken: Spoken) -> None:
             again.accept()
 
 
-@pytest.mark.matrix("rejected: does not come again")
+@pytest.mark.matrix("rejected: gone")
 async def test_rejected(spoken: Spoken) -> None:
     """What is sent after it comes next."""
     async with spoken.connected() as connection:
@@ -269,7 +269,7 @@ async def test_not_there(spoken: Spoken) -> None:
         assert connection.open
 
 
-@pytest.mark.matrix("a wrong password is refused")
+@pytest.mark.matrix("login with a wrong password is refused")
 async def test_wrong_password(spoken: Spoken) -> None:
     """As what it is."""
     with pytest.raises(AuthenticationFailed):
@@ -319,7 +319,7 @@ async def test_browse(spoken: Spoken) -> None:
                 assert [delivery.message.body async for delivery in browser] == [0, 1, 2]
 
 
-@pytest.mark.matrix("JMS selector")
+@pytest.mark.matrix("selector: only what it selects comes")
 async def test_selector(spoken: Spoken) -> None:
     """Only what it selects comes."""
     async with spoken.connected() as connection:
