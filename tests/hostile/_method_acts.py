@@ -166,6 +166,7 @@ AT_BROKER = (
     Act("a header behind a header", after(PUBLISH, header(5), header(5)), 505, old=501),
     Act("a body longer than said", after(PUBLISH, header(5), raw(BODY, 1, b"123456")), 501),
     Act("content of another class", after(PUBLISH, header(0, class_id=70)), 501),
+    Act("a weight that does not fit", after(PUBLISH, header(1, weight=1), BODY_FRAME), 501),
     Act("a header cut short", after(PUBLISH, raw(HEADER, 1, b"\0\x3c\0\0" + bytes(8))), 502),
     Act("a property that there is not", after(PUBLISH, header(0, properties=b"\0\2")), 502),
     Act("properties cut short", after(PUBLISH, header(0, properties=b"\x80\0\x09text")), 502),

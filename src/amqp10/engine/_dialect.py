@@ -44,8 +44,8 @@ class Dialect:
             whether a secret may cross the transport as it is: TLS, loopback or a Unix socket).
         server: makes a server engine from (terms, authenticator).
         tracer: makes a tracer from (whether it shows the beginning of bodies).
-        greeting: where in the first octets of a server, and what, shows that it speaks this; None: it answers a header
-            with the same.
+        greeting: where in the first octets of a server, and what, each in its turn, shows that it speaks this; None: it
+            answers a header with the same.
         native: "module:name" of what makes `Connection.native` of a connection; None for a dialect that has none.
     """
 
@@ -55,7 +55,7 @@ class Dialect:
     client: Callable[[ConnectionTerms, tuple[Mechanism, ...] | None, bool], Engine]
     server: Callable[[ConnectionTerms, Authenticator], Engine]
     tracer: Callable[[bool], Tracer]
-    greeting: tuple[int, bytes] | None = None
+    greeting: tuple[tuple[int, bytes], ...] | None = None
     native: str | None = None
 
     def spoken(self, answer: bytes) -> bool | None:
@@ -64,9 +64,11 @@ class Dialect:
         A server that does not answers with a header of one that it does speak, or with nothing (§2.2).
         """
         if self.greeting is not None:
-            at, octets = self.greeting
-            seen = answer[at : at + len(octets)]
-            return seen == octets if len(seen) == len(octets) or not octets.startswith(seen) else None
+            for at, octets in self.greeting:
+                seen = answer[at : at + len(octets)]
+                if seen != octets:
+                    return None if octets.startswith(seen) else False
+            return True
         start = answer[: len(_AMQP)]
         if start != _AMQP[: len(start)]:
             return False

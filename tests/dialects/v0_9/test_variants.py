@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from amqp10.dialects.v0_9 import DIALECT, DRAFT, FINAL
 from amqp10.dialects.v0_9._method import Method
 from amqp10.dialects.v0_9._methods import METHODS
 from amqp10.dialects.v0_9._properties import SETS
 from amqp10.dialects.v0_9._variant import V0_9, V0_9_1, V0_9_DRAFT
-from amqp10.engine import dialect, dialects
+from amqp10.engine import Dialect, dialects
+from amqp10.engine import dialect as find_dialect
 
 TABLES = json.loads((Path(__file__).parent / "methods.json").read_text())
 Spec = tuple[str, list[int | list[list[str]]]]
@@ -80,4 +82,24 @@ def test_they_are_found_by_name_and_header() -> None:
     headers = [header for each in dialects() for header in each.headers]
     assert len(headers) == len(set(headers))
     for name in ("0-9-1", "0-9", "0-9-draft"):
-        assert dialect(name).name == name
+        assert find_dialect(name).name == name
+
+
+START = bytes.fromhex("000a000a") + bytes(20)  # connection.start, and some of it
+STARTS = {
+    "0-9-1": bytes.fromhex("01000000000018") + START,
+    "0-9-draft": bytes.fromhex("0100000000000018") + START,
+}
+"""The first frame of a server: 0-8 has the header of the draft, and frames like those of 0-9-1."""
+
+
+@pytest.mark.parametrize("server", STARTS)
+@pytest.mark.parametrize("dialect", [DIALECT, FINAL, DRAFT], ids=lambda dialect: dialect.name)
+def test_who_answers(dialect: Dialect, server: str) -> None:
+    """By where connection.start begins, octet by octet, it is seen whose frames these are; and a header is a no."""
+    speaks = dialect.name.replace("0-9-1", "0-9") == server.replace("0-9-1", "0-9")
+    seen = [dialect.spoken(STARTS[server][:size]) for size in range(20)]
+    assert seen[0] is None
+    assert seen[-1] is speaks
+    assert (not speaks) not in seen
+    assert dialect.spoken(b"A") is False

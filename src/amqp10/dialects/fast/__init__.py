@@ -22,7 +22,7 @@ DIALECT = Dialect(
     client=client,
     server=server,
     tracer=CommandTracer,
-    greeting=(2, b"\x0a"),
+    greeting=((2, b"\x0a"),),
     native="amqp10.amqpfast:Native",
 )
 

@@ -21,6 +21,8 @@ from ._server import server
 from ._trace import FrameTracer
 from ._variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
 
+START = b"\x00\x0a\x00\x0a"  # connection.start: where it begins tells the draft from 0-8, which has the same header
+
 
 def _dialect(variant: Variant) -> Dialect:
     # The draft's consumers have no arguments.
@@ -32,7 +34,7 @@ def _dialect(variant: Variant) -> Dialect:
         client=partial(client, variant, capabilities),
         server=partial(server, variant, capabilities),
         tracer=partial(FrameTracer, variant),
-        greeting=(0, b"\x01"),
+        greeting=((0, b"\x01"), (variant.framing.head.size, START)),
         native="amqp10.amqp091:Native",
     )
 
