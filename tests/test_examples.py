@@ -17,6 +17,7 @@ EXPECTED = {
     "on_asyncio.py": "one\nb'two'\n{'number': 3}\n",
     "credit.py": "task 0\ntask 1\ntask 2\ntask 3\ntask 4\n",
     "filters.py": "two for eu: [1, 3]\nby fields: [2]\nnot applied: rabbitmq:stream-offset-spec\n",
+    "streams.py": "all of it:\n0: 18\n1: 19\n2: 21\nfrom 2:\n2: 21\nstill there: 3\n",
     "subscriptions.py": "kept: while nobody listens\none has 0\ntwo has 1\none has 2\ntwo has 3\n"
     "waiting: ['first', 'second']\n",
     "large_messages.py": "chunk by chunk whole\na file 3000000 bytes\nthe copy is equal\n",
