@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from anyio.abc import ByteStream, SocketAttribute
 
 from amqp10 import ConnectionLost, InsecureTransport, Unsupported
 from amqp10.engine import Dialect, dialect
-from amqp10.net import StreamFacts, automatic, choose_dialect, connect, parse_url
+from amqp10.net import StreamFacts, ask, automatic, choose_dialect, connect, parse_url
 from amqp10.net._route import Route
 
 pytestmark = pytest.mark.anyio
@@ -102,6 +102,43 @@ async def test_a_lower_one_in_the_clear(monkeypatch: pytest.MonkeyPatch) -> None
             await chosen([V1_0, OLDER], url, secret=True)
         assert await chosen([V1_0, OLDER], url) == "0-9-1"
     async with serving({SASL: SASL}) as url:
+        assert await chosen([V1_0, OLDER], url, secret=True) == "1.0"
+
+
+async def test_an_answer_that_is_kept_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over TLS, or with credentials, silence is no no: who sits between may cut the connection that asks for more."""
+    asked: list[bytes] = []
+
+    async def counting(stream: ByteStream, dialect: Dialect) -> bool | None:
+        asked.append(dialect.headers[0])
+        return await ask(stream, dialect)
+
+    async def with_tls(*args: object) -> tuple[ByteStream, StreamFacts]:
+        stream, facts = await connect(*args)  # type: ignore[arg-type]
+        return stream, replace(facts, tls=True)
+
+    monkeypatch.setattr("amqp10.net._ask.ask", counting)
+    async with serving({OLDER.headers[0]: b"\x01"}) as url:
+        assert await chosen([V1_0, OLDER], url) == "0-9-1"
+        with pytest.raises(ConnectionLost, match=r"says nothing to the header of 1\.0"):
+            await chosen([V1_0, OLDER], url, secret=True)
+        monkeypatch.setattr("amqp10.net._ask.connect", with_tls)
+        asked.clear()
+        with pytest.raises(ConnectionLost, match=r"says nothing to the header of 1\.0"):
+            await chosen([V1_0, OLDER], url)
+        assert asked == [SASL, SASL, SASL, OLDER.headers[0]]
+
+
+async def test_an_answer_that_is_lost_once() -> None:
+    """It is asked for again."""
+    answers = {OLDER.headers[0]: b"\x01"}
+    late: Iterator[bytes] = iter((b"", SASL))
+
+    class Late(dict[bytes, bytes]):
+        def get(self, header: bytes, default: object = None) -> bytes:
+            return answers.get(header) or next(late)
+
+    async with serving(Late()) as url:
         assert await chosen([V1_0, OLDER], url, secret=True) == "1.0"
 
 

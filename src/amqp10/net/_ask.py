@@ -11,11 +11,14 @@ from ..engine import Dialect
 from ..errors import ConnectionLost, InsecureTransport, Unsupported
 from ._connect import connect
 from ._route import Route
-from ._stream import STREAM_ERRORS, TLSSettings
+from ._stream import STREAM_ERRORS, StreamFacts, TLSSettings
 from ._url import Endpoint
 
 ANSWER_WAIT: Final = 5.0
-"""Seconds that a server may think about a header; silence is a no."""
+"""Seconds that a server may think about a header."""
+
+ATTEMPTS: Final = 3
+"""Connections on which a header is said, where it matters that nobody keeps its answer back."""
 
 
 async def ask(stream: ByteStream, dialect: Dialect, wait: float = ANSWER_WAIT) -> bool | None:
@@ -48,29 +51,47 @@ async def choose_dialect(
         InsecureTransport: in the clear, and with a secret to be told, the server claims not to speak the best one: who
             sits between could say so to have it told in a weaker way.
         Unsupported: it speaks none of them.
-        ConnectionLost: it answers nothing, to none of them; or see `connect`, as for the other errors.
+        ConnectionLost: it answers nothing, to none of them; or, over TLS or with a secret, not to a better one than it
+            answers to: who sits between could keep that answer back. Or see `connect`, as for the other errors.
 
     Cancelling: nothing is left open.
     """
-    best, answers = candidates[0], False
+    best, silent = candidates[0], list[Dialect]()
     for dialect in candidates:
-        stream, facts = await connect(endpoint, tls, route)
-        try:
-            spoken = await ask(stream, dialect)
-            answers = answers or spoken is not None
-            if spoken:
-                if dialect is not best and secret and not facts.secure:
-                    raise InsecureTransport(
-                        f"{endpoint} speaks {dialect.name} and not {best.name}, as it says in the clear: use TLS, or "
-                        f"name the dialect ({dialect.name!r}) if that is right"
-                    )
-                return dialect
-        finally:
-            await anyio.aclose_forcefully(stream)
-    if not answers:
+        spoken, facts = await _asked(dialect, endpoint, tls, route, secret=secret)
+        if spoken is None:
+            silent.append(dialect)
+        elif spoken:
+            right = f"name the dialect ({dialect.name!r}) if that is right"
+            if dialect is not best and secret and not facts.secure:
+                raise InsecureTransport(
+                    f"{endpoint} speaks {dialect.name} and not {best.name}, as it says in the clear: use TLS, or "
+                    f"{right}"
+                )
+            if silent and (secret or facts.tls):
+                raise ConnectionLost(
+                    f"{endpoint} speaks {dialect.name}, and says nothing to the header of {silent[0].name}: {right}"
+                )
+            return dialect
+    if len(silent) == len(candidates):
         raise ConnectionLost(f"{endpoint} answers no header of AMQP")
     names = ", ".join(dialect.name for dialect in candidates)
     raise Unsupported(f"{endpoint} speaks none of the dialects {names}")
+
+
+async def _asked(
+    dialect: Dialect, endpoint: Endpoint, tls: TLSSettings | None, route: Route, *, secret: bool
+) -> tuple[bool | None, StreamFacts]:
+    """Whether it speaks that, asked again where no answer is none that counts: one may be lost with a connection."""
+    for _ in range(ATTEMPTS):
+        stream, facts = await connect(endpoint, tls, route)
+        try:
+            spoken = await ask(stream, dialect)
+        finally:
+            await anyio.aclose_forcefully(stream)
+        if spoken is not None or not (secret or facts.tls):
+            break
+    return spoken, facts
 
 
 def automatic(dialects: list[Dialect], route: Route) -> list[Dialect]:
