@@ -18,7 +18,7 @@ from amqp10 import Connection, LinkDetached, Message
 from amqp10.broker import Broker
 from amqp10.engine import dialect_names
 
-from ._amqp091 import Inbox, all_in, channel_of, connected
+from ._amqp091 import Inbox, all_in, channel_of, connected, wait_until
 from ._matrix import Embedded, fresh_name
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
@@ -100,8 +100,8 @@ async def test_there_and_back(embedded: Embedded, dialect: str) -> None:
 
 @pytest.mark.timeout(100)
 async def test_a_full_queue_holds_pika_back() -> None:
-    """A publisher without credit is held back by a full queue, to the last message, while others are served."""
-    count, size = 1000, 20_000
+    """A publisher that heeds no warning is held back by a full queue, to the last message, while others are served."""
+    count, size = 1000, 50_000
     users = {"guest": "guest"}
     async with Broker(max_queue_messages=50, credit=10, queues=["full", "other"], users=users) as broker:
         port = broker.url.rpartition(":")[2]
@@ -136,6 +136,34 @@ async def test_a_full_queue_holds_pika_back() -> None:
                             delivery.accept()
         assert len(sent) == count
         assert broker.queue("other").depth == 2
+
+
+async def test_pika_is_told_that_the_broker_is_blocked() -> None:
+    """By connection.blocked, with the reason; its consumers go on."""
+    async with Broker(users={"guest": "guest"}) as broker:
+        port = broker.url.rpartition(":")[2]
+        told: list[str] = []
+
+        def watch() -> None:
+            with channel_of(f"amqp://guest:guest@localhost:{port}") as channel:
+                connection = channel.connection
+                connection.add_on_connection_blocked_callback(lambda _, frame: told.append(frame.method.reason))
+                connection.add_on_connection_unblocked_callback(lambda _, frame: told.append("unblocked"))
+                channel.queue_declare("q")
+                channel.basic_publish("", "q", b"before")
+                inbox = Inbox(channel, "q", auto_ack=True)
+                inbox.wait(1)
+                anyio.from_thread.run_sync(broker.block, "out of disk")
+                wait_until(channel, lambda: told == ["out of disk"])
+                channel.basic_publish("", "q", b"meanwhile")
+                connection.process_data_events(0.1)
+                assert inbox.wait(1) == [b"before"]
+                anyio.from_thread.run_sync(broker.unblock)
+                assert inbox.wait(2) == [b"before", b"meanwhile"]
+                wait_until(channel, lambda: told == ["out of disk", "unblocked"])
+
+        with anyio.fail_after(60):
+            await anyio.to_thread.run_sync(watch)
 
 
 async def test_consumers_of_all_dialects(embedded: Embedded) -> None:

@@ -342,6 +342,30 @@ class Broker:
         """
         return Connection.over(self.open_stream(), url, secure=True, **settings)
 
+    # Taking nothing for a while
+
+    def block(self, reason: str = "blocked") -> None:
+        """Take no messages from now on, as a broker does that is short of memory or disk.
+
+        Senders get no credit, and what older AMQPs send without asking waits. Clients of 0-9-1 are told by
+        `connection.blocked`. Receivers go on; what is on its way in AMQP 1.0 is still taken.
+
+        Args:
+            reason: for those who are told one.
+        """
+        self._router.blocked = reason
+        self._door.blocked_or_not()
+
+    def unblock(self) -> None:
+        """Take messages again."""
+        self._router.blocked = None
+        self._door.blocked_or_not()
+
+    @property
+    def blocked(self) -> str | None:
+        """Why it takes no messages at present; None: it does."""
+        return self._router.blocked
+
     # Facts
 
     @property

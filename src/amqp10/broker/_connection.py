@@ -36,6 +36,7 @@ from ._carrier import Absent, Carrier, PeerTerms
 from ._coordinator import LocalTransaction
 from ._kept_sessions import PeerKeeper
 from ._links import PeerLinks
+from ._producer import ProducerLink
 from ._requests import Requests
 from ._router import Router
 from ._subscriptions import Owner
@@ -123,6 +124,15 @@ class Peer:
             consumer.credit_changed()
         self._router.flush()
 
+    def blocked_or_not(self) -> None:
+        """The broker takes no messages from now on, or does again."""
+        self.engine.block(self._router.blocked)
+        for producer in self.links.producers.values():
+            if isinstance(producer, ProducerLink):
+                producer.blocked_or_not()
+        self._router.flush()
+        self.wake()
+
     def lost(self) -> None:
         """The connection is over, told or not: links end, what they held goes back. Does nothing the second time."""
         self.links.end_all(lambda link: not link.session.suspended)
@@ -193,6 +203,8 @@ class Peer:
         self.engine.open(self._terms.connection)
         if refusal is not None:
             self.engine.close(refusal)
+        elif self._router.blocked is not None:
+            self.engine.block(self._router.blocked)
 
     def _on_session(self, event: SessionBegun) -> None:
         if event.session.terms is None:

@@ -61,8 +61,17 @@ class ProducerLink(Producer):
 
     @property
     def _room(self) -> int:
-        """How many messages more may come before the sender settles some."""
-        return max(0, MOST_UNSETTLED - len(self._link.unsettled))
+        """How many messages more may come before the sender settles some, unless the broker is blocked."""
+        return 0 if self._router.blocked is not None else max(0, MOST_UNSETTLED - len(self._link.unsettled))
+
+    def blocked_or_not(self) -> None:
+        """The broker is blocked, or is not any more."""
+        assert self._node is not None
+        if self._router.blocked is not None:
+            self.grant(self._node, 0)
+        elif not self._node.deleted:
+            self._node.tight = True  # deals out all credit anew
+            self._node.touch()
 
     def relaxed(self, node: Node) -> None:
         """It is the node's for as long as the link lives."""

@@ -38,10 +38,13 @@ class AnonymousProducerLink(ProducerLink):
         self._on_demand = link.remote is None or link.remote.on_demand
 
     def begin(self) -> None:
-        self._link.flow(self._router.limits.credit)
+        self._top_up()
 
     def grant(self, node: Node, credit: int) -> None:
         self._shares[node] = credit
+        self._top_up()
+
+    def blocked_or_not(self) -> None:
         self._top_up()
 
     def relaxed(self, node: Node) -> None:

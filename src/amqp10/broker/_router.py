@@ -48,6 +48,7 @@ class Router:
         subscriptions: those that outlive their links, or are shared.
         links: those that can be resumed.
         transactions: those that are open, of all peers.
+        blocked: why no messages are taken at present; None: they are.
         next_expiry: when the next message, subscription, link or transaction dies; `on_alarm` is called when that comes
             to be sooner than it was.
     """
@@ -67,6 +68,7 @@ class Router:
     ) -> None:
         self.nodes: dict[str, Node] = {}
         self.unroutable = 0
+        self.blocked: str | None = None
         self.limits = limits
         self.next_expiry: float | None = None
         self._on_alarm = on_alarm

@@ -120,6 +120,11 @@ class Doorkeeper:
         self._visits[visit] = None
         return full if self._closing else None
 
+    def blocked_or_not(self) -> None:
+        """The broker takes no messages from now on, or does again: tell all."""
+        for visit in list(self._visits):
+            visit.blocked_or_not()
+
     def go(self, visit: Visit) -> None:
         """A connection is over."""
         self._visits.pop(visit, None)
@@ -219,6 +224,11 @@ class Visit(Carrier):
 
     def ended(self) -> None:
         self._door.go(self)
+
+    def blocked_or_not(self) -> None:
+        """The broker takes no messages from now on, or does again."""
+        if self._peer.carried_by(self):
+            self._peer.blocked_or_not()
 
     def cut(self) -> None:
         """End the connection without another word."""

@@ -9,6 +9,7 @@ from ._api import ReceiverLink as ReceiverLink
 from ._api import SenderLink as SenderLink
 from ._api import Session as Session
 from ._api import SessionKeeper as SessionKeeper
+from ._backlog import Backlog as Backlog
 from ._capabilities import CAPABILITIES as CAPABILITIES
 from ._delivery import IncomingDelivery as IncomingDelivery
 from ._delivery import IncomingStream as IncomingStream
@@ -76,6 +77,7 @@ __all__ = (
     "Acquire",
     "Address",
     "Authenticated",
+    "Backlog",
     "Bind",
     "BindingFacts",
     "BranchId",

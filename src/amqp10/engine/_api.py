@@ -64,6 +64,12 @@ class Engine(ABC):
     keeper: SessionKeeper | None = None
     context: Any
 
+    def block(self, reason: str | None) -> None:  # noqa: B027  # few have a word for it
+        """Server side: say that no messages are taken at present, and why; None: that they are again.
+
+        For dialects that have a word for it, and links no credit. What it means for links is their owner's to see to.
+        """
+
     @abstractmethod
     def start(self) -> None:
         """Begin: a client queues its header (and all it may send before an answer); a server waits for one."""

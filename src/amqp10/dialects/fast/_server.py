@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from ...engine import Authenticated, ConnectionOpened, ConnectionTerms, Role, SessionBegun
+from ...engine import Authenticated, Backlog, ConnectionOpened, ConnectionTerms, Role, SessionBegun
 from ...errors import LocalProtocolError, RemoteProtocolError, Unsupported
 from ...sasl import Success
 from ._codes import OK
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from ...sasl import Authenticator
     from ._server_handle import ServerHandle
 
-MOST_HELD: Final = 1 << 20
-"""Octets of messages for which there is no credit that are held before no more is read."""
-MOST_HELD_MESSAGES: Final = 1000
 MOST_HANDLES: Final = 4096
 """The highest handle that a client may choose."""
 
@@ -64,7 +61,7 @@ class ServerEngine(FastEngine):
         self.handles: dict[int, ServerHandle] = {}
         self._login = ServerLogin(authenticator)
         self._open_tag = 0
-        self._held_messages = self._held_octets = 0
+        self.backlog = Backlog(self, self._owed)
         self._deferred: list[Command] = []  # closes that wait for what is held
 
     # Opening
@@ -204,13 +201,14 @@ class ServerEngine(FastEngine):
 
     def hold(self, messages: int, octets: int) -> None:
         """Something is held, or is not any more (negative numbers)."""
-        self._held_messages += messages
-        self._held_octets += octets
-        self.reading = self._held_messages < MOST_HELD_MESSAGES and self._held_octets < MOST_HELD
-        if not self._held_messages and self._deferred:
+        self.backlog.add(messages, octets)
+        if not self.backlog.items and self._deferred:
             deferred, self._deferred = self._deferred, []
             for command in deferred:
                 self.guard(lambda command=command: self.receive(command, b""))  # type: ignore[misc]
+
+    def _owed(self) -> bool:
+        return any(session.unacknowledged for session in self.channels.values())
 
     def _defers(self, command: Command, holding: bool) -> bool:
         """Whether a close has to wait for messages that came before it."""
@@ -219,7 +217,7 @@ class ServerEngine(FastEngine):
         return holding
 
     def _receive_close(self, command: ConnectionClose) -> None:
-        if not (self._held_messages and not self.close_sent):
+        if not (self.backlog.items and not self.close_sent):
             super()._receive_close(command)
         else:
             self._deferred.append(command)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...engine import (
     Authenticated,
+    Backlog,
     ConnectionEnded,
     ConnectionOpened,
     ConnectionTerms,
@@ -89,9 +90,6 @@ CAPABILITIES: Final = frozenset(
         "transactions",
     }
 )
-# What clients sent beyond the owner's credit, and is held.
-MOST_HELD: Final = 1000
-MOST_HELD_OCTETS: Final = 1 << 20
 
 
 class Phase(Enum):
@@ -110,6 +108,7 @@ class V010Engine(TimedEngine):
 
     Attributes:
         room: octets of payload that fit one frame of ours.
+        stopping: who, at the server, asks publishers to stop.
     """
 
     def __init__(self, role: Role, terms: ConnectionTerms) -> None:
@@ -133,7 +132,8 @@ class V010Engine(TimedEngine):
         self._open_asked = False
         self._next_channel = 1
         self.branches: dict[BranchId, ServedBranch] = {}
-        self._held_messages = self._held_octets = 0
+        self.backlog = Backlog(self, self._owed, self._ask)
+        self.stopping: set[str] = set()
         self._answering = False  # server: the client's open is here, and is to be answered
 
     # Opening
@@ -342,9 +342,27 @@ class V010Engine(TimedEngine):
 
     def hold(self, messages: int, octets: int) -> None:
         """So many more are held, for which the owner gave no credit; when it is much nothing more is read."""
-        self._held_messages += messages
-        self._held_octets += octets
-        self.reading = self._held_messages < MOST_HELD and self._held_octets < MOST_HELD_OCTETS
+        self.backlog.add(messages, octets)
+
+    def _owed(self) -> bool:
+        return any(isinstance(session, ServerSession) and session.deliveries for session in self.sessions.values())
+
+    def block(self, reason: str | None) -> None:
+        self._stop("the owner's", reason is not None)
+
+    def _ask(self, stop: bool) -> None:
+        self._stop("our own", stop)
+
+    def _stop(self, whose: str, stop: bool) -> None:
+        before = bool(self.stopping)
+        if stop:
+            self.stopping.add(whose)
+        else:
+            self.stopping.discard(whose)
+        if bool(self.stopping) is not before:
+            for session in list(self.sessions.values()):
+                if isinstance(session, ServerSession):
+                    session.ask(stop)
 
     def emit(self, event: Event) -> None:
         """Tell the owner. What its own calls lead to counts as output until it is told, so that somebody looks."""

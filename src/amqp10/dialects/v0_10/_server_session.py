@@ -103,6 +103,20 @@ class ServerSession(SessionEndpoint):
             raise LocalProtocolError("the session was begun already")
         self.terms = terms if terms is not None else SessionTerms()
         self.begun = not self.muted
+        if self.engine.stopping:
+            self.ask(True)
+
+    # When clients send more than there is room for
+
+    def ask(self, stop: bool) -> None:
+        """As Qpid's brokers say it: publishers have credit from now on, and none; or any number."""
+        if not self.begun or self.away:
+            return
+        if stop:
+            self.invoke(MessageSetFlowMode("", 0))
+            self.invoke(MessageStop(""))
+        else:
+            self.invoke(MessageFlow("", 0))
 
     # Resuming
 

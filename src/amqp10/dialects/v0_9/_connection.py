@@ -47,6 +47,9 @@ class Connection(ABC):
     def open(self) -> None:
         """The owner has said all that there is to be said of this side."""
 
+    def block(self, whose: str, reason: str | None) -> None:  # noqa: B027  # what only servers say
+        """Somebody has a reason to take no messages at present, or has none any more."""
+
     def write(self, method: Method) -> None:
         self.engine.write_method(0, method)
 

@@ -102,6 +102,10 @@ class V09Engine(TimedEngine):
             self.terms = terms
         self.connection.open()
 
+    def block(self, reason: str | None) -> None:
+        if not self._over:
+            self.connection.block("the owner's", reason)
+
     def begin(self, terms: SessionTerms | None = None) -> Session:
         if not self.opened:
             raise LocalProtocolError("the connection is not open")

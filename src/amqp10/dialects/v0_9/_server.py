@@ -6,7 +6,7 @@ import math
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...engine import Authenticated, ConnectionOpened, ConnectionTerms, Role, SessionTerms
+from ...engine import Authenticated, Backlog, ConnectionOpened, ConnectionTerms, Role, SessionTerms
 from ...errors import AuthenticationFailed, LocalProtocolError
 from ...sasl import Challenge, Success
 from ...types import Symbol
@@ -17,6 +17,7 @@ from ._engine import V09Engine
 from ._frames import LEAST_FRAME, METHOD
 from ._methods import (
     ChannelOpen,
+    ConnectionBlocked,
     ConnectionClose,
     ConnectionOpen,
     ConnectionOpenOk,
@@ -26,6 +27,7 @@ from ._methods import (
     ConnectionStartOk,
     ConnectionTune,
     ConnectionTuneOk,
+    ConnectionUnblocked,
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
 )
@@ -36,12 +38,9 @@ if TYPE_CHECKING:
     from ...sasl import Authenticator, ServerExchange
 
 OURS = (
-    *("authentication_failure_close", "basic.nack", "consumer_cancel_notify", "consumer_priorities"),
-    *("exchange_exchange_bindings", "per_consumer_qos", "publisher_confirms"),
+    *("authentication_failure_close", "basic.nack", "connection.blocked", "consumer_cancel_notify"),
+    *("consumer_priorities", "exchange_exchange_bindings", "per_consumer_qos", "publisher_confirms"),
 )
-# What may wait on channels for an answer or for credit before no more is read: octets, and frames.
-MOST_WAITING = 1 << 20
-MOST_FRAMES = 3000
 
 
 class ServerConnection(Connection):
@@ -73,7 +72,9 @@ class ServerConnection(Connection):
         self._tune_sent = self._tuned = False
         self._frame_max = 0
         self._channel_max = 0
-        self._waiting = [0, 0]
+        self.backlog = Backlog(engine, self._owed, self._ask, most_items=3000)
+        self._told_of_blocking = False
+        self._reasons: dict[str, str] = {}  # for being blocked, by whose they are
 
     # Opening
 
@@ -102,7 +103,9 @@ class ServerConnection(Connection):
         if self._exchange is not None:
             raise Fault(503, "a second connection.start-ok", method.code)
         self._properties = method.client_properties or {}
-        self.told_of_cancels = "consumer_cancel_notify" in capabilities_of(self._properties)
+        capable = capabilities_of(self._properties)
+        self.told_of_cancels = "consumer_cancel_notify" in capable
+        self._told_of_blocking = "connection.blocked" in capable and ConnectionBlocked in self.engine.variant.methods
         self._mechanism = method.mechanism
         if method.mechanism not in self._offered:
             self._refuse(f"the client chose {method.mechanism}, which was not offered")
@@ -205,9 +208,32 @@ class ServerConnection(Connection):
 
     def waits(self, octets: int, frames: int) -> None:
         """So much more, or less, waits on channels."""
-        self._waiting[0] += octets
-        self._waiting[1] += frames
-        self.engine.reading = self._waiting[0] < MOST_WAITING and self._waiting[1] < MOST_FRAMES
+        self.backlog.add(frames, octets)
+
+    def _owed(self) -> bool:
+        return any(session.consumers.unacked for session in self.sessions)
+
+    def _ask(self, stop: bool) -> None:
+        self.block("our own", "more is waiting than there is room for" if stop else None)
+
+    @property
+    def blocking_channels(self) -> bool:
+        """The client is to send no messages, and has to be told on each channel."""
+        return bool(self._reasons) and not self._told_of_blocking
+
+    def block(self, whose: str, reason: str | None) -> None:
+        """In RabbitMQ's word for it, to those who know that; to others channel by channel."""
+        before = bool(self._reasons)
+        self._reasons.pop(whose, None)
+        if reason is not None:
+            self._reasons[whose] = reason
+        if bool(self._reasons) is before or not self.engine.opened:
+            return
+        if self._told_of_blocking:
+            self.write(ConnectionUnblocked() if reason is None else ConnectionBlocked(reason[:250]))
+        else:
+            for session in self.sessions:
+                session.ask(active=reason is None)
 
     # The rest of what a client says
 

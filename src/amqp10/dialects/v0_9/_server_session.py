@@ -30,6 +30,7 @@ from ._methods import (
     BasicRecover,
     BasicRecoverAsync,
     BasicRecoverOk,
+    ChannelFlow,
     ChannelFlowOk,
     ChannelOpenOk,
     ConfirmSelect,
@@ -121,6 +122,8 @@ class ServerSession(Session, Channel):
         self.terms = terms if terms is not None else SessionTerms()
         self.begun = True
         self.write(ChannelOpenOk())
+        if self.connection.blocking_channels:
+            self.ask(active=False)
         self.release(self)
 
     @property
@@ -257,6 +260,11 @@ class ServerSession(Session, Channel):
 
     def paused(self, paused: bool) -> None:
         self.consumers.pause(paused)
+
+    def ask(self, *, active: bool) -> None:
+        """Ask for messages, or for none."""
+        if self.begun:
+            self.write(ChannelFlow(active))
 
     def receive_flow_ok(self, method: ChannelFlowOk) -> None:
         pass
