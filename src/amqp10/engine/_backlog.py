@@ -14,6 +14,8 @@ MOST_AHEAD: Final = 1 << 24
 
 What makes room may be behind them: a peer that publishes and consumes on one connection is to be heard.
 """
+ITEM: Final = 256
+"""Octets that an item weighs in that, whatever is in it."""
 
 
 class Backlog:
@@ -50,7 +52,8 @@ class Backlog:
 
     def regulate(self) -> None:
         """To be called, too, when the peer is sent a delivery while nothing is read."""
-        if self.octets < MOST_AHEAD and (self._ask is not None or self._owed()):
+        weight = self.octets + self.items * ITEM
+        if weight < MOST_AHEAD and (self._ask is not None or self._owed()):
             self._engine.reading = True
         else:
             self._engine.reading = self.items < self._most_items and self.octets < MOST_OCTETS

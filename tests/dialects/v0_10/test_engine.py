@@ -467,18 +467,22 @@ def test_malformed_message() -> None:
 
 
 def test_more_than_the_owner_takes() -> None:
-    """What comes beyond the owner's credit waits; when it is much, nothing more is read until there is credit."""
+    """What comes beyond the owner's credit waits, and the client is asked to stop; in the end nothing more is read."""
     raw = a_server()
     raw.open_as_client()
     raw.engine.events()[0].session.begin()  # type: ignore[attr-defined]
     header = DeliveryProperties(routing_key="q").encode_struct32()
     for _ in range(1000):
         raw.do(MessageTransfer("", 1, 0), header, b"x", sync=False)
+    asked = [type(command) for command in raw.heard if isinstance(command, MessageStop | MessageSetFlowMode)]
+    assert (asked, raw.engine.reading) == ([MessageSetFlowMode, MessageStop], True)
+    raw.do(MessageTransfer("", 1, 0), header, bytes(1 << 24), sync=False)
     assert not raw.engine.reading
     links: list[Any] = [event.link for event in raw.engine.events() if isinstance(event, LinkAttached)]
     link = links[0]
     assert not link.incoming
     link.attach(LinkTerms("transfers", link.remote.source, link.remote.target))
-    link.flow(1000)
-    assert len(link.incoming) == 1000
-    assert raw.engine.reading
+    link.flow(2000)
+    assert len(link.incoming) == 1001
+    raw.listen()
+    assert [command.value for command in raw.heard if isinstance(command, MessageFlow)] == [0xFFFFFFFF]

@@ -328,8 +328,8 @@ def test_commands_behind_a_commit_that_waits(server: Raw) -> None:
     controller.settle(declare, Declared(b"txn"))
     server.do(MessageTransfer("", 0, 0), b"", b"held")
     server.do(TxCommit())
-    for _ in range(50):
-        server.do(MessageTransfer("", 0, 0), b"", bytes(30_000), sync=False)
+    for _ in range(17):
+        server.do(MessageTransfer("", 0, 0), b"", bytes(1_000_000), sync=False)
     assert not server.engine.reading
     server.engine.receive_eof()
     assert server.engine.reading

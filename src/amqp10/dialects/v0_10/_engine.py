@@ -362,7 +362,7 @@ class V010Engine(TimedEngine):
         if bool(self.stopping) is not before:
             for session in list(self.sessions.values()):
                 if isinstance(session, ServerSession):
-                    session.ask(stop)
+                    session.regulate(stop)
 
     def emit(self, event: Event) -> None:
         """Tell the owner. What its own calls lead to counts as output until it is told, so that somebody looks."""

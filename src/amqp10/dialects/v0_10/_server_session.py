@@ -104,11 +104,11 @@ class ServerSession(SessionEndpoint):
         self.terms = terms if terms is not None else SessionTerms()
         self.begun = not self.muted
         if self.engine.stopping:
-            self.ask(True)
+            self.regulate(True)
 
     # When clients send more than there is room for
 
-    def ask(self, stop: bool) -> None:
+    def regulate(self, stop: bool) -> None:
         """As Qpid's brokers say it: publishers have credit from now on, and none; or any number."""
         if not self.begun or self.away:
             return

@@ -147,7 +147,10 @@ class ServerSession(Session, Channel):
         self._holds.discard(reason)
         waiting = self._waiting
         while waiting and not self._holds and self.channel_state is State.OPEN:
-            kind, payload = waiting.popleft()
+            kind, payload = waiting[0]
+            if kind == METHOD and self._has_to_wait(payload):
+                return
+            waiting.popleft()
             self.connection.waits(-len(payload), -1)
             try:
                 self._take(kind, payload)
@@ -170,8 +173,16 @@ class ServerSession(Session, Channel):
         self._waiting.append((kind, payload))
         self.connection.waits(len(payload), 1)
 
+    def _has_to_wait(self, payload: bytes) -> bool:
+        """Whether it is a publish, and the credit for it was taken back since the last one."""
+        publisher = self._publisher
+        if payload[:4] != PUBLISH or publisher is None or publisher.credit > 0 or not publisher.attached:
+            return False
+        self.hold(publisher)
+        return True
+
     def receive_method(self, payload: bytes) -> None:
-        if (self._holds or self._waiting) and self.channel_state is State.OPEN:
+        if (self._holds or self._waiting or self._has_to_wait(payload)) and self.channel_state is State.OPEN:
             if payload[:4] not in SETTLING or self.transactions.selected:
                 self._wait(METHOD, payload)
             else:
@@ -194,14 +205,14 @@ class ServerSession(Session, Channel):
     # Publishing
 
     def receive_publish(self, payload: bytes) -> None:
+        publisher = self._publisher
         at = 7 + payload[6]
         at += 1 + payload[at]
         bits = payload[at]
         if bits & 2:
             raise Fault(540, "immediate=true", BasicPublish.code)
-        if self._publisher is None:
-            self._publisher = PublishLink(self)
-        publisher = self._publisher
+        if publisher is None:
+            publisher = self._publisher = PublishLink(self)
         publisher.begin_publish(b"\0" + payload[6:at], bool(bits & 1))
         self._content = publisher.arrived
         self._awaits_header = True
