@@ -88,6 +88,11 @@ class Pipeline:
             options["walLocation"] = f"{self.checkpoint}/wal"
         return options
 
+    def settings(self) -> dict[str, str]:
+        """Settings of Spark: those that the sink's package asks for, and before all what `conf` says."""
+        usual = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+        return {**usual, **_CONF.get(self.sink, {}), **self.conf}
+
     def session(self) -> SparkSession:
         """Spark, started now or there already.
 
@@ -96,9 +101,7 @@ class Pipeline:
         """
         prepare()
         builder = SparkSession.builder.appName("amqp10 pipeline")
-        conf = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
-        conf |= {**_CONF.get(self.sink, {}), **self.conf}
-        for name, value in conf.items():
+        for name, value in self.settings().items():
             builder = builder.config(name, value)
         # Under spark-submit there is a context, or its settings name a master.
         from pyspark import SparkConf
