@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from amqp10.dialects.v1_0._frames import AMQP_HEADER, TransferTemplate, encode_frame
+from amqp10.dialects.v1_0 import _runs
+from amqp10.dialects.v1_0._frames import AMQP_HEADER, FrameReader, TransferTemplate, encode_frame
 from amqp10.dialects.v1_0._performatives import Attach, Begin, Flow, Open
 from amqp10.engine import ConnectionTerms, Engine, LinkTerms, ReceiverLink, SessionTerms, dialect
 from amqp10.messaging import Source, Target
@@ -101,15 +103,52 @@ MANY = b"".join(transfer(n, 0, n.to_bytes(4, "big"), False, 0, 5, False) for n i
     st.tuples(st.sampled_from([0, 3, 20, 100]), st.sampled_from([0, 20])),
     st.sampled_from([0, 0, 100]),
     st.booleans(),
+    st.sampled_from([2, 3, _runs.FEWEST]),
 )
-@example(MANY, 30, (100, 0), 0, False)
-@example(MANY, 1000, (20, 0), 0, False)
+@example(MANY, 30, (100, 0), 0, False, 2)
+@example(MANY, 1000, (20, 0), 0, False, _runs.FEWEST)
 def test_many_at_a_time_or_octet_by_octet(
-    data: bytes, window: int, credit: tuple[int, int], limit: int, drain: bool
+    data: bytes, window: int, credit: tuple[int, int], limit: int, drain: bool, fewest: int
 ) -> None:
     """What is read in one piece, and what is read octet by octet, so that no two transfers are here at once."""
     terms = (window, credit, limit, drain)
-    assert became(data, len(data), *terms) == became(data, 1, *terms)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_runs, "FEWEST", fewest)
+        assert became(data, len(data), *terms) == became(data, 1, *terms)
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.lists(st.tuples(st.integers(1, 30), st.sampled_from([0, 5, 300]), st.booleans()), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(0, 40_000), st.integers(0, 255)), max_size=2),
+    st.integers(1, 100),
+    st.integers(0, 40),
+)
+def test_runs_of_one_size(
+    lengths: list[tuple[int, int, bool]], changed: list[tuple[int, int]], most: int, cut: int
+) -> None:
+    """A run is the same whether frames are compared octet by octet or one by one, whatever octets of it are wrong."""
+    frames = [
+        transfer(offset, 0, offset.to_bytes(4, "big"), settled, 0, size, False)
+        for length, size, settled in lengths
+        for offset in range(length)
+    ]
+    start = transfer(0, 0, b"\0\0\0\0", lengths[0][2], 0, lengths[0][1], False)
+    data = bytearray(b"".join(frames))
+    for place, octet in changed:
+        data[place % len(data)] = octet
+    given = bytes(data[: len(data) - cut])
+    reader = FrameReader(600, reuses=True)
+    reader.feed(start * 3 + start)
+    assert all(reader.next() for _ in range(3))
+    layout = reader.alike
+    assert layout is not None
+    runs = []
+    with pytest.MonkeyPatch.context() as patch:
+        for fewest in (2, 1000):
+            patch.setattr(_runs, "FEWEST", fewest)
+            runs.append(_runs.read_run(given, 0, 3, layout, most, 600))
+    assert runs[0] == runs[1]
 
 
 def test_they_are_received_together() -> None:

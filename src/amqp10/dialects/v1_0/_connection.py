@@ -197,9 +197,10 @@ class ConnectionEndpoint:
         if session is None or not most:
             return
         run = reader.run(channel, layout, most)
-        taken = session.receive_alike(layout, run) if run else 0
+        if not run or session.receive_alike(layout, run):
+            return
         # What the session does not take as a matter of course is received like any other frame.
-        for number, tag, payload in run[taken:]:
+        for number, tag, payload in run:
             layout.transfer.delivery_id, layout.transfer.delivery_tag = number, tag
             self.receive(channel, layout.transfer, payload)
             if self.engine.over:

@@ -28,6 +28,8 @@ from ._performatives import (
     SaslResponse,
     Transfer,
 )
+from ._runs import Alike as Alike
+from ._runs import read_run
 from ._transfer import TransferLayout, layout_of, read_transfer
 from ._transfer import TransferTemplate as TransferTemplate
 from ._transfer import encode_disposition as encode_disposition
@@ -45,9 +47,6 @@ BODIES: Final = {
     FRAME_AMQP: frozenset({Open, Begin, Attach, Flow, Transfer, Disposition, Detach, End, Close}),
     FRAME_SASL: frozenset({SaslMechanisms, SaslInit, SaslChallenge, SaslResponse, SaslOutcome}),
 }
-
-Alike = tuple[int, bytes, bytes]
-"""Of one transfer in a run of them: delivery-id, delivery-tag and payload."""
 
 Frame = tuple[int, int, Composite | None, bytes | Pieces]
 """Type, channel, performative (None for an empty frame), and what follows it: the payload of a transfer, else b""."""
@@ -195,24 +194,7 @@ class FrameReader:
 
         The same as `next` as often, without the steps that are the same for each. benchmarks/budget.py, "receive".
         """
-        length, _, before, between, after, _, unpack = layout
-        data, at = self._data, self._at
-        before = b"\x02\x00" + channel.to_bytes(2, "big") + before
-        length += 8
-        limit, size_of_data = self._usual, len(data)
-        last = size_of_data - length
-        found: list[Alike] = []
-        while at <= last and most:
-            size, same, number, still, tag, always = unpack(data, at)
-            end = at + size
-            if same != before or still != between or always != after or not length <= size <= limit:
-                break
-            if end > size_of_data:
-                break
-            found.append((number, tag, data[at + length : end]))
-            at = end
-            most -= 1
-        self._at = at
+        found, self._at = read_run(self._data, self._at, channel, layout, most, self._usual)
         return found
 
     def _large(self, size: int, body: int, channel: int) -> Frame | None:

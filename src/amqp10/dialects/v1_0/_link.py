@@ -272,9 +272,9 @@ class LinkEndpoint(Link):
         """How many transfers, whole messages with nothing else to say, may come now and be no more than that."""
         return 0
 
-    def receive_messages(self, like: Transfer, run: list[Alike], expected: int) -> int:
-        """Receive whole messages, the first with that delivery-id; returns how many, up to one that is not in order."""
-        return 0
+    def receive_messages(self, like: Transfer, run: list[Alike], expected: int) -> bool:
+        """Receive whole messages, the first with that delivery-id; False, and nothing done, if one is out of order."""
+        return False
 
     @abstractmethod
     def receive_states(self, deliveries: Sequence[Any], state: DeliveryState | None, settled: bool) -> Sequence[Any]:

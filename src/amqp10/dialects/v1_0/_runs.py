@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Alike = tuple[int, bytes, bytes]
 """Of one transfer in a run of them: delivery-id, delivery-tag and payload."""
 
-FEWEST: Final = 64
+FEWEST: Final = 24
 """Frames of one size from which on it is worth to compare them octet by octet, all at a time."""
 
 

@@ -241,17 +241,18 @@ class SessionEndpoint(SettlingSession):
             return 0
         return min(self.window.before_refresh, link.room_for_messages())
 
-    def receive_alike(self, layout: TransferLayout, run: list[Alike]) -> int:
-        """Receive transfers that there was `room_for`; returns how many were in order, up to one that was not."""
+    def receive_alike(self, layout: TransferLayout, run: list[Alike]) -> bool:
+        """Receive transfers that there was `room_for`; False, and nothing done, if one is out of order."""
         link = self._by_remote_handle[layout.transfer.handle]
         assert self._expected_id is not None
-        taken = link.receive_messages(layout.transfer, run, self._expected_id)
-        self._expected_id = self._expected_id + taken & MASK
+        if not link.receive_messages(layout.transfer, run, self._expected_id):
+            return False
+        self._expected_id = self._expected_id + len(run) & MASK
         window = self.window
-        window.received_many(taken)
+        window.received_many(len(run))
         if window.needs_refresh and self.state is SessionState.MAPPED:
             self.send_flow()
-        return taken
+        return True
 
     def _begin_counting(self, number: int) -> None:
         """The delivery-id of a new delivery is not the next one: it is the session's first, or out of sequence."""
