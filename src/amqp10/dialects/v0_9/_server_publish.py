@@ -13,7 +13,7 @@ from ...engine import DeliveriesReceived, IncomingDelivery, LinkTerms, ReceiverL
 from ...errors import LocalProtocolError
 from ...messaging import Accepted, DeliveryState, Error, Rejected, Released, Source, Target, TransactionalState
 from ._acks import ACCEPT, DISCARD, Acks, confirm
-from ._channel import BASIC
+from ._channel import BASIC, State
 from ._incoming import read_route
 from ._methods import BasicPublish, BasicReturn
 from ._server_link import ServerLink
@@ -161,10 +161,12 @@ class PublishLink(ServerLink, ReceiverLink):
         return True
 
     def drop(self) -> None:
-        """Nothing of what was not looked at is to be done."""
+        """Nothing of what was not looked at is to be done; what was is confirmed, if that may be said."""
         self.incoming.clear()
         self._returnable.clear()
         if self._acks is not None:
+            if self.session.channel_state is State.OPEN:
+                self._acks.flush()
             self._acks.forget(self._number)
 
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
