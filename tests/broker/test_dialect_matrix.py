@@ -12,7 +12,7 @@ from uuid import UUID
 import anyio
 import pytest
 
-from amqp10 import Message
+from amqp10 import Connection, Message
 from amqp10.broker import Broker
 from amqp10.engine import dialect_names
 from amqp10.messaging import AmqpSequence, AmqpValue, Data
@@ -180,3 +180,18 @@ async def test_redelivered(broker: Broker, sending: str, receiving: str) -> None
                 delivery = await receiver.receive()
             assert delivery.message.delivery_count == 1
             delivery.accept()
+
+
+@pytest.mark.parametrize("address", ["topic://news", "queue://orders"])
+@pytest.mark.parametrize("dialect", NAMES)
+async def test_addresses_that_say_their_kind(dialect: str, address: str) -> None:
+    """A program changes its dialect by one word: such an address is the same node in all of them, both ways."""
+    async with Broker() as broker, Connection(broker.url) as newest, Connection(broker.url, dialect=dialect) as other:
+        for sends, receives in ((other, newest), (newest, other)):
+            async with receives.receiver(address) as receiver, sends.sender(address) as sender:
+                with anyio.fail_after(20):
+                    await sender.send("x")
+                    with await receiver.receive() as message:
+                        assert message.body == "x"
+        names = [each.name for each in broker.queues] + [each.name for each in broker.topics]
+        assert names == [address.partition("://")[2]]

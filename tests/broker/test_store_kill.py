@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from amqp10 import Connection, Message, Reconnect, Sender
+from amqp10 import Connection, Message, Reconnect, Sender, Source, StreamOffset
 from amqp10.engine import ReceiverSettleMode
 
 from ..client.emptying import take_the_rest
@@ -104,3 +104,20 @@ async def test_what_waits_survives(broker: StoredBroker) -> None:
         deliveries = await receiver.receive_batch(1000, max_wait=0)
         assert [delivery.message.body for delivery in deliveries] == list(range(KILLS * 100))
         assert {delivery.message.delivery_count for delivery in deliveries} == {0}
+
+
+async def test_a_stream_survives(broker: StoredBroker) -> None:
+    """All of it, durable or not, with its offsets, after each kill; and it goes on counting."""
+    async with Connection(broker.url, dialect="0-9-1") as connection:
+        await connection.native.declare_queue("log", durable=True, arguments={"x-queue-type": "stream"})
+    for number in range(3):
+        async with Connection(broker.url) as connection, connection.sender("log") as sender:
+            await sender.send_many(Message(each) for each in range(number * 50, number * 50 + 50))
+        broker.kill()
+        await anyio.to_thread.run_sync(broker.start)
+        source = Source("log", filters=[StreamOffset(10)])
+        async with Connection(broker.url) as connection, connection.receiver(source, credit=1000) as receiver:
+            await receiver.drain()
+            deliveries = await receiver.receive_batch(1000, max_wait=0)
+            found = [(each.message.body, each.message.message_annotations["x-stream-offset"]) for each in deliveries]
+            assert found == [(each, each) for each in range(10, number * 50 + 50)]

@@ -67,13 +67,24 @@ def split_address(address: str, capabilities: Iterable[str] = ()) -> tuple[str, 
     if address.startswith(_QUEUES):
         address = "" if address == _QUEUES else _parsed(address).key or ""
         return address, next((_CAPABILITIES[word] for word in capabilities if word in _CAPABILITIES), None)
-    for prefix, kind in _PREFIXES:
-        if address.startswith(prefix):
-            return address[len(prefix) :], kind
+    said = prefixed(address)
+    if said is not None:
+        return said
     for capability in capabilities:
         if capability in _CAPABILITIES:
             return address, _CAPABILITIES[capability]
     return address, None
+
+
+def prefixed(name: str) -> tuple[str, Kind] | None:
+    """What a name means that begins as an address does which says its kind; None for any other.
+
+    Dialects that have names of queues, and no addresses, carry such an address as a name.
+    """
+    for prefix, kind in _PREFIXES:
+        if name.startswith(prefix):
+            return name[len(prefix) :], kind
+    return None
 
 
 def _parsed(address: str) -> Address:

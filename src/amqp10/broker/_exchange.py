@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from ._address import prefixed
 from ._header_match import Headers, Test, header_match
 from ._patterns import Patterns
 
@@ -129,6 +130,8 @@ class DefaultExchange(Exchange):
 
     def matching(self, key: str, headers: Callable[[], Headers]) -> list[Node | Exchange]:
         node = self._nodes.get(key)
+        if node is None and (said := prefixed(key)) is not None:
+            node = self._nodes.get(said[0])
         return [] if node is None else [node]
 
 

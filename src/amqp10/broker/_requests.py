@@ -31,7 +31,7 @@ from ..engine import (
 from ..errors import EncodeError
 from ..messaging import Error
 from ..types import Symbol
-from ._address import AddressError
+from ._address import AddressError, prefixed
 from ._declared import DeclaredQueue, QueueTerms
 from ._queue import Queue
 from ._topic import Topic
@@ -98,7 +98,8 @@ class Requests:
         name = asked.name
         node = self._router.nodes.get(name)
         if node is None and asked.passive:
-            return _facts(self._router.resolve(route_address("", name), on_demand=asked.on_demand))
+            address = name if prefixed(name) is not None else route_address("", name)
+            return _facts(self._router.resolve(address, on_demand=asked.on_demand))
         if node is not None:
             check_owner(node, self._owner)
             if not asked.passive:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..messaging import Error, read_properties
 from ..types import Symbol, encode
 from ._address import AddressError as AddressError
-from ._address import Kind, exchange_in, split_address, usual_kind
+from ._address import Kind, exchange_in, prefixed, split_address, usual_kind
 from ._arguments import Arguments, queue_type
 from ._coordinator import OpenTransactions
 from ._dead_letters import DeadLetters
@@ -163,6 +163,9 @@ class Router:
         """
         name, kind = split_address(address, capabilities)
         node = self.nodes.get(name)
+        if node is None and not on_demand and (said := prefixed(name)) is not None:
+            name, kind = said
+            node = self.nodes.get(name)
         if node is None and not (self.auto_create and on_demand):
             raise AddressError("amqp:not-found", f"there is no node {name!r}")
         if kind is None:
