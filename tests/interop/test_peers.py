@@ -11,6 +11,7 @@ pytestmark = pytest.mark.interop
 
 
 @pytest.mark.skipif(os.environ.get("CI", "").lower() not in ("true", "1"), reason="not in CI")
-def test_ci_has_proton() -> None:
+@pytest.mark.parametrize("package", ["proton", "pika", "aio_pika", "pamqp", "proxy"])
+def test_ci_has(package: str) -> None:
     """Elsewhere its tests may be skipped, in CI that would prove nothing."""
-    assert find_spec("proton") is not None
+    assert find_spec(package) is not None

@@ -1,0 +1,37 @@
+"""In CI nothing is skipped because it is not installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TESTS = {
+    "test_module.py": "import pytest\npytest.importorskip('no_such', reason='not installed')\ndef test(): ...",
+    "test_single.py": "import pytest\ndef test(): pytest.importorskip('no_such')",
+    "test_other.py": "import pytest\ndef test(): pytest.skip('for a reason of its own')",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("in_ci", "summary"), [("true", "1 failed, 1 skipped, 1 error"), ("", "3 skipped")])
+def test_what_is_not_installed(tmp_path: Path, in_ci: str, summary: str) -> None:
+    """A file, or a test, that needs a package is left out elsewhere, and fails in CI; other reasons to skip stay."""
+    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+    for name, text in TESTS.items():
+        (tmp_path / name).write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", "."]
+    env = os.environ | {"CI": in_ci}
+    run = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert summary in run.stdout, run.stdout + run.stderr
+    assert ("CI must have it" in run.stdout) == (run.returncode == 1) == bool(in_ci)
+
+
+def test_the_script_says_that_it_is_ci() -> None:
+    """What CI runs asks for that itself."""
+    script = (ROOT / ".ci" / "run").read_text()
+    assert script.index("export CI=true") < script.index("make check")
