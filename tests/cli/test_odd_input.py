@@ -16,7 +16,7 @@ import pytest
 
 from amqp10 import ConnectionLost, Error
 from amqp10.cli._main import words
-from amqp10.cli._probe import HEADERS
+from amqp10.cli._probe import HEADERS, meaning
 from amqp10.testing import CertificateAuthority, Close, ScriptedPeer
 
 Commands = Callable[..., Any]
@@ -220,3 +220,15 @@ def test_kinds_of_errors_read_as_words() -> None:
     """Class names become words; abbreviations stay whole."""
     assert words(ssl.SSLError(1, "no")) == "SSL error: no"
     assert words(ConnectionLost("gone")) == "connection lost: gone"
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        ("01 0000 00000020 000a 000a 0800", "no; the server speaks 0-8"),
+        ("01 00 0000 00000020 000a 000a 0901", "spoken"),
+    ],
+)
+def test_probe_of_what_has_the_same_header(start: str, said: str) -> None:
+    """0-8 and the draft of 0-9 have one header; their frames tell them apart."""
+    assert meaning(b"AMQP\x01\x01\x09\x01", bytes.fromhex(start)).startswith(said)

@@ -58,6 +58,8 @@ def meaning(sent: bytes, answer: bytes) -> str:
     if answer[:4] == b"AMQP":
         names = [name for name, header in HEADERS.items() if header == answer[:8]]
         return f"no; the server offers {names[0] if names else answer[:8].hex(' ')}"
+    if sent == b"AMQP\x01\x01\x09\x01" and answer[0] == 1 and answer[7:11] == b"\0\x0a\0\x0a":
+        return "no; the server speaks 0-8, which has the same header"
     if answer[0] == 1 and sent[4:] != b"\x00\x01\x00\x00":
         return "spoken"  # a method frame at once: connection.start
     return f"not AMQP: {answer[:16]!r}"
@@ -112,12 +114,17 @@ def mechanisms_in(answer: bytes) -> list[str]:
     return [str(name) for name in performative.sasl_server_mechanisms]
 
 
+def _tells_enough(answer: bytes) -> bool:
+    """Another header, or the beginning of connection.start, whose place tells 0-8 and the draft of 0-9 apart."""
+    return len(answer) >= (12 if answer[:1] == b"\x01" else 8)
+
+
 async def examine(peer: Peer) -> tuple[Report, int]:
     """What was found, and the exit code that says how far it went."""
     endpoint = parse_url(peer.url)
     report = Report(url=peer.shown)
     for name, header in HEADERS.items():
-        answer, facts = await ask(endpoint, peer, header, lambda answer: len(answer) >= 8)
+        answer, facts = await ask(endpoint, peer, header, _tells_enough)
         report.headers[name] = meaning(header, answer)
         report.tls = facts
     if report.headers["AMQP 1.0 with SASL"] == "spoken":

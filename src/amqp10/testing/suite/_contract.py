@@ -25,9 +25,12 @@ class Contract:
 
     Attributes:
         dialect: the name of the dialect.
+        counts_releases: it says of a message that it was out before, and not whether it failed then, as AMQP 0-9-1:
+            one that was released has a delivery-count, too.
     """
 
     dialect: ClassVar[str]
+    counts_releases: ClassVar[bool] = False
 
     @property
     def capabilities(self) -> frozenset[str]:

@@ -25,7 +25,7 @@ class Outcomes(Contract):
                     delivery.accept()
 
     async def test_released(self) -> None:
-        """A message that is released comes again, and counts no failed attempt."""
+        """A message that is released comes again, and counts no failed attempt, if the dialect can say so."""
         async with self._delivered() as (connection, delivery):
             if not self.has("released"):
                 async with self.refused(connection):
@@ -35,6 +35,7 @@ class Outcomes(Contract):
             async with connection.receiver("q") as receiver:
                 again = await (delivery.link.context if receiver.buffered == 0 else receiver).receive()
                 assert again.message.body == "it"
+                assert again.message.delivery_count == int(self.counts_releases)
                 again.accept()
 
     async def test_rejected(self) -> None:
@@ -83,13 +84,20 @@ class Outcomes(Contract):
                 assert delivery.local_settled
 
     async def test_detach_releases(self) -> None:
-        """Of a dialect that says so, what a link leaves is in its queue at once, the session going on."""
-        async with self.connected() as connection, connection.sender("q") as sender:
-            await sender.send(Message("it"))
-            async with connection.receiver("q") as receiver:
-                await receiver.receive()
-            if self.has("detach-releases"):
+        """What a link leaves is in its queue at once, the session going on; or else when the connection is over."""
+        async with self.server() as url:
+            async with self.connected(url) as connection, connection.sender("q") as sender:
+                await sender.send(Message("it"))
                 async with connection.receiver("q") as receiver:
-                    again = await receiver.receive()
-                    assert again.message.body == "it"
-                    again.accept()
+                    await receiver.receive()
+                if self.has("detach-releases"):
+                    await self._comes_again(connection)
+                    return
+            async with self.connected(url) as connection:
+                await self._comes_again(connection)
+
+    async def _comes_again(self, connection: Connection) -> None:
+        async with connection.receiver("q") as receiver:
+            again = await receiver.receive()
+            assert again.message.body == "it"
+            again.accept()
