@@ -193,12 +193,16 @@ async def test_exactly_once_and_nobody_who_would_remember() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_within_one_broker(seed: int) -> None:
+@pytest.mark.parametrize("dialect", ["1.0", "0-10", "fast"])
+async def test_within_one_broker(seed: int, dialect: str) -> None:
     """In transactions, through a connection that breaks: every message is at one of the queues, and at one only."""
     chance = random.Random(seed)
     async with Broker() as broker, FaultProxy(broker.url) as proxy:
         await fill(broker, "a", range(TOTAL))
-        async with Connection(proxy.url, reconnect=NOTHING_KEPT) as connection, anyio.create_task_group() as tasks:
+        async with (
+            Connection(proxy.url, dialect=dialect, reconnect=NOTHING_KEPT) as connection,
+            anyio.create_task_group() as tasks,
+        ):
             ends = (connection, "a"), (connection, "b")
             async with amqp10.bridge(*ends, until_empty=True, exactly_once=True, window=50, rate=1000) as bridge:
                 tasks.start_soon(break_often, chance, [proxy])

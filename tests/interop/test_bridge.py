@@ -207,6 +207,35 @@ async def test_within_one_broker(peer: Peer) -> None:
         assert [message.message_id for message in came] == [f"id-{number}" for number in range(COUNT)]
 
 
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_within_broker_j_in_0_10(request: pytest.FixtureRequest) -> None:
+    """Its transactions of 0-10 are one thing over both queues: moved once, through a connection that breaks."""
+    chance = random.Random(10)
+    async with end(request, "broker_j 0-10") as old, end(request, "broker_j 0-10") as new:
+        await old.fill(orders(COUNT))
+        async with (
+            FaultProxy(old.peer.url()) as proxy,
+            old.connection(proxy.url, reconnect=QUICK) as connection,
+            anyio.create_task_group() as tasks,
+        ):
+
+            async def break_often() -> None:
+                while True:
+                    await anyio.sleep(chance.random())
+                    proxy.cut_after(chance.randrange(20_000), chance.choice(("up", "down")))
+
+            ends = (connection, old.address), (connection, new.address)
+            with anyio.fail_after(120):
+                async with amqp10.bridge(*ends, exactly_once=True, until_empty=True, rate=500, window=50) as bridge:
+                    tasks.start_soon(break_often)
+                    await bridge.done()
+                    tasks.cancel_scope.cancel()
+            assert proxy.cuts > 1
+        came = [message.body for message in await new.empty(2 * COUNT)]
+        assert came == [message.body for message in orders(COUNT)]
+        assert await old.empty(1) == []
+
+
 @pytest.mark.matrix("bridge: copy, and leave the messages")
 async def test_copying(peer: Peer, request: pytest.FixtureRequest) -> None:
     """Both ends have all of them afterwards; a broker that only claims to copy is not trusted."""

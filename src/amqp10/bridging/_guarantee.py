@@ -64,9 +64,12 @@ def _resumes_not(connection: Connection) -> str:
     return f"{dialect} resumes nothing from a store of deliveries" if connection._delivery_store is not None else ""
 
 
+WHOLE = frozenset({"1.0", "0-10", "fast"})
+"""Dialects whose transactions are one thing over several queues. Those of 0-9-1 are so on one only, by its own word."""
+
+
 def _has_transactions(connection: Connection) -> bool:
-    # Those of 0-9-1 are atomic on one queue only, by RabbitMQ's own word.
-    return connection.dialect == "1.0" and connection.profile.transactions is not None
+    return connection.dialect in WHOLE and connection.profile.transactions is not None
 
 
 def check_kept(link: Link) -> None:
