@@ -179,6 +179,17 @@ def test_offsets_of_a_log() -> None:
     assert columns.take().to_pylist() == [{"offset": n, "body": b"%d" % n} for n in (3, 4, 5)]
 
 
+def test_a_malformed_message_of_a_log_has_no_offset() -> None:
+    """It is kept without one, and those after it keep theirs."""
+    columns = Columns(schema("offset BIGINT, _decode_error STRING"), offset_key="x-stream-offset")
+    columns.add(Message(b"a", message_annotations={"x-stream-offset": 3}).encode())
+    columns.add(b"no message")
+    columns.add(Message(b"c", message_annotations={"x-stream-offset": 5}).encode())
+    table = columns.take().to_pylist()
+    assert [row["offset"] for row in table] == [3, None, 5]
+    assert [row["_decode_error"] is None for row in table] == [True, False, True]
+
+
 @pytest.mark.parametrize(
     "value", ["plain", "AMQP_looks_like_one", "ID:AMQP_ULONG:1", 0, 2**64 - 1, UUID(int=5), b"\x00\xff", ""]
 )

@@ -179,8 +179,8 @@ class Columns:
         row = self.rows
         if self._body is not None:
             self._body.append(body)
-        if offset >= 0 and self._offset is not None:
-            self._offset.append(offset)
+        if self._offset is not None and self._offset_key is not None:
+            self._offset.append(offset if offset >= 0 else None)
         if header is not None:
             for name, values, filler in self._header:
                 value = getattr(header, name)
