@@ -77,7 +77,7 @@ class Peer:
 @contextmanager
 def embedded_broker() -> Iterator[Embedded]:
     """Run the embedded broker as users do, until the block is left."""
-    options = ["--port", "0", "--user", "user:secret", "--anonymous", "--websocket"]
+    options = ["--port", "0", "--user", "user:secret", "--anonymous", "--websocket", "--duplicate-ids", "5000"]
     command = [sys.executable, "-m", "amqp10", "broker", *options]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -114,13 +114,15 @@ def test_older_dialects(
     assert [path for path in (tmp_path / "wal").rglob("*") if path.is_file()] == []
 
 
-def test_artemis_drops_what_is_written_twice(spark: SparkSession, artemis: Server, address: str) -> None:
+@pytest.mark.parametrize("broker", ["artemis", "embedded"])
+def test_what_is_written_twice(spark: SparkSession, request: pytest.FixtureRequest, address: str, broker: str) -> None:
     """With `duplicateIdProperty` a repeated write has no effect, and names are spelled by the broker's profile."""
+    url = request.getfixturevalue(broker).url()
     rows = spark.sql("SELECT string(id) body, concat('id', id) message_id FROM range(200)")
-    options = {"url": artemis.url(), "address": address, "duplicateIdProperty": "_AMQ_DUPL_ID", "messageIds": "column"}
+    options = {"url": url, "address": address, "duplicateIdProperty": "_AMQ_DUPL_ID", "messageIds": "column"}
     for _ in range(2):
         rows.write.format("amqp").options(**options).mode("append").save()
-    assert sorted(int(each.body) for each in on(artemis.url(), take_all, address)) == list(range(200))
+    assert sorted(int(each.body) for each in on(url, take_all, address)) == list(range(200))
 
 
 def test_a_message_that_no_queue_takes(spark: SparkSession, rabbitmq: Server) -> None:

@@ -116,6 +116,9 @@ class Broker:
             a link at most, whatever it asked for, as the answer to its attach says; None for as long as it asks.
         transaction_timeout: seconds after which a transaction that was not discharged is rolled back, so that a peer
             that forgot it does not hold its messages for ever; None for no limit.
+        duplicate_ids: how many ids each node remembers of messages that name one in their application property
+            `_AMQ_DUPL_ID`, as on Artemis: what is sent again is accepted and dropped. A store remembers the ids of
+            messages that are still there. None for taking every message.
         max_message_size: the largest message that is taken, bytes.
         max_connections: how many peers at once; None for any number.
         credit: messages that one sender may send ahead.
@@ -161,6 +164,7 @@ class Broker:
         max_queue_bytes: int | None = 268_435_456,
         max_subscription_timeout: int | None = None,
         transaction_timeout: float | None = 300.0,
+        duplicate_ids: int | None = None,
         max_message_size: int = 67_108_864,
         max_connections: int | None = None,
         credit: int = 1000,
@@ -191,6 +195,7 @@ class Broker:
             max_delivery_count=max_delivery_count,
             max_subscription_timeout=max_subscription_timeout,
             transaction_timeout=transaction_timeout,
+            duplicate_ids=duplicate_ids,
             on_alarm=self._on_alarm,
         )
         limits = (
@@ -201,6 +206,7 @@ class Broker:
             max_subscription_timeout,
             max_delivery_count,
             max_connections,
+            duplicate_ids,
         )
         if any(limit is not None and limit < 1 for limit in limits):
             raise ValueError("limits and credit are 1 at least; None, where it is allowed, for no limit")

@@ -124,7 +124,7 @@ class LocalTransaction:
             return error
         for node, entry in self._posted:
             node.unreserve(entry)
-            node.put(entry)
+            node.take(entry)
         for delivery, (consumer, outcome) in self._retired.items():
             consumer.apply(delivery, outcome)
         for delivery, consumer in self._acquired.items():

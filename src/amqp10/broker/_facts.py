@@ -29,6 +29,7 @@ class QueueFacts:
         copied: copies given to browsers.
         rejected, expired, exhausted: messages that ended so; `exhausted` ones had failed `max_delivery_count` times.
         dead_lettered: how many of these three went to the dead-letter queue.
+        duplicates: messages that were dropped, for their senders had sent them before (`duplicate_ids`).
         temporary: it ends with the link that it was made for.
         first_offset: of a stream, the offset of the first message that it still has; None for any other queue.
     """
@@ -47,6 +48,7 @@ class QueueFacts:
     expired: int
     exhausted: int
     dead_lettered: int
+    duplicates: int
     temporary: bool
     first_offset: int | None
 
@@ -173,6 +175,7 @@ def _of_queue(queue: Queue) -> dict[str, Any]:
         "expired": queue.expired,
         "exhausted": queue.exhausted,
         "dead_lettered": queue.dead_lettered,
+        "duplicates": queue.duplicates,
         "temporary": queue.temporary,
         "first_offset": queue.first if isinstance(queue, Stream) else None,
     }

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ._credit import share_out
+from ._duplicates import RecentIds, duplicate_id
 from ._stream_place import NEXT, Place
 
 if TYPE_CHECKING:
@@ -119,9 +120,13 @@ class Node(ABC):
 
     Attributes:
         shelf: its place in the store; None for a node that does not survive the broker.
+        recent: ids of messages that senders may send again; None where nobody asked to have them told apart.
+        duplicates: messages that senders sent again, and that were dropped.
     """
 
     shelf: Shelf | None = None
+    recent: RecentIds | None = None
+    duplicates = 0
 
     def __init__(self, name: str, *, limits: Limits, touch: Callable[[Node], None], temporary: bool = False) -> None:
         self.name = name
@@ -154,6 +159,22 @@ class Node(ABC):
         Raises:
             NodeFull: but by a queue that was declared to refuse.
         """
+
+    def take(self, entry: Entry) -> None:
+        """Take what a sender sent, as `put` does; or drop it, if it is here already.
+
+        Raises:
+            NodeFull: as for `put`.
+        """
+        if self.recent is None:
+            self.put(entry)
+            return
+        identity = duplicate_id(entry)
+        if identity in self.recent:
+            self.duplicates += 1
+        else:
+            self.put(entry)
+            self.recent.remember(identity)
 
     def reserve(self, entry: Entry) -> None:
         """A message of an open transaction will take this much room.

@@ -66,7 +66,7 @@ class RestoredBranch:
             return Error(Symbol("amqp:transaction:rollback"), "a queue of it is gone")
         for node, entry in self._work.posted:
             node.unreserve(entry)
-            node.put(entry)
+            node.take(entry)
         holder = Holder()
         for queue, entry, outcome in self._work.retired:
             queue.settle(entry, holder, outcome)

@@ -99,7 +99,7 @@ class ProducerLink(Producer):
             entry.origin = origin
             if delivery.remote_state is None:
                 try:
-                    node.put(entry)
+                    node.take(entry)
                 except NodeFull as full:
                     self._reject(delivery, "amqp:resource-limit-exceeded", str(full))
                     continue
@@ -152,7 +152,7 @@ class ProducerLink(Producer):
         refused: NodeFull | None = None
         for node, entry in posted:
             try:
-                node.put(entry)
+                node.take(entry)
             except NodeFull as full:
                 refused = full
         if refused is not None:

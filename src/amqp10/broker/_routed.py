@@ -83,7 +83,7 @@ class AnonymousProducerLink(ProducerLink):
 
     def _put_one(self, delivery: IncomingDelivery, node: Node, entry: Entry) -> None:
         try:
-            node.put(entry)
+            node.take(entry)
         except NodeFull as full:
             self._reject(delivery, "amqp:resource-limit-exceeded", str(full))
         else:

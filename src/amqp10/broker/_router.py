@@ -18,6 +18,7 @@ from ._arguments import Arguments, queue_type
 from ._coordinator import OpenTransactions
 from ._dead_letters import DeadLetters
 from ._declared import DeclaredQueue, QueueTerms
+from ._duplicates import RecentIds
 from ._kept_sessions import KeptSessions
 from ._node import Limits, Node
 from ._prepared import PreparedBranches
@@ -64,6 +65,7 @@ class Router:
         max_delivery_count: int | None = None,
         max_subscription_timeout: int | None = None,
         transaction_timeout: float | None = None,
+        duplicate_ids: int | None = None,
         on_alarm: Callable[[], None] = lambda: None,
     ) -> None:
         self.nodes: dict[str, Node] = {}
@@ -79,6 +81,7 @@ class Router:
         self._dead_letter_name = dead_letter
         self._dead_letter_expired = dead_letter_expired
         self._max_delivery_count = max_delivery_count
+        self._duplicate_ids = duplicate_ids
         self._touched: dict[Node, None] = {}
         self._numbers = itertools.count(1)
         self.subscriptions = Subscriptions(clock, self._alarm, max_subscription_timeout)
@@ -184,6 +187,8 @@ class Router:
 
     def _add(self, node: Node) -> None:
         self.nodes[node.name] = node
+        if self._duplicate_ids is not None:
+            node.recent = RecentIds(self._duplicate_ids)
         self.topology.changed()
 
     def keep(self, store: Store) -> None:

@@ -12,6 +12,7 @@ from ..types import decode, decode_composite
 from ._address import AddressError
 from ._coordinator import Work
 from ._declared import QueueTerms
+from ._duplicates import duplicate_id
 from ._entry import Entry
 from ._filters import read_filters
 from ._prepared import RestoredBranch
@@ -123,6 +124,8 @@ class Loading:
         entry.stored = True
         entry.arrived = row.arrived
         queue = self._nodes[row.queue]
+        if queue.recent is not None:
+            queue.recent.remember(duplicate_id(entry))
         if not isinstance(queue, Queue):
             raise TypeError(f"a message in {queue.name!r}, which is a topic")
         if row.number in self._held:

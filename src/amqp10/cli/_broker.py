@@ -54,6 +54,12 @@ def is_loopback(host: str) -> bool:
     type=click.Choice(dialect_names()),
     help="a dialect that it speaks; repeatable, all when not given",
 )
+@click.option(
+    "--duplicate-ids",
+    type=click.IntRange(1),
+    metavar="N",
+    help="drop messages whose _AMQ_DUPL_ID is among the last N of the node; not done when not given",
+)
 @click.option("--no-auto-create", is_flag=True, help="refuse addresses that were not declared")
 @click.option("--tls-certificate", type=click.Path(exists=True, dir_okay=False), help="our certificate (PEM): TLS only")
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="its key (PEM)")
@@ -81,6 +87,7 @@ def broker(
     topics: tuple[str, ...],
     store: str | None,
     dialects: tuple[str, ...],
+    duplicate_ids: int | None,
     no_auto_create: bool,
     tls_certificate: str | None,
     tls_key: str | None,
@@ -115,6 +122,7 @@ def broker(
             store=store,
             dialects=dialects or None,
             auto_create=not no_auto_create,
+            duplicate_ids=duplicate_ids,
         )
     except ValueError as error:  # an empty name, or one for a queue and for a topic
         raise click.UsageError(str(error)) from None

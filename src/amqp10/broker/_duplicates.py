@@ -1,0 +1,49 @@
+"""Messages that were sent before: their senders say an id, in Artemis' words, and each node remembers the last ones.
+
+https://activemq.apache.org/components/artemis/documentation/latest/duplicate-detection.html
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import DecodeError
+from ..messaging import Message
+
+if TYPE_CHECKING:
+    from ._entry import Entry
+
+PROPERTY: Final = "_AMQ_DUPL_ID"
+_OCTETS: Final = PROPERTY.encode()
+
+
+class RecentIds:
+    """The ids of the messages that a node took last.
+
+    Args:
+        most: how many are remembered.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._ids: dict[Any, None] = {}  # in order of arrival
+
+    def __contains__(self, identity: object) -> bool:
+        return identity in self._ids
+
+    def remember(self, identity: object) -> None:
+        """A message with that id was taken."""
+        if identity is not None:
+            self._ids[identity] = None
+            if len(self._ids) > self._most:
+                del self._ids[next(iter(self._ids))]
+
+
+def duplicate_id(entry: Entry) -> Any:
+    """The id that a message says in its application properties; None where it says none."""
+    if _OCTETS not in entry.payload or entry.message_format:
+        return None
+    try:
+        return Message.decode(entry.payload).application_properties.get(PROPERTY)
+    except DecodeError:
+        return None
