@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -62,7 +62,6 @@ class SocketStream(anyio.abc.SocketStream):
         self._socket = raw
         self._owner = owner
         self._closed = False
-        self._waiting: set[anyio.CancelScope] = set()
 
     @property
     def _raw_socket(self) -> socket.socket:
@@ -84,7 +83,7 @@ class SocketStream(anyio.abc.SocketStream):
             try:
                 data = self._socket.recv(max_bytes)
             except BlockingIOError:
-                await self._wait(anyio.wait_readable)
+                await anyio.wait_readable(self._socket)
                 waited = True
             except OSError as error:
                 raise self._over() from error
@@ -116,7 +115,7 @@ class SocketStream(anyio.abc.SocketStream):
             try:
                 sent = self._write(rest)
             except BlockingIOError:
-                await self._wait(anyio.wait_writable)
+                await anyio.wait_writable(self._socket)
                 waited = True
             except OSError as error:
                 raise self._over() from error
@@ -154,27 +153,13 @@ class SocketStream(anyio.abc.SocketStream):
 
         Cancelling: it is closed.
         """
-        self._closed = True
-        for scope in self._waiting:
-            scope.cancel()
+        if not self._closed:
+            self._closed = True
+            anyio.notify_closing(self._socket)
+            self._socket.close()
         if self._owner is not None:
             await self._owner.aclose()
-        else:
-            if not self._waiting:
-                self._socket.close()
-            await anyio.lowlevel.checkpoint()
-
-    async def _wait(self, ready: Callable[[socket.socket], Awaitable[None]]) -> None:
-        with anyio.CancelScope() as scope:
-            self._waiting.add(scope)
-            try:
-                await ready(self._socket)
-            finally:
-                self._waiting.discard(scope)
-                if self._closed and not self._waiting:
-                    self._socket.close()  # not before: its number could be another's by then
-        if self._closed:
-            raise anyio.ClosedResourceError
+        await anyio.lowlevel.checkpoint()
 
     def _over(self) -> anyio.ClosedResourceError | anyio.BrokenResourceError:
         return anyio.ClosedResourceError() if self._closed else anyio.BrokenResourceError()
