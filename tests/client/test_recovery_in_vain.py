@@ -66,7 +66,8 @@ async def test_a_message_that_ends_its_link(monkeypatch: pytest.MonkeyPatch, how
                 for call in calls:
                     with pytest.raises(ENDS[how], match="no such address") as caught:
                         await call()
-                    assert f"so did {MOST_FRUITLESS} attachments before" in caught.value.__notes__[0]
+                    (note,) = caught.value.__notes__
+                    assert f"so did {MOST_FRUITLESS} attachments before" in note
             await other.send("x")
         bodies = [body for peer in hosts.peers for body in peer.bodies()]
         assert bodies.count("bad") == MOST_FRUITLESS + 1

@@ -212,7 +212,9 @@ class Recovery:
         self._eldest[link] = same, count
         if count <= MOST_FRUITLESS:
             return False
-        error.add_note(f"so did {MOST_FRUITLESS} attachments before, each with a message under way that has no outcome")
+        note = f"so did {MOST_FRUITLESS} attachments before, each with a message under way that has no outcome"
+        if note not in getattr(error, "__notes__", ()):  # several links end with one session
+            error.add_note(note)
         return True
 
     def _robbed_by_itself(self, link: Link, error: AmqpError | None) -> bool:
