@@ -175,6 +175,9 @@ def test_the_end_of_the_queue(tmp_path: Path) -> None:
     assert not saw_empty(wal, 1)
     Segment(wal, 1, 1).note_empty()
     assert saw_empty(wal, 1)
+    with Segment(wal, 1, 1).write(SCHEMA):
+        assert not saw_empty(wal, 1)  # another attempt has to see it itself
+    Segment(wal, 1, 1).note_empty()
     retire(wal, 1, 2)
     assert files(Segment(wal, 1, 0)) == ["part-0.ids"]
 

@@ -130,11 +130,12 @@ class Segment:
         return None
 
     def write(self, schema: pa.Schema) -> Draft:
-        """A draft of its content."""
+        """A draft of its content; what an attempt that failed saw of the queue counts no more."""
+        self._file("empty").unlink(missing_ok=True)
         return Draft(self, schema)
 
     def note_empty(self) -> None:
-        """Note that the queue was seen empty, by this task or one that it repeats."""
+        """Note that the queue was seen empty."""
         self._file("empty").touch()
 
     def confirm(self) -> None:
