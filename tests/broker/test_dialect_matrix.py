@@ -29,6 +29,7 @@ MESSAGES: dict[str, Message] = {
     "nothing": Message(b""),
     "data": Message(bytes(range(256)) * 300),
     "header": Message(b"x", durable=True, priority=9, ttl=timedelta(minutes=10)),
+    **{f"priority {number}": Message(b"x", priority=number) for number in (0, 1, 3, 4, 5)},
     "properties": Message(
         b"x",
         message_id="m-1",
