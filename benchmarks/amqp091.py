@@ -2,6 +2,7 @@
 
     python benchmarks/amqp091.py               some two minutes
     python benchmarks/amqp091.py --seconds 0.3 --reps 3
+    python benchmarks/amqp091.py --json benchmarks/amqp091_run.json    for the docs: see report.py
 
 Publishing with confirms, up to 1000 of them open, and consuming with prefetch 1000, each message acked. Each client is
 driven in the quickest way that it documents. As in run.py the figure is µs of CPU a message of the client's process,
@@ -13,12 +14,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import platform
 import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -193,8 +196,11 @@ class Counterpart:
         return result
 
 
-def measure(peers: list[str], sizes: list[int], reps: int, seconds: float) -> str:
-    """The table."""
+Figures = dict[tuple[str, int, str], tuple[float, float]]
+
+
+def measure(peers: list[str], sizes: list[int], reps: int, seconds: float) -> Figures:
+    """By mode, size and client: CPU µs a message, and messages a second; medians."""
     counterpart = Counterpart()
     found: dict[tuple[str, int, str], list[dict[str, float]]] = {}
     counts: dict[tuple[str, int, str], int] = {}
@@ -211,14 +217,24 @@ def measure(peers: list[str], sizes: list[int], reps: int, seconds: float) -> st
     finally:
         counterpart.process.terminate()
         counterpart.process.wait()
+    return {
+        case: (
+            statistics.median(run["cpu"] / run["count"] * 1e6 for run in runs),
+            statistics.median(run["count"] / run["seconds"] for run in runs),
+        )
+        for case, runs in found.items()
+    }
+
+
+def table(figures: Figures) -> list[str]:
+    """A line for each case; the first client is ours."""
     lines = ["| case | client | CPU µs/message | times ours | messages/s |", "|---|---|--:|--:|--:|"]
-    for (mode, size, peer), runs in found.items():
-        cpu = statistics.median(run["cpu"] / run["count"] * 1e6 for run in runs)
-        base = statistics.median(run["cpu"] / run["count"] * 1e6 for run in found[mode, size, peers[0]])
-        rate = statistics.median(run["count"] / run["seconds"] for run in runs)
+    ours = next(iter(figures))[2]
+    for (mode, size, peer), (cpu, rate) in figures.items():
         what = "publish, confirms" if mode == "send" else "consume, acks"
+        base, _ = figures[mode, size, ours]
         lines.append(f"| {what} {size} B | {peer} | {cpu:.2f} | {cpu / base:.1f} | {rate:,.0f} |")
-    return "\n".join(lines)
+    return lines
 
 
 def main() -> None:
@@ -228,12 +244,19 @@ def main() -> None:
     parser.add_argument("--sizes", default="100,1024", help="of the body, bytes")
     parser.add_argument("--reps", type=int, default=5, help="runs of each")
     parser.add_argument("--seconds", type=float, default=1.0, help="about so long is a run")
+    parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     for option in ("--peer", "--mode", "--port", "--count"):
         parser.add_argument(option, help=argparse.SUPPRESS)
     given = parser.parse_args()
     sizes = [int(size) for size in given.sizes.split(",")]
     if given.peer is None:
-        print(measure(given.peers.split(","), sizes, given.reps, given.seconds))
+        figures = measure(given.peers.split(","), sizes, given.reps, given.seconds)
+        print("\n".join(table(figures)))
+        if given.json is not None:
+            versions = ", ".join(f"{name} {version(name)}" for name in given.peers.split(","))
+            facts = {"runs": given.reps, "clients": versions, "python": platform.python_version()}
+            facts["figures"] = {" ".join(map(str, case)): found for case, found in figures.items()}
+            given.json.write_text(json.dumps(facts, indent=1) + "\n")
         return
     count = int(given.count)
     queue = f"q.{sizes[0]}.{count + count // 2}"

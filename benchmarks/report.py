@@ -1,6 +1,7 @@
 """Write docs/reference/benchmarks.md and its plot from the figures of a full run.
 
 python benchmarks/run.py --native --variants asyncio --sizes 100,1024,65536 --reps 3 --json benchmarks/full_run.json
+python benchmarks/amqp091.py --json benchmarks/amqp091_run.json
 python benchmarks/report.py
 """
 
@@ -12,8 +13,11 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+import amqp091
+
 HERE = Path(__file__).resolve().parent
 FIGURES = HERE / "full_run.json"
+FIGURES_0_9_1 = HERE / "amqp091_run.json"
 PAGE = HERE.parent / "docs" / "reference" / "benchmarks.md"
 PLOT = PAGE.with_name("benchmarks.svg")
 OURS = "amqp10"
@@ -131,10 +135,32 @@ def page(run: dict[str, Any], figures: Medians) -> str:
     return "\n".join([*lines, ""])
 
 
+def page_0_9_1(run: dict[str, Any]) -> str:
+    """The part on AMQP 0-9-1; its figures are as amqp091.py gives them."""
+    figures: amqp091.Figures = {}
+    for case, (cpu, rate) in run["figures"].items():
+        mode, size, peer = case.split(" ")
+        figures[mode, int(size), peer] = cpu, rate
+    lines = [
+        "## AMQP 0-9-1",
+        "",
+        "CPU µs of the client a message, as above, beside the two that most programs in Python use. Publishing with",
+        "confirms, 1000 at most on their way; consuming with a prefetch of 1000, each message acked.",
+        "",
+        f"- {run['clients']}; Python {run['python']}; the same machine. Median of {run['runs']} runs that took turns.",
+        "- Counterpart: hand-written in Python (`benchmarks/counterpart_0_9_1.py`); it counts what each client says.",
+        "- Each is driven in the quickest way that its documentation has: this client by `send_many` and `async for`,",
+        "  pika by its asynchronous adapter, aio-pika by gathering publishes and a consumer's callback.",
+        "",
+        *amqp091.table(figures),
+    ]
+    return "\n".join([*lines, ""])
+
+
 def main() -> None:
     run = json.loads(FIGURES.read_text())
     figures = medians(run)
-    PAGE.write_text(page(run, figures))
+    PAGE.write_text(f"{page(run, figures)}\n{page_0_9_1(json.loads(FIGURES_0_9_1.read_text()))}")
     PLOT.write_text(plot(run, 100, figures))
     print(f"{PAGE} and {PLOT.name} are written")
 

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 pytest.importorskip("pika", reason="pika is not installed")
-proton = pytest.importorskip("proton", reason="python-qpid-proton is not installed")
+proton: Any = pytest.importorskip("proton", reason="python-qpid-proton is not installed")
 
 import pika  # noqa: E402
 from proton import utils  # noqa: E402
 
 from ._amqp091 import channel_of  # noqa: E402
-from ._matrix import fresh_name  # noqa: E402
-from .conftest import Embedded  # noqa: E402
+from ._matrix import Embedded, fresh_name  # noqa: E402
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
 
@@ -55,9 +54,9 @@ def test_from_pika_to_proton(embedded: Embedded) -> None:
         channel.basic_publish("", queue, b"nothing said")
         connection = opened(embedded)
         receiver = connection.create_receiver(f"/queues/{queue}", credit=2)
-        full, bare = receiver.receive(timeout=SECONDS), None
+        full: Any = receiver.receive(timeout=SECONDS)
         receiver.accept()
-        bare = receiver.receive(timeout=SECONDS)
+        bare: Any = receiver.receive(timeout=SECONDS)
         receiver.accept()
         connection.close()
         channel.queue_delete(queue)
@@ -137,7 +136,7 @@ def test_there_and_back(embedded: Embedded) -> None:
         channel.basic_publish("", there, b"octets", pika.BasicProperties(**said))
         connection = opened(embedded)
         receiver = connection.create_receiver(f"/queues/{there}", credit=1)
-        message = receiver.receive(timeout=SECONDS)
+        message: Any = receiver.receive(timeout=SECONDS)
         message.address = None
         connection.create_sender(f"/queues/{back}").send(message)
         receiver.accept()
