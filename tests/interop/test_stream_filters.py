@@ -128,7 +128,9 @@ async def test_a_slow_reader_in_0_9_1(url: str) -> None:
     twice."""
     address = await new_stream(url)
     async with Connection(url, dialect="0-9-1") as connection:
-        async with connection.receiver(address, credit=2) as receiver, connection.sender(address) as sender:
+        # Without an offset it would begin when the broker has its consumer, a moment after the link is attached.
+        source = Source(address, filters=[StreamOffset("first")])
+        async with connection.receiver(source, credit=2) as receiver, connection.sender(address) as sender:
             await sender.send_many([b"%d" % n for n in range(40)])
             with anyio.fail_after(30):
                 deliveries = [await receiver.receive() for _ in range(40)]
