@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
+import pika
 import pytest
 
 import amqp10
@@ -205,6 +207,56 @@ async def test_within_one_broker(peer: Peer) -> None:
         assert (report.moved, report.clean) == (COUNT, True)
         came = await End(peer, "1.0", there).empty(COUNT)
         assert [message.message_id for message in came] == [f"id-{number}" for number in range(COUNT)]
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+@pytest.mark.parametrize("between", ["artemis", "embedded", "embedded 0-10", "embedded fast"])
+async def test_there_and_back_again(request: pytest.FixtureRequest, between: str) -> None:
+    """From RabbitMQ in 0-9-1 to another broker or dialect, and back: what pika gets is what pika sent."""
+    properties = pika.BasicProperties(
+        content_type="text/plain",
+        content_encoding="utf-8",
+        headers={
+            "text": "t",
+            "yes": True,
+            "number": -5,
+            "table": {"a": [1, "two"]},
+            "none": None,
+            "x-own": "annotation",
+        },
+        delivery_mode=2,
+        priority=4,
+        correlation_id="about",
+        reply_to="answers",
+        message_id="id",
+        timestamp=1_700_000_000,
+        type="order",
+        user_id="user",
+        app_id="shop",
+    )
+    async with end(request, "rabbitmq 0-9-1") as old, end(request, between) as other, end(request, "rabbitmq") as new:
+        url = old.peer.url().replace("localhost", "127.0.0.1")
+
+        def channel(name: str, body: bytes | None) -> tuple[Any, bytes] | None:
+            with pika.BlockingConnection(pika.URLParameters(url)) as connection:
+                if body is not None:
+                    connection.channel().basic_publish("", name, body, properties)
+                    return None
+                _, got, content = connection.channel().basic_get(name, auto_ack=True)
+                return got, content
+
+        await anyio.to_thread.run_sync(channel, old.address.removeprefix("/queues/"), b"a body")
+        back = End(new.peer, "0-9-1", new.address)
+        for here, there in ((old, other), (other, back)):
+            async with here.connection() as source, there.connection() as target:
+                ends = (source, here.address), (target, there.address)
+                assert (await amqp10.bridge(*ends, until_empty=True)).moved == 1
+        found = await anyio.to_thread.run_sync(channel, new.address.removeprefix("/queues/"), None)
+    assert found is not None
+    got, content = found
+    assert content == b"a body"
+    assert got.headers == properties.headers
+    assert vars(got) == vars(properties)
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio"])

@@ -44,6 +44,7 @@ SINCE_1973: Final = 100_000_000_000
 """Moments of at least so much are in ms, as Qpid counts them; less is seconds, as the specification does."""
 TOP_PRIORITY: Final = 9
 _OURS: Final = frozenset((EXCHANGE, ROUTING_KEY, OWN, REST, SUBJECT, GROUP_ID, GROUP_SEQUENCE))
+_NOWHERE: Final = Address("", "")
 _OWN_BITS: Final = ("discard_unroutable", "immediate")
 _KINDS_OF_BODY: Final = frozenset((TEXT, MAP, LIST, ENCODED))
 
@@ -103,6 +104,12 @@ def _went(message: Message, fallback: Address) -> Address:
     if isinstance(exchange, str) and isinstance(key, str) and max(len(exchange.encode()), len(key.encode())) < 256:
         return Address(exchange, key)
     return fallback
+
+
+def _came_to(message: Message) -> str | None:
+    """What `to` was made of when the message came, in another dialect: no word of the sender's."""
+    went = _went(message, _NOWHERE)
+    return route_address(went.exchange, went.key) if went is not _NOWHERE else None
 
 
 class _Writer:
@@ -191,7 +198,7 @@ class _Writer:
                 setattr(delivery, name, milliseconds(moment))
                 if milliseconds(moment) < SINCE_1973:
                     self._keep("creation-time" if name == "timestamp" else "absolute-expiry-time", milliseconds(moment))
-        if message.to is not None and message.to != route_address(address.exchange, key):
+        if message.to not in (None, route_address(address.exchange, key), _came_to(message)):
             self._keep("to", message.to)
 
     def _properties(self, properties: MessageProperties) -> None:
