@@ -326,7 +326,7 @@ def test_noise(header: bytes, body: bytes) -> None:
 
 
 def test_where_a_message_came_from_is_no_address_of_its_sender() -> None:
-    """A `to` that says what the annotations say of the way it came, through a bridge for one, is not kept; another is."""
+    """A `to` that says what the annotations say of the way it came is not kept; another is."""
     came = {"x-exchange": "", "x-routing-key": "old"}
     for to, kept in (("/queues/old", False), ("/queues/another", True)):
         _, properties, _ = there(Message(b"x", to=to, message_annotations=came))
