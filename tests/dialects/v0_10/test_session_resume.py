@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -142,6 +143,26 @@ def test_forgotten() -> None:
     assert isinstance(errors[0], ConnectionLost)
     assert "does not have the session" in str(errors[0])
     assert client.engine.opened
+
+
+@pytest.mark.parametrize("silent", ["client", "server"])
+def test_given_up_as_silent(silent: str) -> None:
+    """Who gives up a peer that was silent says nothing: heard late, a close would end what waits to be resumed."""
+    client, server, line = pair()
+    client.on_open = lambda engine: (client.begin(timeout=100), client.sender())  # type: ignore[assignment]
+    line.run()
+    one: Any = client if silent == "server" else server
+    one.engine.terms = replace(one.engine.terms, idle_timeout=10.0)
+    one.engine.login.heartbeat = 5
+    one.engine.tick(0.0)
+    one.engine.data_to_send()
+    one.engine.tick(1000.0)
+    one.handle(one.engine.events())
+    assert isinstance(one.ended[-1].error, ConnectionLost)
+    assert b"\1\x0b" not in one.engine.data_to_send()  # connection.close
+    line.cut()
+    line.run()
+    assert client.resumed == 1
 
 
 @pytest.mark.parametrize(("timeout", "longest"), [(0, 100), (100, 0)])

@@ -458,8 +458,8 @@ class V010Engine(TimedEngine):
         """The peer broke the protocol, or is gone: say why if it may be said, and end."""
         if self._phase is Phase.OVER:
             return
-        # Only to somebody who has begun to speak 0-10, and says more than that it does not like us.
-        if self._phase in (Phase.OPENING, Phase.OPEN):
+        # Only to somebody who has begun to speak 0-10. Who was silent may hear it late, and end what is to be resumed.
+        if self._phase in (Phase.OPENING, Phase.OPEN) and not isinstance(error, ConnectionLost):
             condition = getattr(error, "condition", None) or "amqp:connection:forced"
             self._say_close(Error(condition, str(error)))
         self._end(error)
