@@ -52,7 +52,7 @@ def come(queue: Queue, taker: Taker) -> Taker:
         ({"x-max-priority": 256}, "amqp:precondition-failed", "x-max-priority"),
         ({"x-dead-letter-exchange": 1}, "amqp:precondition-failed", "x-dead-letter-exchange"),
         ({"x-dead-letter-routing-key": "k"}, "amqp:precondition-failed", "x-dead-letter-exchange"),
-        ({"x-single-active-consumer": True}, "amqp:not-implemented", "single active"),
+        ({"x-single-active-consumer": "yes"}, "amqp:precondition-failed", "x-single-active-consumer"),
     ],
 )
 def test_wrong_arguments(arguments: Mapping[str, Any], condition: str, named: str) -> None:
@@ -318,3 +318,24 @@ def test_purge(router: Router) -> None:
     queue.in_line(taker)
     queue.run()
     assert taker.numbers == [0, 1, 9]
+
+
+def test_single_active_consumer(router: Router) -> None:
+    """The first that came gets all; the next takes its place when it goes, and what came back with it."""
+    queue = declare(router, x_single_active_consumer=True)
+    one, two, three = Taker(2), Taker(5), Taker(5)
+    for taker in (one, two, three):
+        queue.add_consumer(taker)
+        queue.in_line(taker)
+    fill(queue, 1, 2, 3, 4)
+    router.flush()
+    assert (one.numbers, two.numbers, three.numbers) == ([1, 2], [], [])
+    queue.in_line(two, drain=True)
+    assert two.told_exhausted == 1
+    queue.settle(one.taken[0], one, ACCEPTED)
+    queue.settle(one.taken[1], one, None)
+    queue.remove_consumer(one)
+    router.flush()
+    assert (two.numbers, three.numbers) == ([2, 3, 4], [])
+    assert queue.locked(True)
+    assert not queue.locked(False)

@@ -379,3 +379,36 @@ def test_a_deleted_queue_cancels_its_consumers(url: str) -> None:
         inbox = Inbox(other, queue)
         channel.queue_delete(queue)
         wait_until(other, lambda: inbox.cancelled)
+
+
+def test_single_active_consumer(url: str) -> None:
+    """One consumer gets all, until it goes; then the next does."""
+    with channel_of(url, confirms=True) as channel:
+        queue = queue_of(channel, arguments={"x-single-active-consumer": True})
+        one, two = Inbox(channel, queue, auto_ack=True), Inbox(channel, queue, auto_ack=True)
+        for number in range(4):
+            channel.basic_publish("", queue, b"%d" % number)
+        assert (one.wait(4), two.wait(0)) == ([b"0", b"1", b"2", b"3"], [])
+        channel.basic_cancel(one.tag)
+        channel.basic_publish("", queue, b"4")
+        assert two.wait(1) == [b"4"]
+
+
+def test_carbon_copies(url: str) -> None:
+    """CC and BCC name further routing keys; each queue has one copy, and nobody sees BCC."""
+    with channel_of(url, confirms=True) as channel:
+        queues = [queue_of(channel) for _ in range(4)]
+        headers = {"CC": [queues[1], queues[0]], "BCC": [queues[2]], "a": 1}
+        channel.basic_publish("", queues[0], b"x", pika.BasicProperties(headers=headers))
+        assert [all_in(channel, queue) for queue in queues] == [[b"x"], [b"x"], [b"x"], []]
+        channel.basic_publish("", "nowhere", b"x", pika.BasicProperties(headers=headers), mandatory=True)
+        _, properties, _ = channel.basic_get(queues[2], auto_ack=True)
+        assert (properties.headers["CC"], "BCC" in properties.headers) == ([queues[1], queues[0]], False)
+
+
+def test_carbon_copies_that_are_none(url: str) -> None:
+    """They are lists of strings, or the channel ends (406)."""
+    with channel_of(url, confirms=True) as channel:
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker) as refused:
+            channel.basic_publish("", "q", b"x", pika.BasicProperties(headers={"CC": "a"}))
+        assert refused.value.reply_code == 406

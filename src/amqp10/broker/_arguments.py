@@ -30,6 +30,7 @@ class Arguments:
         dead_letter: exchange and routing key for what is rejected, expired or too much; None for the message's own key.
         priorities: of messages, 0 for none.
         attempts: how often a message may fail.
+        single: one consumer is given messages, the others wait to take its place.
     """
 
     ttl: float | None = None
@@ -40,6 +41,7 @@ class Arguments:
     dead_letter: tuple[str, str | None] | None = None
     priorities: int = 0
     attempts: int | None = None
+    single: bool = False
 
     @classmethod
     def read(cls, arguments: Mapping[str, Any]) -> Arguments:
@@ -54,8 +56,9 @@ class Arguments:
         overflow = text(arguments, "x-overflow") or "drop-head"
         if overflow not in _OVERFLOWS:
             raise wrong("x-overflow", f"is one of {', '.join(_OVERFLOWS)}, not {overflow!r:.60}")
-        if arguments.get("x-single-active-consumer"):
-            raise AddressError("amqp:not-implemented", "there are no single active consumers here")
+        single = arguments.get("x-single-active-consumer", False)
+        if not isinstance(single, bool):
+            raise wrong("x-single-active-consumer", f"is true or false, not {single!r:.60}")
         ttl, expires = number(arguments, "x-message-ttl"), number(arguments, "x-expires", least=1)
         return cls(
             ttl=None if ttl is None else max(ttl / 1000, _AT_ONCE),
@@ -66,6 +69,7 @@ class Arguments:
             dead_letter=None if exchange is None else (exchange, key),
             priorities=number(arguments, "x-max-priority", most=255) or 0,
             attempts=number(arguments, "x-delivery-limit"),
+            single=single,
         )
 
 

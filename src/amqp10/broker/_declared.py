@@ -133,11 +133,29 @@ class DeclaredQueue(Queue):
         if self.dead_letter_to is not None and self._dead_letter is not None:
             self.dead_lettered += self._dead_letter(self, entry, reason, None)
 
+    # One consumer at a time
+
+    def _active(self) -> Consumer | None:
+        """The consumer that messages go to, where only one is active: who came first of those who are there."""
+        return next(filter(stays, self.consumers.values()), None)
+
+    def locked(self, exclusive: bool) -> bool:
+        return (self._arguments.single and exclusive) or super().locked(exclusive)
+
+    def in_line(self, consumer: Consumer, *, drain: bool = False) -> None:
+        if self._arguments.single and stays(consumer) and consumer is not self._active():
+            if drain:
+                consumer.exhausted()
+        else:
+            super().in_line(consumer, drain=drain)
+
     # Its end
 
     def remove_consumer(self, consumer: Consumer) -> None:
         counts = consumer.key in self.consumers and stays(consumer)
         super().remove_consumer(consumer)
+        if self._arguments.single and counts and (heir := self._active()) is not None:
+            self.in_line(heir)
         if counts and not self.deleted and not self.users:
             self.used()
             if self._auto_delete:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ..engine import RoutedDelivery
+from ..engine import CopiedDelivery, RoutedDelivery
 from ..errors import DecodeError
 from ..messaging import ACCEPTED, Error, read_properties
 from ..types import Symbol
@@ -92,7 +92,12 @@ class AnonymousProducerLink(ProducerLink):
     def _route(self, delivery: IncomingDelivery) -> Route:
         payload = delivery.payload
         if isinstance(delivery, RoutedDelivery):
-            return self._router.route(delivery.address, payload, on_demand=False)
+            route = self._router.route(delivery.address, payload, on_demand=False)
+            if isinstance(delivery, CopiedDelivery):
+                copies = [self._router.route(each, payload, on_demand=False).nodes for each in delivery.also]
+                nodes = dict.fromkeys([*route.nodes, *(node for nodes in copies for node in nodes)])
+                route = route._replace(nodes=tuple(nodes))
+            return route
         to = read_properties(payload).to
         if not to:
             raise AddressError("amqp:not-found", "the message has no `to`, and the link has no address")

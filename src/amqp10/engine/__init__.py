@@ -11,6 +11,7 @@ from ._api import Session as Session
 from ._api import SessionKeeper as SessionKeeper
 from ._backlog import Backlog as Backlog
 from ._capabilities import CAPABILITIES as CAPABILITIES
+from ._delivery import CopiedDelivery as CopiedDelivery
 from ._delivery import IncomingDelivery as IncomingDelivery
 from ._delivery import IncomingStream as IncomingStream
 from ._delivery import OutgoingDelivery as OutgoingDelivery
@@ -85,6 +86,7 @@ __all__ = (
     "ConnectionEnded",
     "ConnectionOpened",
     "ConnectionTerms",
+    "CopiedDelivery",
     "CreditChanged",
     "DeclareExchange",
     "DeclareQueue",

@@ -157,6 +157,18 @@ class RoutedDelivery(IncomingDelivery):
     address: str
 
 
+class CopiedDelivery(RoutedDelivery):
+    """One that goes to further addresses as well.
+
+    Attributes:
+        also: those.
+    """
+
+    __slots__ = ("also",)
+
+    also: tuple[str, ...]
+
+
 class IncomingStream:
     """What is here of a delivery on a link that streams (`ReceiverLink.streaming`).
 

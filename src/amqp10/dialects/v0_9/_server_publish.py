@@ -9,13 +9,23 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ...engine import DeliveriesReceived, IncomingDelivery, LinkTerms, ReceiverLink, RoutedDelivery, route_address
+from ...engine import (
+    CopiedDelivery,
+    DeliveriesReceived,
+    IncomingDelivery,
+    LinkTerms,
+    ReceiverLink,
+    RoutedDelivery,
+    route_address,
+)
 from ...errors import LocalProtocolError
 from ...messaging import Accepted, DeliveryState, Error, Rejected, Released, Source, Target, TransactionalState
 from ._acks import ACCEPT, DISCARD, Acks, confirm
 from ._channel import BASIC, State
+from ._codes import Fault
 from ._incoming import read_route
 from ._methods import BasicPublish, BasicReturn
+from ._properties import BasicProperties
 from ._server_link import ServerLink
 
 if TYPE_CHECKING:
@@ -73,13 +83,19 @@ class PublishLink(ServerLink, ReceiverLink):
     def arrived(self, body: bytes) -> None:
         """A message is whole."""
         session, engine = self.session, self.engine
-        properties = session.properties_octets
+        properties, also = session.properties_octets, list[str]()
+        if b"CC" in properties:
+            properties, also = self._carbon_copies(properties)
         payload = engine.incoming.map(self._route, properties, body, session.children)
         self._number = number = self._number + 1
         tag = number.to_bytes(8, "big")
         if self._mandatory:
             self._returnable[number] = self._route, properties, body
         delivery = RoutedDelivery(self, number, tag, payload, False)
+        if also:
+            exchange, _, _ = read_route(self._route)
+            delivery = CopiedDelivery(self, number, tag, payload, False)
+            delivery.also = tuple(route_address(exchange, key) for key in also)
         delivery.address = self._addresses.get(self._route) or self._address(self._route)
         txn_id = session.transactions.txn_id
         if txn_id is not None:
@@ -94,6 +110,26 @@ class PublishLink(ServerLink, ReceiverLink):
             engine.emit(DeliveriesReceived(self))
         if self.credit <= 0:
             session.hold(self)
+
+    def _carbon_copies(self, properties: bytes) -> tuple[bytes, list[str]]:
+        """RabbitMQ's headers CC and BCC: further routing keys; the second is for nobody else to see.
+
+        Raises:
+            Fault: they are no lists of strings.
+        """
+        tables = self.engine.variant.tables
+        read = BasicProperties.decode(properties, tables)
+        headers = dict(read.headers or {})
+        found = [headers.get("CC"), headers.pop("BCC", None)]
+        keys: list[str] = []
+        for each in found:
+            if each is not None and not (isinstance(each, list) and all(isinstance(key, str) for key in each)):
+                raise Fault(406, "CC and BCC are lists of strings", BasicPublish.code, soft=True)
+            keys += each or []
+        if found[1] is not None:
+            read.headers = headers
+            properties = read.encode(tables)
+        return properties, keys
 
     def _address(self, route: bytes) -> str:
         if len(self._addresses) >= MOST_ADDRESSES:
