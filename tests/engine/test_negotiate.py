@@ -10,10 +10,10 @@ SASL = b"AMQP\3\1\0\0"
 OLD = b"AMQP\0\0\x09\1"
 
 
-def make(name: str, *headers: bytes) -> Dialect:
+def make(name: str, *headers: bytes, later: bool = False) -> Dialect:
     """A dialect of which only the headers are asked for."""
     model = dialect("1.0")
-    return Dialect(name, headers, frozenset(), model.client, model.server, model.tracer)
+    return Dialect(name, headers, frozenset(), model.client, model.server, model.tracer, later=later)
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def spoken(monkeypatch: pytest.MonkeyPatch) -> None:
         make("0-9-1", OLD),
         make("0-9", b"AMQP\1\1\0\x09"),
         make("0-9-draft", b"AMQP\1\1\x09\1"),
-        make("fast", b"\x80\1"),
+        make("fast", b"\x80\1", later=True),
     ]
     monkeypatch.setattr(_negotiate, "dialects", lambda: all_)
 
@@ -40,6 +40,7 @@ def spoken(monkeypatch: pytest.MonkeyPatch) -> None:
         (b"AMQP\1\1\0\x09", "0-9"),
         (b"AMQP\1\1\x09\1", "0-9-draft"),
         (b"\x80\1", "fast"),
+        (b"\x80\xff", "fast"),
     ],
 )
 @pytest.mark.parametrize("portion", [1, 3, 100])
@@ -69,7 +70,7 @@ def test_each_dialect(header: bytes, name: str, portion: int) -> None:
         (b"AMQP\0\0\x08\0", OLD, 7),
         (b"AMQP\1\1\x08\0", OLD, 7),
         (b"AMQP\1\1\0\x0b", OLD, 8),
-        (b"\x80\2", SASL, 2),
+        (b"\x80\0", SASL, 2),
     ],
 )
 def test_refused(octets: bytes, answer: bytes, after: int) -> None:

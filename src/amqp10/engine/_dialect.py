@@ -47,6 +47,8 @@ class Dialect:
         greeting: where in the first octets of a server, and what, each in its turn, shows that it speaks this; None: it
             answers a header with the same.
         native: "module:name" of what makes `Connection.native` of a connection; None for a dialect that has none.
+        later: the last octet of its header is the highest version that a client speaks, and a server answers by its own:
+            it takes clients of later versions, too.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Dialect:
     tracer: Callable[[bool], Tracer]
     greeting: tuple[tuple[int, bytes], ...] | None = None
     native: str | None = None
+    later: bool = False
 
     def spoken(self, answer: bytes) -> bool | None:
         """Whether the first bytes that answered our header say that the server speaks this; None while they do not.

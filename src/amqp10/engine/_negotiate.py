@@ -41,13 +41,19 @@ class Negotiation:
         spoken = self._spoken
         headers = {header: one for one in spoken for header in one.headers}
         for header, one in headers.items():
-            if self.received.startswith(header):
+            if self.received.startswith(header) or (one.later and _is_later(self.received, header)):
                 self.dialect = one
                 return True
         if any(header.startswith(self.received) for header in headers):
             return False
         self.refusal = _refusal(self.received, spoken)
         return True
+
+
+def _is_later(received: bytes, header: bytes) -> bool:
+    """Whether that begins with the header of a later version."""
+    *same, version = header
+    return received[: len(same)] == bytes(same) and received[len(same) : len(header)] > bytes((version,))
 
 
 def _refusal(received: bytes, spoken: Sequence[Dialect]) -> bytes:

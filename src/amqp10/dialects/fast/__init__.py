@@ -24,6 +24,7 @@ DIALECT = Dialect(
     tracer=CommandTracer,
     greeting=((2, b"\x0a"),),
     native="amqp10.amqpfast:Native",
+    later=True,
 )
 
 __all__ = ("DIALECT", "Index", "List", "Show")
