@@ -47,8 +47,8 @@ class Dialect:
         greeting: where in the first octets of a server, and what, each in its turn, shows that it speaks this; None: it
             answers a header with the same.
         native: "module:name" of what makes `Connection.native` of a connection; None for a dialect that has none.
-        later: the last octet of its header is the highest version that a client speaks, and a server answers by its own:
-            it takes clients of later versions, too.
+        later: the last octet of its header is the highest version that a client speaks, and a server names its own: it
+            takes clients of later versions, too.
     """
 
     name: str
