@@ -11,6 +11,8 @@ import pytest
 
 from amqp10 import (
     Connection,
+    ConnectionInterrupted,
+    ConnectionRestored,
     DeclarationRefused,
     LinkDetached,
     LinkInterrupted,
@@ -135,6 +137,27 @@ async def test_a_link_that_comes_meanwhile(dialect: str) -> None:
                 await sender.send("x")
             async with connection.receiver("q49") as receiver:
                 (await receiver.receive()).accept()
+
+
+async def test_a_server_that_does_not_answer(dialect: str) -> None:
+    """What is not answered while it is declared again is given up with the connection, and the next one goes on."""
+    settings = replace(ALONE, attempt_timeout=1)
+    async with strict() as broker, connected(broker.url, dialect, settings) as (proxy, connection):
+        await connection.native.declare_queue("q", exclusive=True, auto_delete=True)
+        async with connection.receiver("q") as receiver:
+            events = connection.events()
+            await cut(proxy, connection)
+            proxy.stall("down")
+            async for event in events:
+                if isinstance(event, ConnectionRestored):
+                    break
+            async for event in events:
+                if isinstance(event, ConnectionInterrupted):
+                    break
+            proxy.resume()
+            async with connection.sender("q") as sender:
+                await sender.send("x")
+            (await receiver.receive()).accept()
 
 
 async def test_a_queue_that_is_locked_for_a_while(dialect: str) -> None:
