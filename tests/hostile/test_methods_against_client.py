@@ -9,7 +9,15 @@ from typing import Any
 import anyio
 import pytest
 
-from amqp10 import AmqpError, AuthenticationFailed, Connection, ConnectionClosed, ConnectionLost, RemoteProtocolError
+from amqp10 import (
+    AmqpError,
+    AuthenticationFailed,
+    Connection,
+    ConnectionClosed,
+    ConnectionLost,
+    LinkDetached,
+    RemoteProtocolError,
+)
 from amqp10.dialects.v0_9._codes import condition_of
 from amqp10.dialects.v0_9._methods import (
     BasicAck,
@@ -117,7 +125,7 @@ async def test_a_message_that_is_too_large(variant: Variant, size: int) -> None:
             await peer.send(0, ConnectionCloseOk())
 
     async with against(variant, serve) as connection:
-        with pytest.raises(RemoteProtocolError) as caught:
+        with pytest.raises(LinkDetached) as caught:
             await links(connection)
     assert caught.value.condition == "amqp:link:message-size-exceeded"
 
