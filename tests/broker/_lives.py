@@ -12,15 +12,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from amqp10.broker._carrier import Carrier, PeerTerms
-from amqp10.broker._connection import Peer
 from amqp10.broker._entry import Entry
 from amqp10.broker._node import Limits
 from amqp10.broker._queue import Queue
 from amqp10.broker._router import Router
 from amqp10.engine import (
     ConnectionEnded,
-    ConnectionTerms,
     DeliveriesUnresumed,
     Event,
     IncomingDelivery,
@@ -31,114 +28,13 @@ from amqp10.engine import (
     OutcomesReceived,
     OutgoingDelivery,
     ReceiverLink,
-    ReceiverSettleMode,
     SenderLink,
-    SessionTerms,
     SettlementsReceived,
-    dialect,
 )
-from amqp10.errors import RemoteProtocolError
-from amqp10.messaging import ACCEPTED, RELEASED, Accepted, Error, Message, Source, Target
-from amqp10.sasl import Authenticator
+from amqp10.messaging import ACCEPTED, RELEASED, Accepted, Message, Source, Target
 
+from ._line import LASTING, TIMEOUT, Line, Setting, no_faults
 from .conftest import Clock
-
-TIMEOUT = 60
-LASTING: dict[str, Any] = {"expiry_policy": "connection-close", "timeout": TIMEOUT}
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What does not change within one life."""
-
-    mode: ReceiverSettleMode
-    frame_size: int
-    window: int
-    streams: bool
-    many: bool  # messages by the dozen, with tags so long that few of them fit an attach
-
-    @classmethod
-    def numbered(cls, number: int) -> Setting:
-        """One of `SETTINGS`."""
-        return cls(
-            mode="second" if number % 2 else "first",
-            frame_size=(512, 4096)[number // 2 % 2],
-            window=(2, 100)[number // 4 % 2],
-            streams=bool(number // 8 % 2),
-            many=bool(number // 16 % 2),
-        )
-
-
-SETTINGS = 32
-
-
-class Line(Carrier):
-    """One connection: a client engine, the broker's side, and the octets under way."""
-
-    def __init__(self, router: Router, setting: Setting, name: str) -> None:
-        spoken = dialect("1.0")
-        size = setting.frame_size
-        self.client = spoken.client(ConnectionTerms(name, max_frame_size=size), None, True)
-        self.server = spoken.server(ConnectionTerms("broker"), Authenticator(None, anonymous=True))
-        terms = PeerTerms(
-            ConnectionTerms("broker", max_frame_size=size), SessionTerms(incoming_window=setting.window), 1_000_000
-        )
-        self.peer = Peer(self.server, router, terms, self)
-        self.there, self.back = bytearray(), bytearray()
-        self.events: list[Event] = []
-        self.server.start()
-        self.client.start()
-        self.client.open()
-        self.session = self.client.begin(SessionTerms(incoming_window=setting.window))
-        while self.carry(1 << 30, 1 << 30):
-            pass
-
-    def wake(self) -> None:
-        pass
-
-    def blocked(self) -> bool:
-        return False
-
-    def opened(self) -> Error | None:
-        return None
-
-    def ended(self) -> None:
-        pass
-
-    def carry(self, there: int, back: int) -> bool:
-        """Let that many octets cross, each way; whether any did."""
-        self.there += self.client.data_to_send()
-        portion = bytes(self.there[:there])
-        del self.there[:there]
-        if portion:
-            self.server.receive_data(portion)
-            self.handle()
-        self.back += self.server.data_to_send()
-        answer = bytes(self.back[:back])
-        del self.back[:back]
-        if answer:
-            self.client.receive_data(answer)
-        self.events += self.client.events()
-        return bool(portion or answer)
-
-    def handle(self) -> None:
-        """The broker acts on what came."""
-        events = self.server.events()
-        no_faults(events)
-        self.peer.handle(events)
-
-    def hear(self) -> None:
-        """The broker notices that the connection is lost."""
-        self.server.receive_eof()
-        self.handle()
-
-
-def no_faults(events: list[Event]) -> None:
-    """No end has found a fault of the other's, but for a link that was taken over."""
-    for event in events:
-        error = getattr(event, "error", None)
-        assert not isinstance(error, RemoteProtocolError), event
-        assert getattr(error, "condition", None) in (None, "amqp:link:stolen"), event
 
 
 class End(ABC):

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ._lives import SETTINGS, Life, Setting
+from ._line import SETTINGS, Setting
+from ._lives import Life
 
 WALKS = int(os.environ.get("AMQP10_WALKS", "500"))
 OCTETS_APART = 5
