@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+import anyio
+from anyio.from_thread import BlockingPortal
 
 from ..client import Connection
 from ..errors import AmqpError, ConnectionLost
@@ -26,7 +29,6 @@ class Standing:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._thread = ExitStack()  # never left: it ends with the process
         self._portal: BlockingPortal | None = None
         self._connections = ExitStack()
         self._opened: Connection | None = None
@@ -53,7 +55,7 @@ class Standing:
 
     def _call(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
         if self._portal is None:
-            self._portal = self._thread.enter_context(start_blocking_portal("trio"))
+            self._portal = _portal()
         try:
             if self._opened is None or not self._opened.open:
                 self.close()
@@ -70,3 +72,16 @@ class Standing:
             self._connections.close()
         except Exception:
             pass  # it is lost
+
+
+def _portal() -> BlockingPortal:
+    """Into a thread that runs trio, and ends with the process: Spark's ends when its query fails, or should."""
+    started: Future[BlockingPortal] = Future()
+
+    async def serve() -> None:
+        async with BlockingPortal() as portal:
+            started.set_result(portal)
+            await portal.sleep_until_stopped()
+
+    threading.Thread(target=anyio.run, args=(serve,), kwargs={"backend": "trio"}, name="amqp10", daemon=True).start()
+    return started.result()
