@@ -199,3 +199,22 @@ async def test_aio_pika_refused(channel: AbstractChannel) -> None:
     await channel.reopen()
     with pytest.raises(aio_pika.exceptions.ChannelNotFoundEntity):
         await channel.declare_queue(fresh_name(), passive=True)
+
+
+async def test_aio_pika_streams(channel: AbstractChannel) -> None:
+    """A stream from an offset, with a prefetch; two consumers have all of it, and it is there for a third."""
+    await channel.set_qos(prefetch_count=2)
+    stream = await channel.declare_queue(fresh_name(), durable=True, arguments={"x-queue-type": "stream"})
+    for number in range(6):
+        await channel.default_exchange.publish(aio_pika.Message(b"%d" % number), stream.name)
+    for first in (0, 2, 4):
+        got: list[AbstractIncomingMessage] = []
+        with anyio.fail_after(30):
+            async with stream.iterator(arguments={"x-stream-offset": first}) as messages:
+                async for message in messages:
+                    got.append(message)
+                    await message.ack()
+                    if len(got) == 6 - first:
+                        break
+        assert [int(each.body) for each in got] == [each.headers["x-stream-offset"] for each in got]
+        assert [int(each.body) for each in got] == list(range(first, 6))
