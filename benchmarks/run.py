@@ -318,8 +318,10 @@ def main() -> int:
         counterpart = Counterpart(options, rust)
         stack.callback(counterpart.stop)
         bench = Bench(peers, cases, given.seconds, counterpart, commands)
+        loads = [os.getloadavg()[0]]  # of the last minute
         for number in range(1, given.reps + 1):
             bench.round(number)
+            loads.append(os.getloadavg()[0])
     print(f"{setting()}\n\n{table(bench)}\n\n{bar(bench)}")
     if given.json:
         figures = {f"{case} {peer}": vars(got) for (peer, case), got in bench.results.items() if got.cpu}
@@ -327,6 +329,7 @@ def main() -> int:
             "setting": setting(),
             "machine": machine(),
             "cpus": os.cpu_count(),
+            "loads": loads,
             "counterpart": "Rust" if given.native else "Python",
         }
         given.json.write_text(json.dumps({**facts, "runs": given.reps, "figures": figures}, indent=1) + "\n")
