@@ -41,6 +41,7 @@ OURS = "amqp10"
 PEERS = {OURS: "amqp10", "proton": "python-qpid-proton", "pyamqp": "azure-servicebus"}
 WORKLOADS = {"send": ("send", 0), "recv": ("recv", 0), "send-settled": ("send", 1), "recv-settled": ("recv", 1)}
 FIRST_COUNT = 2000
+FIRST_SIZE = 1 << 28  # bytes of them together, at most
 MOST = 1_000_000
 PATIENCE = 120  # seconds for one run
 
@@ -151,11 +152,11 @@ class Bench:
         """So many messages that a run takes about `seconds`, found by trying."""
         key = peer, case
         if key not in self.counts:
-            count = FIRST_COUNT
+            count = least = max(10, min(FIRST_COUNT, FIRST_SIZE // case.size))
             for _ in range(3):
                 tried = self.run(peer, case, count)
                 enough = tried["seconds"] > self.seconds / 3
-                count = max(FIRST_COUNT, min(MOST, round(count * self.seconds / max(tried["seconds"], 1e-4))))
+                count = max(least, min(MOST, round(count * self.seconds / max(tried["seconds"], 1e-4))))
                 if enough:
                     break
             self.counts[key] = count
