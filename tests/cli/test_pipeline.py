@@ -19,6 +19,7 @@ pytest.importorskip("pyspark")
 
 import pyspark
 
+from amqp10.cli._pipeline import _shown
 from amqp10.spark._pipeline import cause
 
 URL = "amqp://guest:hidden@localhost:1"
@@ -41,6 +42,23 @@ def test_mistakes(amqp10: Commands, arguments: tuple[str, ...], words: str) -> N
     assert result.code == 2
     assert words in result.err
     assert "hidden" not in result.err
+
+
+@pytest.mark.parametrize(
+    ("place", "shown"),
+    [
+        ("parquet:/lake/a,b", "parquet:/lake/a,b"),
+        ("parquet:hdfs://name:8020/x", "parquet:hdfs://name:8020/x"),
+        ("amqp://localhost:5672", "amqp://localhost:5672"),
+        ("amqp://u:hidden@a,amqps://v:hidden@b:1", "amqp://u:***@a,amqps://v:***@b:1"),
+        ("amqp://a:1,amqp://u:hid,den@b,c", "amqp://a:1,amqp://u:***@b,c"),
+        ("parquet:s3a://key:hidden@lake/x", "parquet:s3a://key:***@lake/x"),
+        ("wss://u:hidden@a/x?token=hidden,amqp://:hidden@b", "wss://u:***@a/x,amqp://:***@b"),
+    ],
+)
+def test_places_for_people(place: str, shown: str) -> None:
+    """However many brokers there are, none of their passwords is told."""
+    assert _shown(place) == shown
 
 
 def test_urls_from_the_environment(amqp10: Commands, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import tempfile
 from collections.abc import Mapping
@@ -11,9 +12,7 @@ from typing import Any
 
 import click
 
-from ..net import parse_url
 from ._main import Failure, Interrupted
-from ._options import Peer
 
 STOP_SECONDS = 60
 
@@ -132,7 +131,7 @@ def pipeline(
         planned.check()
     except ValueError as error:
         raise Failure(str(error), 2) from None
-    click.echo(f"from {address} at {Peer(source.split(',')[0]).shown} to {_shown(target)}", err=True)
+    click.echo(f"from {address} at {_shown(source)} to {_shown(target)}", err=True)
     with tempfile.TemporaryDirectory(prefix="amqp10-pipeline-") as folder:
         _run(job, replace(planned, stop_file=f"{folder}/stop"))
 
@@ -147,12 +146,11 @@ def _sink(target: str, to_address: str | None, options: Mapping[str, str]) -> tu
     return kind, place, dict(options)
 
 
-def _shown(target: str) -> str:
-    try:
-        parse_url(target)
-    except ValueError:
-        return target
-    return Peer(target).shown
+def _shown(place: str) -> str:
+    """A folder, or the URLs of brokers, for people: without passwords, and what queries have, tokens perhaps."""
+    return re.sub(
+        r"://([^:/@?#,]*):[^@/]*@|\?[^,]*", lambda found: f"://{found[1]}:***@" if found[1] is not None else "", place
+    )
 
 
 def _run(job: Any, planned: Any) -> None:
