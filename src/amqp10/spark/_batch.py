@@ -12,7 +12,9 @@ from pyspark.sql.types import StructType
 
 from ._bridge import pulled
 from ._columns import Columns
+from ._connect import run
 from ._consume import QueuePartition, consumed
+from ._kind import check_no_stream
 from ._options import Options
 from ._pushdown import selector
 from ._receive import browse
@@ -65,6 +67,7 @@ class TakingReader(DataSourceReader):
             self._wal = os.path.join(location, f"read-{run_id}")
 
     def partitions(self) -> list[QueuePartition]:
+        run(self._options, check_no_stream, self._options)
         if self._wal:
             begin(self._wal, 1)
         parts = self._options.num_partitions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ from ..errors import DecodeError, LinkDetached, RemoteProtocolError, SessionEnde
 from ..messaging import EventPosition, Source, StreamOffset
 from ._columns import Columns
 from ._connect import connection, properties, source
+from ._kind import a_queue, is_stream
 from ._options import Options
 from ._ranges import Bounds, Range
 from ._receive import CHUNK, CREDIT, IDLE, drained, undecodable
@@ -52,26 +54,45 @@ class Log(ABC):
     def source(self, opened: Connection, partition: str, start: int) -> Source:
         """Where to read from the offset `start`."""
 
+    @abstractmethod
+    async def check(self, opened: Connection, place: Range) -> None:
+        """See that this is a log, before anything of it is settled.
+
+        Raises:
+            ValueError: it is none.
+            AmqpError: the peer does not say.
+        """
+
     async def first_since(self, opened: Connection, partition: str, since: datetime) -> int | None:
         """The offset of the first message since then; None if there is none.
 
         Raises:
             AmqpError: the peer does not say.
         """
-        found = await self._offsets(opened, self._since(opened, partition, since), 1)
-        return min(found, default=None)
+        return await self._first(opened, partition, self._since(opened, partition, since))
 
     @abstractmethod
     def _since(self, opened: Connection, partition: str, since: datetime) -> Source:
         """Where to read from that moment, all messages."""
 
-    async def _offsets(self, opened: Connection, place: Source, credit: int) -> list[int]:
-        """The offsets of what comes first from there, of as many messages."""
-        async with opened.receiver(place, credit=0, settle_mode="settled") as receiver:
-            receiver.add_credit(credit)
+    async def _first(self, opened: Connection, partition: str, place: Source) -> int | None:
+        """The offset of what comes first from there; None if nothing does.
+
+        Raises:
+            ValueError: it has none. It came from a queue, which has it back.
+        """
+        async with opened.receiver(place, credit=0) as receiver:
+            receiver.add_credit(1)
             await drained(receiver, self._options.receive_timeout)
-            batch = await receiver.receive_batch(credit) if receiver.buffered else []
-            return [int(delivery.message.message_annotations[self.offset_key]) for delivery in batch]
+            batch = await receiver.receive_batch(1) if receiver.buffered else []
+            for delivery in batch:
+                delivery.release()  # of a log it is there still
+        if not batch:
+            return None
+        offset = batch[0].message.message_annotations.get(self.offset_key)
+        if not isinstance(offset, int):
+            raise a_queue(partition)
+        return int(offset)
 
     async def all_bounds(self, opened: Connection, partitions: list[str]) -> dict[str, Bounds]:
         """The bounds of these partitions."""
@@ -85,6 +106,8 @@ class RabbitStream(Log):
 
     async def partitions(self, opened: Connection) -> list[str]:
         if await self._is_there(opened, self.address):
+            if await is_stream(opened, source(opened, self._options)) is False:
+                raise a_queue(self.address)
             return [self.address]
         found: list[str] = []
         while await self._is_there(opened, name := f"{self.address}-{len(found)}"):
@@ -106,12 +129,28 @@ class RabbitStream(Log):
             raise
 
     async def bounds(self, opened: Connection, partition: str) -> Bounds:
-        first = await self._offsets(opened, self._at(opened, partition, StreamOffset("first")), 1)
-        if not first:
+        first = await self._first(opened, partition, self._at(opened, partition, StreamOffset("first")))
+        if first is None:
             return Bounds(0, 0)
+        return Bounds(first, max(first, await self._newest(opened, partition)) + 1)
+
+    async def _newest(self, opened: Connection, partition: str) -> int:
+        """The highest offset of a stream: -1 if it has none any more."""
         # "last" is the last chunk, of as many messages as were written together.
-        last = await self._offsets(opened, self._at(opened, partition, StreamOffset("last")), LAST_CHUNK)
-        return Bounds(min(first), max(last, default=min(first)) + 1)
+        place = self._at(opened, partition, StreamOffset("last"))
+        async with opened.receiver(place, credit=0, settle_mode="settled") as receiver:
+            receiver.add_credit(LAST_CHUNK)
+            await drained(receiver, self._options.receive_timeout)
+            batch = await receiver.receive_batch(LAST_CHUNK) if receiver.buffered else []
+            offsets = (int(delivery.message.message_annotations[self.offset_key]) for delivery in batch)
+            return max(offsets, default=-1)
+
+    async def check(self, opened: Connection, place: Range) -> None:
+        said = await is_stream(opened, source(opened, self._options, place.partition))
+        if said is False:
+            raise a_queue(place.partition)
+        if said is None:
+            await self._first(opened, place.partition, self.source(opened, place.partition, place.start))
 
     def _at(self, opened: Connection, partition: str, where: StreamOffset) -> Source:
         place = source(opened, self._options, partition)
@@ -146,6 +185,9 @@ class EventHub(Log):
         if facts.get("is_partition_empty") or last < 0:
             return Bounds(last + 1, last + 1)
         return Bounds(int(first), int(last) + 1)
+
+    async def check(self, opened: Connection, place: Range) -> None:
+        await self._first(opened, place.partition, self.source(opened, place.partition, place.start))
 
     async def _facts(self, opened: Connection, kind: str, **properties: str) -> dict[Any, Any]:
         with anyio.move_on_after(self._options.receive_timeout):
@@ -186,6 +228,7 @@ async def read(
     """Read the offsets of a range, in order.
 
     Raises:
+        ValueError: it is no log.
         DataLoss: retention has removed the first of them, and `failOnDataLoss` says so.
         DecodeError: a message cannot be decoded, and no column wants to know why.
     """
@@ -193,15 +236,17 @@ async def read(
     columns = Columns(
         schema, options.body_format, {"address": kind.address, "partition": place.partition}, kind.offset_key
     )
-    async with (
-        connection(options, comes_back=True) as opened,
-        opened.receiver(
-            kind.source(opened, place.partition, place.start),
-            credit=CREDIT,
-            settle_mode="settled",
-            properties=properties(options),
-        ) as receiver,
-    ):
+    async with AsyncExitStack() as stack:
+        opened = await stack.enter_async_context(connection(options, comes_back=True))
+        await kind.check(opened, place)
+        receiver = await stack.enter_async_context(
+            opened.receiver(
+                kind.source(opened, place.partition, place.start),
+                credit=CREDIT,
+                settle_mode="settled",
+                properties=properties(options),
+            )
+        )
         following = place.start
         while following < place.end:
             deliveries = await receiver.receive_batch(CHUNK, max_wait=IDLE)

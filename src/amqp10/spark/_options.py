@@ -117,7 +117,8 @@ class Options:
         "read, stream",
         words(Mode),
         "What `address` is: a `queue`, whose messages are consumed; a RabbitMQ `stream`, or super stream; the "
-        "partitions of `eventhubs`. `auto`: a stream if an option for streams is given, else a queue.",
+        "partitions of `eventhubs`. `auto`: a stream if an option for streams is given, else a queue; where the broker "
+        "says that it has the other of the two, the query fails and says so.",
         "auto",
     )
     ack: Ack = _option(

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from ._consume import QueuePartition, consumed
+from ._kind import no_stream
 from ._options import Options
 from ._probe import WAIT, something_waits
 from ._segments import Segment, begin, retire, saw_empty, usable
@@ -76,11 +77,12 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _something_waits(self) -> bool:
+        if self._connection is None:
+            self._connection = Standing(self._options)
+            self._connection.call(no_stream, self._options)
         if self._options.probe == "always" and not self._available_now:
             time.sleep(WAIT)  # a trigger without an interval would not pause
             return True
-        if self._connection is None:
-            self._connection = Standing(self._options)
         return self._connection.call(something_waits, self._options, self._available_now)
 
     def _retire(self, committed: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from ..client import Delivery, Receiver
 from ..errors import ConnectionLost, DecodeError
 from ._columns import Columns
 from ._connect import connection, source
+from ._kind import no_stream
 from ._options import Options
 
 CREDIT = 10_000
@@ -106,11 +107,12 @@ def undecodable(delivery: Delivery, address: str, error: DecodeError) -> DecodeE
 async def browse(options: Options, columns: Columns, emit: Callable[[pa.RecordBatch], Awaitable[None]]) -> None:
     """Look at what waits in the queue, and leave it there."""
     address = options.require_address()
-    async with (
-        connection(options, comes_back=True) as opened,  # before the first message, that is
-        opened.browser(source(opened, options), credit=CREDIT) as browser,
-        aclosing(waiting(browser, options.max_messages, options.receive_timeout)) as batches,
-    ):
-        async for deliveries in batches:
-            add(columns, deliveries, address)
-            await emit(columns.take())
+    async with connection(options, comes_back=True) as opened:  # before the first message, that is
+        await no_stream(opened, options)
+        async with (
+            opened.browser(source(opened, options), credit=CREDIT) as browser,
+            aclosing(waiting(browser, options.max_messages, options.receive_timeout)) as batches,
+        ):
+            async for deliveries in batches:
+                add(columns, deliveries, address)
+                await emit(columns.take())

@@ -1,0 +1,72 @@
+"""Spark's format on RabbitMQ, which ignores a place in a stream when it is asked of a queue, and gives its messages."""
+
+from __future__ import annotations
+
+import anyio
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+
+from amqp10 import Connection, Message, receive
+from amqp10.rabbitmq import queue_address
+from amqp10.spark._connect import run
+from amqp10.spark._kind import check_no_stream
+from amqp10.spark._log import read
+from amqp10.spark._log_stream import planned
+from amqp10.spark._options import Options
+from amqp10.spark._ranges import Range
+
+from ._matrix import fresh_name
+from .brokers import Server
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+TRIES = 25
+"""More than the 20 that RabbitMQ gives a message of a quorum queue before it drops it."""
+
+
+async def filled(url: str, kind: str) -> str:
+    """A new queue of this type with a message."""
+    name = fresh_name()
+    async with Connection(url, dialect="0-9-1") as connection:
+        await connection.native.declare_queue(name, durable=True, arguments={"x-queue-type": kind})
+    async with Connection(url) as connection, connection.sender(queue_address(name)) as sender:
+        await sender.send(Message(b"1", durable=True))
+    return name
+
+
+async def waiting(url: str, name: str) -> bytes:
+    """The message of a queue."""
+    with anyio.fail_after(60):
+        [message] = await receive(url, queue_address(name))
+    return bytes(message.body)
+
+
+async def emit(batch: pa.RecordBatch) -> None:
+    """Nobody wants it."""
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_a_queue_is_no_stream(rabbitmq: Server, kind: str) -> None:
+    """However often it is tried, on the driver or in a task, its message stays there."""
+    url = rabbitmq.url()
+    name = anyio.run(filled, url, kind, backend="trio")
+    for given in ({"mode": "stream"}, {"startingOffsets": "earliest"}):
+        options = Options.parse({"url": url, "address": name, **given})
+        for _ in range(TRIES):
+            with pytest.raises(ValueError, match=f"'{name}' is a queue, no stream"):
+                run(options, planned, options)
+            with pytest.raises(ValueError, match=f"'{name}' is a queue, no stream"):
+                run(options, read, options, Range(name, 0, 1), pa.schema([("body", pa.binary())]), emit)
+    assert anyio.run(waiting, url, name, backend="trio") == b"1"
+
+
+def test_a_stream_is_no_queue(rabbitmq: Server) -> None:
+    """Read as one it would give nothing that is there; a queue passes."""
+    url = rabbitmq.url()
+    name = anyio.run(filled, url, "stream", backend="trio")
+    options = Options.parse({"url": url, "address": name})
+    with pytest.raises(ValueError, match=f"'{name}' is a stream, no queue: mode=stream reads it"):
+        run(options, check_no_stream, options)
+    queue = Options.parse({"url": url, "address": anyio.run(filled, url, "quorum", backend="trio")})
+    run(queue, check_no_stream, queue)
