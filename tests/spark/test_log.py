@@ -24,6 +24,7 @@ from amqp10.spark._ranges import Bounds, DataLoss, Range
 pytestmark = pytest.mark.anyio
 
 FIRST, END = 5, 12
+ADDRESS = "hub/ConsumerGroups/$Default/Partitions/0"
 SCHEMA = pa.schema([("partition", pa.string()), ("offset", pa.int64()), ("body", pa.binary())])
 
 
@@ -53,10 +54,10 @@ async def hub(monkeypatch: pytest.MonkeyPatch, anyio_backend: str) -> AsyncItera
     async with Broker() as broker, Connection(broker.url) as connection, anyio.create_task_group() as tasks:
         tasks.start_soon(answer, connection)
         # The service understands its own kind of selector, the broker here does not.
-        address = "hub/ConsumerGroups/$Default/Partitions/0"
-        monkeypatch.setattr(EventHub, "source", lambda self, opened, partition, start: Source(address))
-        monkeypatch.setattr(EventHub, "_since", lambda self, opened, partition, since: Source(address[:-1] + partition))
-        async with connection.sender(address) as sender:
+        there = ADDRESS[:-1]
+        monkeypatch.setattr(EventHub, "source", lambda self, opened, partition, start: Source(there + partition))
+        monkeypatch.setattr(EventHub, "_since", lambda self, opened, partition, since: Source(there + partition))
+        async with connection.sender(ADDRESS) as sender:
             for number in range(FIRST, END):
                 await sender.send(Message(b"%d" % number, message_annotations={"x-opt-sequence-number": number}))
         yield Options.parse({"url": broker.url, "address": "hub", "mode": "eventhubs"})
@@ -89,6 +90,38 @@ async def test_a_range_that_retention_has_cut(hub: Options) -> None:
 
     with pytest.raises(DataLoss, match="offsets 0 to 4 of '0' are not there"):
         await read(hub, Range("0", 0, 10), SCHEMA, emit)
+
+
+async def test_a_range_whose_end_does_not_come(hub: Options, caplog: pytest.LogCaptureFixture) -> None:
+    """The log was made anew or cut since the batch was planned: an error, unless that was to be passed over."""
+    batches: list[pa.RecordBatch] = []
+
+    async def emit(batch: pa.RecordBatch) -> None:
+        batches.append(batch)
+
+    with pytest.raises(DataLoss, match="offsets 12 to 19 of '0' are not there"):
+        await read(hub, Range("0", 7, 20), SCHEMA, emit)
+    with pytest.raises(DataLoss, match="offsets 0 to 1 of '1' are not there"):
+        await read(hub, Range("1", 0, 2), SCHEMA, emit)
+    batches.clear()
+    await read(replace(hub, fail_on_data_loss=False), Range("1", 0, 2), SCHEMA, emit)
+    assert batches == []
+    assert "offsets 0 to 1 of '1' are not there any more" in caplog.text
+
+
+async def test_an_event_without_a_place(hub: Options) -> None:
+    """It is kept with its error, and its range is not short by it."""
+    async with Connection(hub.url[0]) as connection, connection.sender(ADDRESS) as sender:
+        await sender.send(Message(b"lost"))
+    batches: list[pa.RecordBatch] = []
+
+    async def emit(batch: pa.RecordBatch) -> None:
+        batches.append(batch)
+
+    await read(hub, Range("0", FIRST, END + 1), SCHEMA.append(pa.field("_decode_error", pa.string())), emit)
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert [row["offset"] for row in rows] == [*range(FIRST, END), None]
+    assert "no annotation x-opt-sequence-number" in rows[-1]["_decode_error"]
 
 
 async def test_no_such_hub(hub: Options) -> None:

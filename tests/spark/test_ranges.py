@@ -9,7 +9,7 @@ pytest.importorskip("pyspark")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp10.spark._ranges import Bounds, DataLoss, Range, following, offsets, ranges, resolve
+from amqp10.spark._ranges import Bounds, DataLoss, anew, behind, following, lost, offsets, ranges, resolve
 
 BOUNDS = {"a": Bounds(5, 10), "b": Bounds(0, 0)}
 
@@ -68,7 +68,18 @@ def test_every_offset_is_read_once(partitions: dict[str, tuple[int, int]], most:
 def test_what_retention_has_removed() -> None:
     """It is an error that says which offsets, or a warning."""
     with pytest.raises(DataLoss, match="offsets 3 to 7 of 'a' are not there"):
-        Range("a", 3, 20).lost(8, fail=True)
-    with pytest.raises(DataLoss, match="offsets 3 to 4 of"):
-        Range("a", 3, 5).lost(8, fail=True)
-    Range("a", 3, 20).lost(8, fail=False)
+        lost("a", 3, 8, fail=True)
+    lost("a", 3, 8, fail=False)
+
+
+def test_a_log_that_ends_before_what_was_read() -> None:
+    """It was made anew: an error that says so, or it is read from its beginning; others go on where they are."""
+    done = offsets({"a": 3, "b": 0, "c": 4}, {"a": 11, "b": 0, "c": 7})
+    bounds = {"a": Bounds(2, 10), "b": Bounds(0, 5), "d": Bounds(0, 1)}
+    assert behind(done, bounds) == ["a"]
+    with pytest.raises(DataLoss, match=r"'a' ends at offset 10, before 11, which is the next to be read: .* made anew"):
+        anew(done, bounds, fail=True)
+    begun = anew(done, bounds, fail=False)
+    assert begun == {**done, "a": {"from": 2, "to": 2}}
+    assert following(begun, {"a": 10, "b": 5, "d": 1}, None)["a"] == {"from": 2, "to": 10}
+    assert anew(begun, bounds, fail=True) == begun

@@ -18,7 +18,7 @@ from ._columns import Columns
 from ._connect import connection, properties, source
 from ._kind import a_queue, is_stream
 from ._options import Options
-from ._ranges import Bounds, Range
+from ._ranges import Bounds, Range, lost
 from ._receive import CHUNK, CREDIT, IDLE, drained, undecodable
 
 LAST_CHUNK = 100_000
@@ -229,7 +229,7 @@ async def read(
 
     Raises:
         ValueError: it is no log.
-        DataLoss: retention has removed the first of them, and `failOnDataLoss` says so.
+        DataLoss: the first or last of them do not come, and `failOnDataLoss` says so.
         DecodeError: a message cannot be decoded, and no column wants to know why.
     """
     kind = log(options)
@@ -248,21 +248,25 @@ async def read(
             )
         )
         following = place.start
+        nowhere = 0  # messages whose offset cannot be read
         while following < place.end:
             deliveries = await receiver.receive_batch(CHUNK, max_wait=IDLE)
             if not deliveries:
-                # Where filters hide the last one, or retention has removed it, nothing comes.
                 await drained(receiver, options.receive_timeout)
-                if not receiver.buffered:
-                    break
-                continue
+                if receiver.buffered:
+                    continue
+                # The end of a range is after a message that was there; filters may hide it.
+                if following + nowhere < place.end and not options.filtered:
+                    lost(place.partition, following + nowhere, place.end, fail=options.fail_on_data_loss)
+                break
             for delivery in deliveries:
                 try:
                     offset = columns.add(delivery.payload, following, place.end)
                 except DecodeError as error:
                     raise undecodable(delivery, place.partition, error) from error
                 if offset > following and following == place.start and not options.filtered:
-                    place.lost(offset, fail=options.fail_on_data_loss)
+                    lost(place.partition, following, min(offset, place.end), fail=options.fail_on_data_loss)
+                nowhere += offset < 0
                 if offset >= following:
                     following = offset + 1
                     if following >= place.end:

@@ -17,12 +17,15 @@ from ._bridge import pulled
 from ._connect import connection, run
 from ._log import log, read
 from ._options import Options
-from ._ranges import Bounds, Offsets, Range, following, offsets, ranges, resolve
+from ._ranges import Bounds, Offsets, Range, anew, behind, following, offsets, ranges, resolve
 from ._schema import arrow_schema
 from ._standing import Standing
 
 PAUSE = 0.5
 """Seconds between two questions for the end of the log, while nothing is new."""
+
+LAGS = 10
+"""How often to ask again when the log ends before what was read of it."""
 
 
 @dataclass
@@ -59,8 +62,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._partitions: list[str] = []
         self._asked = 0.0
         self._first: Offsets | None = None
-        self._last: dict[str, int] | None = None  # with AvailableNow, where the log ended when it began
-        self._available_now = False
+        self._last: dict[str, Bounds] | None = None  # with AvailableNow, what the log had when it began
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_connection": None}
@@ -78,23 +80,33 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.max_messages_per_trigger)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._available_now = True
-        self._last = self._ends()
+        self._last = self._bounds()
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         if self._options.stopping:
             return start
-        ends = self._last if self._available_now and self._last is not None else self._ends()
-        if not any(end > (start[name]["to"] if name in start else 0) for name, end in ends.items()):
+        bounds = self._reached(start)
+        done = anew(start, bounds, fail=self._options.fail_on_data_loss)
+        if done == start and not any(
+            each.end > (done[name]["to"] if name in done else 0) for name, each in bounds.items()
+        ):
             return start  # the same again, or else Spark would run an empty batch
-        return following(start, ends, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        return following(done, _ends(bounds), limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
     def reportLatestOffset(self) -> Offsets:
-        ends = self._ends()
+        ends = _ends(self._bounds())
         return offsets(ends, ends)
 
-    def _ends(self) -> dict[str, int]:
-        return {name: each.end for name, each in self._bounds().items()}
+    def _reached(self, start: Offsets) -> dict[str, Bounds]:
+        """What the log has. A replica of it may lag behind the one that was read: it is given some time."""
+        bounds = self._last if self._last is not None else self._bounds()
+        for _ in range(LAGS):
+            if not behind(start, bounds):
+                break
+            bounds = self._bounds()
+        if self._last is not None:
+            self._last = bounds
+        return bounds
 
     def _bounds(self) -> dict[str, Bounds]:
         time.sleep(max(0.0, min(PAUSE, self._asked + PAUSE - time.monotonic())))  # Spark polls without a pause
@@ -138,7 +150,12 @@ async def planned(options: Options) -> Offsets:
         bounds = await ask(opened, options, [])
         starts = await beginning(opened, options, bounds, "earliest")
     ends = resolve(options.ending_offsets, bounds, "latest")
-    return following(offsets(starts, starts), ends, options.max_messages)
+    done = anew(offsets(starts, starts), bounds, fail=options.fail_on_data_loss)
+    return following(done, ends, options.max_messages)
+
+
+def _ends(bounds: dict[str, Bounds]) -> dict[str, int]:
+    return {name: each.end for name, each in bounds.items()}
 
 
 def _rows(options: Options, schema: StructType, partition: LogPartition) -> Iterator[pa.RecordBatch]:

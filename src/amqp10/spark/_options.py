@@ -252,7 +252,8 @@ class Options:
     fail_on_data_loss: bool = _option(
         "read, stream",
         boolean,
-        "Fail when retention has removed messages that were to be read, instead of warn.",
+        "Fail when messages that were to be read are not there any more: retention has removed them, or the log was made "
+        "anew. Else warn, and go on with what there is.",
         True,
     )
     min_partitions: int = _option(

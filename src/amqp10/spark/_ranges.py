@@ -43,16 +43,39 @@ class Range:
     start: int
     end: int
 
-    def lost(self, first: int, *, fail: bool) -> None:
-        """The first message that came is later than it should be.
 
-        Raises:
-            DataLoss: that is to be an error.
-        """
-        gap = f"offsets {self.start} to {min(first, self.end) - 1} of {self.partition!r} are not there any more"
-        if fail:
-            raise DataLoss(f"amqp: {gap}: retention has removed them. With failOnDataLoss=false they are passed over")
-        _log.warning("%s", gap)
+def lost(partition: str, start: int, end: int, *, fail: bool) -> None:
+    """The offsets from `start` to `end`, that one excluded, were to be read and do not come.
+
+    Raises:
+        DataLoss: that is to be an error.
+    """
+    _lost(f"offsets {start} to {end - 1} of {partition!r} are not there any more", "they are passed over", fail=fail)
+
+
+def behind(done: Offsets, bounds: Mapping[str, Bounds]) -> list[str]:
+    """The partitions that end before where we are. A log only grows: they are others than those that were read."""
+    return [name for name, each in bounds.items() if name in done and each.end < done[name]["to"]]
+
+
+def anew(done: Offsets, bounds: Mapping[str, Bounds], *, fail: bool) -> Offsets:
+    """Where we are, after partitions that end before that are begun anew.
+
+    Raises:
+        DataLoss: that is to be an error.
+    """
+    firsts = {name: bounds[name].first for name in behind(done, bounds)}
+    for name in firsts:
+        fact = f"{name!r} ends at offset {bounds[name].end}, before {done[name]['to']}, which is the next to be read"
+        _lost(fact, "it is read from its beginning", fail=fail)
+    return {**done, **offsets(firsts, firsts)}
+
+
+def _lost(fact: str, otherwise: str, *, fail: bool) -> None:
+    cause = "retention has removed messages, or the log was made anew"
+    if fail:
+        raise DataLoss(f"amqp: {fact}: {cause}. With failOnDataLoss=false {otherwise}")
+    _log.warning("%s: %s; %s", fact, cause, otherwise)
 
 
 def resolve(wanted: Wanted, bounds: Mapping[str, Bounds], default: str) -> dict[str, int]:
