@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
@@ -70,6 +70,36 @@ def test_a_batch_that_is_evaluated_often(pipe: Pipe) -> None:
     pipe.run(each=each)
     assert seen == [(300, 300, 600)]
     assert depth(pipe.url, pipe.address) == 0
+
+
+@pytest.mark.parametrize("trigger", [{"availableNow": True}, {"processingTime": "1 second"}], ids=["available", "time"])
+def test_a_stream_united_with_itself(pipe: Pipe, trigger: dict[str, Any]) -> None:
+    """Two scans of one batch: both have all its messages, also when there are fewer than the limit."""
+    sent(pipe.url, pipe.address, 0, 60)
+    frame = pipe.frame(maxMessagesPerTrigger=100)
+    writer = frame.union(frame).writeStream.trigger(**trigger).option("checkpointLocation", str(pipe.checkpoint))
+    query = writer.format("parquet").start(str(pipe.out))
+    try:
+        if "availableNow" in trigger:
+            assert query.awaitTermination(120)
+        else:
+            query.processAllAvailable()
+        assert [progress.numInputRows for progress in query.recentProgress if progress.numInputRows] == [120]
+    finally:
+        query.stop()
+    assert pipe.bodies() == sorted([*range(60), *range(60)])
+    assert depth(pipe.url, pipe.address) == 0
+
+
+def test_the_scans_of_a_batch_are_of_one_run(tmp_path: Path) -> None:
+    """Spark plans the same batch for each: the second is to wait for the first, and not to take its claim."""
+    source = AmqpDataSource({"url": "amqp://127.0.0.1:1", "address": "orders", "walLocation": str(tmp_path)})
+    reader, another = (source.streamReader(source.schema()) for _ in range(2))
+    start = reader.initialOffset()
+    end = {**start, "batch": 1, "max": 10, "parts": 2}
+    runs = {partition.run for _ in range(2) for partition in reader.partitions(start, end)}
+    assert len(runs) == 1
+    assert runs.isdisjoint(partition.run for partition in another.partitions(start, end))
 
 
 def test_a_query_that_waits(pipe: Pipe) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -12,10 +13,11 @@ import pytest
 pytest.importorskip("pyspark")
 
 import amqp10
+import amqp10.testing
 from amqp10.spark._consume import Consumption, QueuePartition, consumed
 from amqp10.spark._options import Options
 from amqp10.spark._schema import struct
-from amqp10.spark._segments import Segment, saw_empty
+from amqp10.spark._segments import Claimant, Draft, Segment, saw_empty
 
 from ._pipes import depth, sent
 
@@ -36,17 +38,22 @@ def test_the_slower_one_gives_back_what_it_took(
     segment = Segment(str(tmp_path), 1, 0)
     both_have_taken = threading.Barrier(2, timeout=30)
     first_has_published = threading.Event()
-    publish = Consumption._publish
+    receive, publish = Consumption._receive, Consumption._publish
 
-    def raced(self: Consumption, draft: object) -> bool:
+    async def raced(self: Consumption, *args: Any) -> list[amqp10.Delivery]:
+        held = await receive(self, *args)
         both_have_taken.wait()
         if threading.current_thread().name == "slow":
             assert first_has_published.wait(30)
-        done = publish(self, draft)  # type: ignore[arg-type]
+        return held
+
+    def published(self: Consumption, draft: Draft) -> bool:
+        done = publish(self, draft)
         first_has_published.set()
         return done
 
-    monkeypatch.setattr(Consumption, "_publish", raced)
+    monkeypatch.setattr(Consumption, "_receive", raced)
+    monkeypatch.setattr(Consumption, "_publish", published)
     found: dict[str, list[int]] = {}
 
     def attempt(run: str) -> None:
@@ -63,6 +70,81 @@ def test_the_slower_one_gives_back_what_it_took(
     monkeypatch.undo()
     rest = bodies(options, QueuePartition(Segment(segment.wal, 2, 0), 1000, "next"))
     assert sorted(found["fast"] + rest) == list(range(200))
+
+
+@pytest.mark.parametrize(("asked", "rest"), [(True, 50), (False, 0)], ids=["the peer is asked", "by ids alone"])
+def test_a_task_that_has_lost_its_messages_to_another(
+    broker_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    asked: bool,
+    rest: int,
+) -> None:
+    """Its connection dies before it publishes, and another task of the batch has done with them by then.
+
+    It asks the peer first, and takes others; where a broker gives messages away from a link that is alive, their ids
+    are in the other's segment.
+    """
+    address = request.node.name
+    sent(broker_url, address, 0, 100)
+    wal = tmp_path / "query"
+    wal.mkdir()
+    given = {"address": address, "walLocation": str(tmp_path)}
+    has_taken, go_on = threading.Event(), threading.Event()
+    receive = Consumption._receive
+
+    async def slow(self: Consumption, *args: Any) -> list[amqp10.Delivery]:
+        held = await receive(self, *args)
+        if self._segment.part == 0 and not has_taken.is_set():
+            has_taken.set()
+            assert go_on.wait(60)
+        return held
+
+    async def still_has(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr(Consumption, "_receive", slow)
+    if not asked:
+        monkeypatch.setattr(Consumption, "_still_has", still_has)
+    found: dict[int, list[int]] = {}
+
+    def task(url: str, part: int) -> None:
+        options = Options.parse({**given, "url": url})
+        found[part] = bodies(options, QueuePartition(Segment(str(wal), 1, part), 50, "run"))
+
+    async def race() -> None:
+        run = anyio.to_thread.run_sync
+        async with amqp10.testing.FaultProxy(broker_url) as proxy, anyio.create_task_group() as tasks:
+            tasks.start_soon(run, task, proxy.url, 0)
+            try:
+                assert await run(has_taken.wait, 60)
+                proxy.cut()
+                while await run(depth, broker_url, address) < 100:
+                    pass
+                await run(task, broker_url, 1)
+            finally:
+                go_on.set()
+
+    anyio.run(race, backend="trio")
+    assert found[1] == list(range(50))
+    assert found[0] == list(range(50, 50 + rest))
+    assert depth(broker_url, address) == 50 - rest
+
+
+@pytest.mark.anyio
+async def test_a_link_that_the_peer_has_ended(broker_url: str, tmp_path: Path) -> None:
+    """On a connection that lives: what it received is not published."""
+    options = Options.parse({"url": broker_url, "address": "ended", "walLocation": str(tmp_path)})
+    partition = QueuePartition(Segment(str(tmp_path), 1, 0), 100, "run")
+    with partition.segment.claimed(Claimant("run", 0), 60) as claim:
+        assert claim is not None
+        consumption = Consumption(options, SCHEMA, partition, claim)
+        async with amqp10.Connection(broker_url) as connection, connection.receiver("ended", credit=0) as receiver:
+            await consumption._still_has(connection, receiver)
+            receiver._on_ended(amqp10.LinkDetached("the queue was deleted"))
+            with pytest.raises(amqp10.LinkDetached, match="the queue was deleted"):
+                await consumption._still_has(connection, receiver)
 
 
 def test_an_empty_queue_makes_an_empty_segment(broker_url: str, tmp_path: Path) -> None:

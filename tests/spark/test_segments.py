@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 
 pytest.importorskip("pyspark")
@@ -13,7 +16,7 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 
 from amqp10.spark import _segments
-from amqp10.spark._segments import Claimant, Segment, begin, known_ids, retire, saw_empty, usable
+from amqp10.spark._segments import KEPT_SECONDS, Claimant, Segment, begin, known_ids, retire, saw_empty, usable
 
 SCHEMA = pa.schema([("body", pa.binary()), ("message_id", pa.string())])
 FIRST = Claimant("run", 0)
@@ -30,6 +33,10 @@ def make(segment: Segment, *ids: str | None, confirmed: bool = False) -> None:
         assert draft.publish()
     if confirmed:
         segment.confirm()
+
+
+def known(wal: Path | str, **which: Any) -> set[str]:
+    return set(known_ids(str(wal), **which).to_pylist())
 
 
 def files(segment: Segment) -> list[str]:
@@ -118,10 +125,38 @@ def test_ids_that_are_known(tmp_path: Path) -> None:
     """Those of unconfirmed segments; of all, when that is asked for."""
     make(Segment(str(tmp_path), 1, 0), "a", None)
     make(Segment(str(tmp_path), 1, 1), "b", confirmed=True)
-    make(Segment(str(tmp_path), 2, 0), "c")
-    assert known_ids(str(tmp_path)) == {"a", "c"}
-    assert known_ids(str(tmp_path), confirmed=True) == {"a", "b", "c"}
-    assert known_ids(str(tmp_path / "none")) == set()
+    make(Segment(str(tmp_path), 2, 0), "c", "")
+    assert known(tmp_path) == {"a", "c"}
+    assert known(tmp_path, confirmed=True) == {"a", "b", "c"}
+    assert known(tmp_path / "none") == set()
+
+
+def test_ids_of_the_same_batch(tmp_path: Path) -> None:
+    """Are known whatever became of their segment: who holds a message that another has done with, has lost it."""
+    make(Segment(str(tmp_path), 1, 0), "a", confirmed=True)
+    make(Segment(str(tmp_path), 2, 0), "b", confirmed=True)
+    assert known(tmp_path, batch=2) == {"b"}
+
+
+@pytest.mark.anyio
+async def test_one_of_a_batch_publishes_at_a_time(tmp_path: Path) -> None:
+    """The next one waits until the first is done; a task of another batch does not."""
+    first, second, other = (Segment(str(tmp_path), batch, part) for batch, part in ((1, 0), (1, 1), (2, 0)))
+    for segment in (first, other):
+        segment.folder.mkdir()
+    order = []
+
+    async def publish(segment: Segment) -> None:
+        async with segment.alone():
+            order.append(segment)
+
+    async with anyio.create_task_group() as tasks:
+        async with first.alone():
+            tasks.start_soon(publish, second)
+            await publish(other)
+            await anyio.wait_all_tasks_blocked()
+            order.append(first)
+    assert order == [other, first, second]
 
 
 def test_a_draft_drops_what_is_known(tmp_path: Path) -> None:
@@ -131,7 +166,8 @@ def test_a_draft_drops_what_is_known(tmp_path: Path) -> None:
     with segment.write(SCHEMA) as draft:
         draft.append(batch("a", None, "b"))
         draft.append(batch("c", "a"))
-        assert draft.drop({"a", "c"}) == 3
+        assert draft.drop(pa.array(["a", "c"])) == 3
+        assert draft.drop(pa.array(["a", "c"])) == 0
         assert draft.publish()
     assert [row["message_id"] for each in segment.read(["message_id"]) for row in each.to_pylist()] == [None, "b"]
     assert files(segment) == ["part-0.arrow"]
@@ -149,21 +185,39 @@ def test_a_commit_deletes_segments(tmp_path: Path) -> None:
     assert _segments.batches(wal) == [2, 3]
     assert files(uncertain) == ["part-0.ids"]
     assert files(later) == ["part-0.arrow"]
-    assert known_ids(wal) == {"b", "c", "d"}
+    assert known(wal) == {"b", "c", "d"}
     retire(wal, 2, 2)  # again, as after a restart
-    assert known_ids(wal) == {"b", "c", "d"}
+    assert known(wal) == {"b", "c", "d"}
     later.confirm()
+    retire(wal, 100, 2)
+    assert known(wal) == {"b", "c"}  # a broker may notice much later that its consumer is gone
+    ids = uncertain.folder / "part-0.ids"
+    os.utime(ids, (0, time.time() - KEPT_SECONDS - 1))
+    retire(wal, 3, 2)
+    assert known(wal) == {"b", "c"}  # a run may be the first in days
     retire(wal, 4, 2)
     assert _segments.batches(wal) == []
+
+
+def test_ids_are_kept_of_so_many_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest ones, where nothing is ever confirmed."""
+    monkeypatch.setattr(_segments, "KEPT_BATCHES", 3)
+    for number in range(1, 6):
+        make(Segment(str(tmp_path), number, 0), f"m{number}")
+    retire(str(tmp_path), 5, 1)
+    assert known(tmp_path) == {"m3", "m4", "m5"}
 
 
 def test_all_ids_or_none(tmp_path: Path) -> None:
     """With `dedupe=all` those of confirmed segments stay, too; with none nothing does."""
     wal = str(tmp_path)
     make(Segment(wal, 1, 0), "a", confirmed=True)
+    make(Segment(wal, 1, 1), "b")
     retire(wal, 1, 5, all_ids=True)
-    assert known_ids(wal) == {"a"}
-    retire(wal, 1, 0)
+    assert known(wal) == {"a", "b"}
+    retire(wal, 6, 5, all_ids=True)
+    assert known(wal) == {"b"}
+    retire(wal, 6, 0)
     assert _segments.batches(wal) == []
 
 

@@ -14,8 +14,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from ..client import Delivery, Receiver
-from ..errors import AmqpError
+from ..client import Connection, Delivery, Receiver
+from ..errors import AmqpError, ConnectionLost
 from . import _segments
 from ._columns import Columns
 from ._connect import connection, properties, run, source
@@ -107,7 +107,10 @@ class Consumption:
                     source(opened, options), credit=0, properties=properties(options)
                 ) as receiver:
                     held = await self._receive(receiver, draft)
-                    published = self._publish(draft)
+                    draft.sync()
+                    async with self._segment.alone():
+                        await self._still_has(opened, receiver)
+                        published = self._publish(draft)
                     self._settle(held, accepted=published)
                 if published and gone_for_good(receiver):
                     self._segment.confirm()
@@ -130,10 +133,26 @@ class Consumption:
             self._segment.note_empty()
         return held
 
+    async def _still_has(self, opened: Connection, receiver: Receiver) -> None:
+        """Ask the peer whether it is there: if it gave the messages to another link meanwhile, they are not ours.
+
+        Raises:
+            AmqpError: it is not, or has ended the link.
+        """
+        silence = self._options.receive_timeout
+        with anyio.move_on_after(silence) as scope:
+            async with opened.session():
+                pass  # what the peer had to say of the link has come before its answer
+        if scope.cancelled_caught:
+            raise ConnectionLost(f"{receiver.address}: no answer for {silence:g} s")
+        if not receiver.open:
+            raise receiver._gone()
+
     def _publish(self, draft: Draft) -> bool:
         """Without what another segment has already: those who took that could not settle it."""
-        if self._options.dedupe != "none":
-            known = _segments.known_ids(self._segment.wal, confirmed=self._options.dedupe == "all")
+        dedupe, segment = self._options.dedupe, self._segment
+        if dedupe != "none":
+            known = _segments.known_ids(segment.wal, batch=segment.batch, confirmed=dedupe == "all")
             dropped = draft.drop(known) if known else 0
             if dropped:
                 _log.warning("%d messages were delivered again and dropped", dropped)

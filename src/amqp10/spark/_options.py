@@ -203,7 +203,11 @@ class Options:
         "auto",
     )
     wal_retain_batches: int = _option(
-        "stream", at_least(1), "Committed batches whose message-ids are kept for that.", 10
+        "stream",
+        at_least(1),
+        "Committed batches whose message-ids are kept for that; those that the broker did not confirm for 24 hours as "
+        "well.",
+        10,
     )
     max_messages_per_trigger: int = _option(
         "stream",

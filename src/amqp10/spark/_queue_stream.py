@@ -36,6 +36,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if options.ack != "accept":
             self._location = options.require_wal("a stream of a queue writes what it takes there before it accepts it")
             usable(self._location)
+        self._run = uuid.uuid4().hex
         self._connection: Standing | None = None
         self._available_now = False
         self._ran = False  # this run has planned a batch
@@ -96,18 +97,20 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         retained = self._options.wal_retain_batches if dedupe != "none" else 0
         retire(wal, batch, retained, all_ids=dedupe == "all")
 
+    # Called once for each scan of the batch, of which a union with itself has two: both have tasks of the same run, so
+    # that one waits for the other's segment.
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[QueuePartition]:
         parts = end["parts"]
         if start["batch"] == end["batch"] or not parts:
             return []
-        wal, run = self._wal(end["wal"]), uuid.uuid4().hex
+        wal = self._wal(end["wal"])
         if wal:
             begin(wal, end["batch"])
         share, more = divmod(end["max"], parts)
         octets = self._options.max_bytes_per_trigger
         return [
             QueuePartition(
-                Segment(wal, end["batch"], part), share + (part < more), run, octets and max(1, octets // parts)
+                Segment(wal, end["batch"], part), share + (part < more), self._run, octets and max(1, octets // parts)
             )
             for part in range(parts)
         ]

@@ -5,6 +5,8 @@
                                 part-0.claim      who consumes for this segment just now
                                 part-0.empty      its task saw the queue empty
                                 part-0.ids        after the commit: message-ids of a segment that was never confirmed
+                                part-0.confirmed.ids  the same of one that was, where that is asked for
+                                lock              held by the one task of the batch that publishes just now
 
 A segment that is there is the answer of its partition, for every retry, replay and second scan. One that is not
 confirmed may have its messages delivered again: they are known by their ids, and dropped.
@@ -13,23 +15,36 @@ confirmed may have its messages delivered again: they are known by their ids, an
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import shutil
 import socket
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+import anyio
 import pyarrow as pa
+import pyarrow.compute as pc
 
 IDS: Final = "message_id"
+CONFIRMED: Final = ".confirmed.ids"
 POLL: Final = 0.1
 """Seconds between two looks for a segment that another task is about to publish."""
+
+LOCK_POLL: Final = 0.01
+"""Seconds between two tries to be the one that publishes."""
+
+KEPT_SECONDS: Final = 24 * 3600
+"""How long ids of unconfirmed segments are kept: a broker may hear late that who took their messages is gone."""
+
+KEPT_BATCHES: Final = 1000
+"""The most batches of which such ids are kept, should a broker never confirm anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +149,18 @@ class Segment:
         self._file("empty").unlink(missing_ok=True)
         return Draft(self, schema)
 
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """While no other task of the batch publishes, so that each sees the ids of those before it."""
+        with (self.folder / "lock").open("ab") as file:  # closing it gives the lock back, and so does dying
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    await anyio.sleep(LOCK_POLL)  # heartbeats go on
+            yield
+
     def note_empty(self) -> None:
         """Note that the queue was seen empty."""
         self._file("empty").touch()
@@ -193,27 +220,32 @@ class Draft:
     def append(self, batch: pa.RecordBatch) -> None:
         self._writer.write_batch(batch)
 
-    def drop(self, known: set[str]) -> int:
+    def sync(self) -> None:
+        """End it, and put it on the disk."""
+        self._writer.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def drop(self, known: pa.Array) -> int:
         """Drop the rows with these ids; return how many there were."""
         self._writer.close()
         self._file.flush()
         whole = self._path, self._file
-        dropped = 0
         with pa.memory_map(str(self._path)) as source, pa.ipc.open_stream(source) as content:
+            rows = content.read_all()
+            again = pc.is_in(rows.column(IDS), value_set=known)
+            dropped = pc.sum(again).as_py() or 0
+            if not dropped:
+                return 0
             self._open()
-            for batch in content:
-                keep = [each not in known for each in batch.column(IDS).to_pylist()]
-                dropped += keep.count(False)
-                self.append(batch.filter(pa.array(keep, pa.bool_())))
+            self._writer.write_table(rows.filter(pc.invert(again)))
         whole[1].close()
         whole[0].unlink()
         return dropped
 
     def publish(self) -> bool:
         """Put it on the disk and give it its name; False when there is one of that name already."""
-        self._writer.close()
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        self.sync()
         self._file.close()
         try:
             os.link(self._path, self._segment.path)
@@ -286,42 +318,52 @@ def saw_empty(wal: str, batch: int) -> bool:
     return any((Path(wal) / f"{batch}").glob("part-*.empty"))
 
 
-def known_ids(wal: str, *, confirmed: bool = False) -> set[str]:
+def known_ids(wal: str, *, batch: int | None = None, confirmed: bool = False) -> pa.Array:
     """Message-ids that are in a segment already, and may be delivered again.
 
     Args:
-        confirmed: those of segments that the broker has confirmed, too.
+        batch: those of its segments whatever their state: a link can lose a message that it still has, and another
+            one be done with it by now.
+        confirmed: those of segments that the broker has confirmed, too, of all batches.
     """
-    found: set[str] = set()
-    for batch in batches(wal):
-        for path in (Path(wal) / f"{batch}").glob("part-*.*"):
-            if path.suffix == ".ids" or (path.suffix == ".arrow" and (confirmed or not _settled(path))):
-                found.update(_ids(path))
-    return found
+    found = []
+    for each in batches(wal):
+        for path in (Path(wal) / f"{each}").glob("part-*.*"):
+            unsure = confirmed or each == batch or not _settled(path)
+            if path.suffix == ".ids" or (path.suffix == ".arrow" and unsure):
+                found += _ids(path)
+    return pa.concat_arrays([pa.array([], pa.string()), *found])
 
 
 def retire(wal: str, committed: int, retained: int, *, all_ids: bool = False) -> None:
-    """Delete the segments of the batches up to the one that is committed.
+    """Delete the segments of the batches up to the one that is committed, and ids that were kept for long enough.
 
     Args:
-        retained: for how many batches the ids of unconfirmed segments are kept; 0 for none.
-        all_ids: those of confirmed ones, too.
+        retained: for how many batches ids are kept, those of unconfirmed segments for `KEPT_SECONDS` as well; 0 for
+            none.
+        all_ids: those of confirmed segments, too.
     """
-    for batch in batches(wal):
-        folder = Path(wal) / f"{batch}"
-        if batch <= committed - retained:
-            shutil.rmtree(folder, ignore_errors=True)
-        elif batch <= committed:
-            _retire(folder, all_ids=all_ids)
+    done = [batch for batch in batches(wal) if batch <= committed]
+    most = retained and max(retained, KEPT_BATCHES)
+    first = max(0, len(done) - most)
+    for batch in done[:first]:
+        shutil.rmtree(Path(wal) / f"{batch}", ignore_errors=True)
+    for batch in done[first:]:
+        _retire(Path(wal) / f"{batch}", recent=batch > committed - retained, all_ids=all_ids)
 
 
-def _retire(folder: Path, *, all_ids: bool) -> None:
+def _retire(folder: Path, *, recent: bool, all_ids: bool) -> None:
     for path in folder.glob("part-*.arrow"):
-        if all_ids or not _settled(path):
-            _keep_ids(path)
+        if not _settled(path):
+            _keep_ids(path, ".ids")
+        elif all_ids:
+            _keep_ids(path, CONFIRMED)
         path.unlink(missing_ok=True)
+    oldest = time.time() - KEPT_SECONDS
     for path in folder.iterdir():
-        if path.suffix != ".ids":
+        confirmed = path.name.endswith(CONFIRMED)
+        kept = path.suffix == ".ids" and (recent or (not confirmed and path.stat().st_mtime > oldest))
+        if not kept:
             path.unlink(missing_ok=True)
     with suppress(OSError):
         folder.rmdir()  # if nothing is left
@@ -331,18 +373,22 @@ def _settled(path: Path) -> bool:
     return path.with_suffix(".settled").exists()
 
 
-def _keep_ids(path: Path) -> None:
-    ids = [each for each in _ids(path) if each]
-    if ids:
+def _keep_ids(path: Path, suffix: str) -> None:
+    ids = _ids(path)
+    if any(map(len, ids)):
         draft = path.with_suffix(".ids.tmp")
-        table = pa.table({IDS: pa.array(ids, pa.string())})
+        table = pa.table({IDS: pa.chunked_array(ids, pa.string())})
         with draft.open("wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
             writer.write_table(table)
-        draft.replace(path.with_suffix(".ids"))
+        draft.replace(path.with_suffix(suffix))
 
 
-def _ids(path: Path) -> Iterator[str]:
-    with suppress(FileNotFoundError), pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as content:
-        for batch in content:
-            if IDS in batch.schema.names:
-                yield from filter(None, batch.column(IDS).to_pylist())
+def _ids(path: Path) -> list[pa.Array]:
+    try:
+        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as content:
+            if IDS not in content.schema.names:
+                return []
+            columns = [batch.column(IDS) for batch in content]
+            return [column.filter(pc.not_equal(column, "")) for column in columns]  # nor those that are NULL
+    except FileNotFoundError:
+        return []
