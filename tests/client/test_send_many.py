@@ -10,6 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from amqp10.errors import (
+    LinkDetached,
     MessageRejected,
 )
 from amqp10.messaging import ACCEPTED, Error, Message, Rejected
@@ -100,3 +101,25 @@ async def test_send_many_passes_errors_of_the_iterable_on(serve: Serve) -> None:
             "send_many: 2 messages sent, 2 accepted, 0 not accepted, 0 without an outcome"
         ]
         assert peer.bodies() == [1, 2]
+
+
+@pytest.mark.parametrize("window", [2, 10])
+async def test_send_many_accounts_once_for_a_link_that_ends(serve: Serve, window: int) -> None:
+    """Whether it waits for room or for the last outcomes, in the middle or at the end."""
+    async with serve() as (peer, connection), connection:
+        peer.outcome = None
+        sender = connection.sender("q")
+        await sender.__aenter__()
+        async with anyio.create_task_group() as tasks:
+
+            async def many() -> None:
+                with pytest.raises(LinkDetached) as caught:
+                    await sender.send_many(range(5), window=window)
+                (note,) = caught.value.__notes__
+                sent = min(5, window)
+                assert note == f"send_many: {sent} messages sent, 0 accepted, 0 not accepted, {sent} without an outcome"
+
+            tasks.start_soon(many)
+            await anyio.wait_all_tasks_blocked()
+            peer.links["q"].detach(error=Error("amqp:resource-deleted", "gone"))
+            peer.pump.wake()

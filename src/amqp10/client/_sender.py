@@ -211,6 +211,9 @@ class Sender(StreamingSender):
         self._waiters.add(pipeline)
         try:
             return await self._run_pipeline(pipeline, messages, settled, transaction)
+        except Exception as error:
+            error.add_note(pipeline.account())
+            raise
         finally:
             self._waiters.discard(pipeline)
 
@@ -236,17 +239,14 @@ class Sender(StreamingSender):
                         pipeline.add(await self.submit(message, settled=settled, transaction=transaction))
                     if pipeline.failed:
                         break
-        except Exception as error:
+        except Exception:
             if not self._over:
                 await self._flow_out(pipeline)
-            error.add_note(pipeline.account())
             raise
         await self._flow_out(pipeline)
         if pipeline.failure is not None:
             failure = pipeline.failure
-            failed = failure if isinstance(failure, AmqpError) else not_accepted(failure, self.connection.profile)
-            failed.add_note(pipeline.account())
-            raise failed
+            raise failure if isinstance(failure, AmqpError) else not_accepted(failure, self.connection.profile)
         return pipeline.accepted
 
     async def _feed(self, pipeline: Pipeline, message: object, settled: bool, transaction: Transaction | None) -> None:
@@ -262,9 +262,7 @@ class Sender(StreamingSender):
     async def _next_outcome(self, pipeline: Pipeline) -> None:
         if self._over:
             self._told = True
-            lost = self._lost()
-            lost.add_note(pipeline.account())
-            raise lost
+            raise self._lost()
         await pipeline.wait()
 
     # Outcomes
