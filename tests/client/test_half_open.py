@@ -32,6 +32,7 @@ class Relay:
     def __init__(self, client: ByteStream, server: ByteStream) -> None:
         self._client, self._server = client, server
         self._held: list[bytes] = []
+        self._writing = anyio.Lock()  # to the server
         self.lost = False
 
     async def run(self) -> None:
@@ -45,7 +46,8 @@ class Relay:
                 if self.lost:
                     self._held.append(data)
                 else:
-                    await self._server.send(data)
+                    async with self._writing:
+                        await self._server.send(data)
         except GONE:
             pass
         if not self.lost:
@@ -67,8 +69,9 @@ class Relay:
         await self._client.aclose()
         await anyio.sleep(chance.random() / 5)
         try:
-            for data in self._held:
-                await self._server.send(data)
+            async with self._writing:  # when what was under way is through
+                for data in self._held:
+                    await self._server.send(data)
             await anyio.sleep(chance.random() / 5)
         except GONE:
             pass
