@@ -187,7 +187,7 @@ async def test_a_link_that_is_stolen_by_its_own_ghost(monkeypatch: pytest.Monkey
 
         hosts.prepare = prepare
         await hosts.cut()
-        await until(lambda: len(hosts.peers) == 2 and sender._attaching)
+        await until(lambda: len(hosts.peers) == 2 and sender._asking)
         await hosts.cut()
         await until(lambda: sender.open)
         detach(hosts, "q", "amqp:link:stolen")

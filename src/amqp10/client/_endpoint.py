@@ -59,6 +59,7 @@ class Endpoint:
         self._closed = False
         self._cause: AmqpError | None = None
         self._entered = False
+        self._asking = False  # our begin or attach is out, and the answer is not here
         self._interrupted = False
         self._loss: AmqpError | None = None
         self._generation = 0  # how often it was interrupted
@@ -101,7 +102,7 @@ class Endpoint:
 
     def _interrupt(self, error: AmqpError | None) -> None:
         """It is lost, and will be restored."""
-        self.open = False
+        self.open = self._asking = False
         self._interrupted = True
         self._loss = error
         self._generation += 1

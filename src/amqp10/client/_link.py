@@ -89,7 +89,6 @@ class Link(Endpoint):
         self._on: Session | None = None
         self._standing = False  # it was attached
         self._pending: list[Any] = []  # deliveries of the link that was lost, as long as it is not restored
-        self._attaching = False  # our attach is out, and the answer is not here
         self._parting = False  # our detach is out
         self._resuming = False  # it was attached last, or is being attached, with its deliveries (§2.6.13)
         self._remembered: KeptDeliveries | None = None  # where a later connection finds what is unsettled
@@ -131,7 +130,7 @@ class Link(Endpoint):
         self._ask_to_be_kept()
         self._recall()
         self._attach_to(session).context = self
-        self._attaching = True
+        self._asking = True
         self._on = session
         self.connection._links[self] = session
         self.connection._wake()
@@ -192,7 +191,7 @@ class Link(Endpoint):
 
     def _on_attached(self) -> None:
         """The peer's attach is here."""
-        self._attaching = False
+        self._asking = False
         if self._abandoned:
             # What is meant to outlive the link may have been there before, with messages in it.
             self._detach(closed=not self._lasting())
@@ -231,15 +230,20 @@ class Link(Endpoint):
         if made_up and not self._resuming and not self._lasts:
             # Broker-J does not answer who takes a name from a connection that it has not seen die yet.
             self._terms = replace(self._terms, name=self.connection._link_name(self._kind))
-        self._attach_to(self._on).context = self
-        self._attaching = True
+        self._ask_again(self._on)
+
+    def _ask_again(self, session: Session) -> None:
+        """Attach a link that was there before: nobody but us waits for the answer."""
+        self._attach_to(session).context = self
+        self._asking = True
+        if self.connection._recovery is not None:
+            self.connection._recovery.answers.expect(self)
         self.connection._wake()
 
     def _interrupt(self, error: AmqpError | None) -> None:
-        super()._interrupt(error)
-        if self._attaching and self.connection._recovery is not None and self.connection._recovery.losing:
+        if self._asking and self.connection._recovery is not None and self.connection._recovery.losing:
             self._ghosts += 1
-        self._attaching = False
+        super()._interrupt(error)
 
     def _on_incomplete(self) -> None:
         """Not all could be resumed at once, and nothing new may be sent: once more, with what is left (§2.6.13)."""

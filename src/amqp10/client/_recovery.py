@@ -15,13 +15,13 @@ import anyio
 
 from ..engine import SenderLink
 from ..errors import AmqpError, ConnectionClosed, LinkDetached, LocalProtocolError, SessionEnded
+from ._answers import Answers
 from ._delivery import Repeating
 from ._observe import LinkInterrupted, LinkRestored
 from ._reconnect import passing
 from ._topology import Topology
 
 if TYPE_CHECKING:
-    from ..engine import Link as EngineLink
     from ..engine import OutgoingDelivery
     from ._connection import Connection
     from ._link import Link
@@ -52,11 +52,6 @@ def speaks_of_other_things(error: AmqpError | None) -> bool:
     return ended and str(error.condition) in _OTHER_CAUSES  # type: ignore[union-attr]
 
 
-def unanswered(link: Link, ours: EngineLink | None) -> bool:
-    """Whether somebody still waits for the answer to the attach of this end."""
-    return link._attaching and link._engine_link is ours and not link._over
-
-
 class Recovery:
     """Of one connection that has `reconnect`.
 
@@ -64,6 +59,7 @@ class Recovery:
         settings: the user's.
         losing: the events that are told just now end with the loss of the connection, which will be restored.
         topology: what was declared, and comes back before links do.
+        answers: looks after what the peer has to say to what comes back.
         sessions: those that are to be there, in order of beginning.
     """
 
@@ -72,6 +68,7 @@ class Recovery:
         self.losing = False
         self.sessions: dict[Session, None] = {}
         self.topology = Topology(connection, again=self.settings.declare_again)
+        self.answers = Answers(connection, self.settings.attempt_timeout)
         self._closings = 0  # in a row, while links were to be resumed
         self._suspected: dict[Session, list[Link]] = {}  # of sessions whose end is being told
         self._parts: WeakKeyDictionary[Link, tuple[int, int]] = WeakKeyDictionary()
@@ -87,17 +84,17 @@ class Recovery:
         for session in sessions:
             if session._suspended:
                 session._resume()
+                self.answers.expect(session)
             else:
                 self._restore_session(session)
         self.topology.restore()
-        self._watch()
 
     def closed_for_resuming(self, error: AmqpError) -> bool:
         """Whether links were to be resumed as the connection was closed: they are attached without their deliveries.
 
         A cause that passes is waited for a few times.
         """
-        asking = [link for link in self._connection._links if link._attaching and link._resuming]
+        asking = [link for link in self._connection._links if link._asking and link._resuming]
         if not isinstance(error, ConnectionClosed) or speaks_of_other_things(error) or not asking:
             return False
         self._closings += 1
@@ -106,20 +103,6 @@ class Recovery:
         for link in asking:
             link._may_resume = False
         return True
-
-    def _watch(self) -> None:
-        """Nobody else waits for the peer's answers to links that are attached again."""
-        asked = {link: link._engine_link for link in self._connection._links if link._attaching and link._interrupted}
-        if asked:
-            self._connection._start(self._wait_for_answers, asked)
-
-    async def _wait_for_answers(self, asked: dict[Link, EngineLink | None]) -> None:
-        """When one does not come, try another connection."""
-        with anyio.move_on_after(self.settings.attempt_timeout):
-            for link, ours in asked.items():
-                await link._until(lambda link=link, ours=ours: not unanswered(link, ours))  # type: ignore[misc]
-        if any(unanswered(link, ours) for link, ours in asked.items()):
-            self._connection._lifeline.drop()
 
     def given_up(self, error: AmqpError | None) -> None:
         """Nothing comes back."""
@@ -152,7 +135,7 @@ class Recovery:
         if session not in self._suspected:
             links = [link for link in session._links if link._on is session]
             several = len(links) > 1 and not any(link._terms.properties.get("paired") for link in links)
-            self._suspected[session] = [link for link in links if link._attaching] if several else []
+            self._suspected[session] = [link for link in links if link._asking] if several else []
         return self._suspected[session]
 
     def _separate(self, link: Link) -> None:
@@ -179,6 +162,8 @@ class Recovery:
             session._restore()
         except LocalProtocolError as error:  # the peer takes no more sessions than are there
             session._end_for_good(error)
+        else:
+            self.answers.expect(session)
 
     # A link
 
@@ -200,7 +185,7 @@ class Recovery:
         ours = link._engine_link
         if not isinstance(error, ConnectionClosed | SessionEnded | LinkDetached) or error.condition != "amqp:not-found":
             return False
-        if not isinstance(ours, SenderLink) or link._attaching:
+        if not isinstance(ours, SenderLink) or link._asking:
             return False
         eldest = next(iter(ours.unsettled.values()), None)
         if eldest is None or not eldest.on_wire:
@@ -236,11 +221,11 @@ class Recovery:
         if passing(error):
             failures = session._failures if session is not None else link._failures
             others = session is not None and bool(self._suspects(session))
-            return link._attaching and failures >= MOST_FRUITLESS and not others
+            return link._asking and failures >= MOST_FRUITLESS and not others
         if session is not None:
-            return link._attaching
+            return link._asking
         recent = anyio.current_time() - link._restored_at < self.settings.attempt_timeout
-        return link._attaching or recent
+        return link._asking or recent
 
     def link_lost(self, link: Link, error: AmqpError | None, *, unresumed: bool) -> None:
         """It is interrupted, by itself, or with its session or the connection."""
@@ -276,7 +261,7 @@ class Recovery:
 
     def restore_link(self, link: Link) -> None:
         """Attach it again, if it is time for that."""
-        if not link._interrupted or link._attaching or link._on is None or not link._on.open:
+        if not link._interrupted or link._asking or link._on is None or not link._on.open:
             return
         if not self.topology.stands:
             return
@@ -289,7 +274,6 @@ class Recovery:
         """What they are attached to is there again."""
         for link in list(self._connection._links):
             self.restore_link(link)
-        self._watch()
 
     def _later(self, endpoint: Session | Link) -> None:
         """Restore it after a pause, the longer the more often in a row that has failed."""
@@ -317,4 +301,3 @@ class Recovery:
             self.topology.restore()
         else:
             self.restore_link(endpoint)  # type: ignore[arg-type]
-        self._watch()

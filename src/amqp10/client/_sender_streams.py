@@ -144,7 +144,8 @@ class StreamingSender(RecoveringSender):
         self._spoiled = False
         self._terms = replace(self._terms, name=f"{self._terms.name}+")
         try:
-            self._attach_to(on).context = self
+            self._resuming = False
+            self._ask_again(on)
         except LocalProtocolError as error:
             self._on_ended(error)
         self._end_stream()

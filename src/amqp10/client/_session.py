@@ -91,7 +91,7 @@ class Session(Endpoint, Links):
             terms = replace(terms, timeout=recovery.settings.resume_timeout)
         self._engine_session = session = self.connection._in_engine.begin(terms)
         session.context = self
-        self.open = True
+        self.open = self._asking = True
         self.connection._wake()
 
     @property
@@ -107,10 +107,13 @@ class Session(Endpoint, Links):
         except LocalProtocolError as error:  # the peer takes no more sessions than are there
             self._engine_session.end()
             self._end_for_good(error)
+        else:
+            self._asking = True
         self.connection._wake()
 
     def _on_resumed(self) -> None:
         """It goes on, and so do its links, on another transport."""
+        self._asking = False
         for link in self._links:
             link._wake = self.connection._waker
         self._on_window()
@@ -147,7 +150,7 @@ class Session(Endpoint, Links):
 
     def _on_begun(self) -> None:
         """The peer's begin is here."""
-        self._begun = True
+        self._begun, self._asking = True, False
         self._restored_at = anyio.current_time()
         if not self._links:  # else it is restored with the first of them
             self._refusals = 0

@@ -1,0 +1,108 @@
+"""Begins and attaches after a loss that the peer does not answer: whatever led to them, another connection is tried."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import pytest
+
+from amqp10 import Error, Symbol
+from amqp10.engine import LinkAttached, SessionBegun
+from amqp10.messaging import ACCEPTED
+from amqp10.profiles import Profile
+
+from .conftest import Peer
+from .hosts import QUICK, connecting, hosting, until
+
+pytestmark = pytest.mark.anyio
+
+IMPATIENT = replace(QUICK, attempt_timeout=0.2)
+
+
+async def test_a_plain_attach_after_a_refused_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The peer refuses to resume, and says nothing to the attach that follows at once."""
+    async with (
+        hosting(monkeypatch) as hosts,
+        connecting(reconnect=IMPATIENT) as connection,
+        connection.sender("q") as sender,
+    ):
+        hosts.peer.outcome = None
+        delivery = await sender.submit("x")
+        await until(lambda: hosts.peer.received)
+        asked = 0
+
+        def prepare(peer: Peer) -> None:
+            def on_event(event: Any) -> bool:
+                nonlocal asked
+                if not isinstance(event, LinkAttached):
+                    return False
+                asked += 1
+                if asked == 1:
+                    event.link.refuse(Error(Symbol("amqp:not-implemented"), "no resuming"))
+                return asked < 3
+
+            peer.on_event = on_event
+
+        hosts.prepare = prepare
+        await hosts.cut()
+        assert await delivery.outcome() == ACCEPTED
+        assert (asked, len(hosts.peers)) == (3, 3)
+
+
+async def test_an_attach_in_place_of_a_spoiled_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link that is left because its peer knows no aborts is followed by one that the peer does not answer."""
+    profile = Profile("peer", "Peer", aborts=False)
+    async with (
+        hosting(monkeypatch) as hosts,
+        connecting(reconnect=IMPATIENT, profile=profile) as connection,
+        connection.sender("q") as sender,
+    ):
+        hosts.peer.on_event = lambda event: isinstance(event, LinkAttached)
+        with pytest.raises(RuntimeError):
+            async with sender.stream() as body:
+                await body.send(b"never")
+                raise RuntimeError
+        await sender.send("x")
+        assert len(hosts.peers) == 2
+
+
+async def test_a_session_without_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for its begin, and yet whoever attaches on it later is not to wait in vain."""
+    async with hosting(monkeypatch) as hosts, connecting(reconnect=IMPATIENT) as connection:
+        async with connection.session() as session:
+
+            def prepare(peer: Peer) -> None:
+                silent = len(hosts.peers) == 1
+                peer.on_event = lambda event: silent and isinstance(event, SessionBegun | LinkAttached)
+
+            hosts.prepare = prepare
+            await hosts.cut()
+            await until(lambda: len(hosts.peers) == 2)
+            async with session.sender("q") as sender:
+                await sender.send("x")
+            assert len(hosts.peers) == 3
+
+
+async def test_several_that_are_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has its own time, and one task looks after them all; what is answered in time costs no connection."""
+    async with (
+        hosting(monkeypatch) as hosts,
+        connecting(reconnect=replace(QUICK, attempt_timeout=5)) as connection,
+        connection.sender("a") as one,
+        connection.sender("b") as other,
+    ):
+        hosts.prepare = lambda peer: setattr(peer, "answers", False)
+        await hosts.cut()
+        await until(lambda: len(hosts.peers) == 2)
+        hosts.peer.answer()  # its open
+        hosts.peer.answers = False
+        await until(lambda: one._asking and other._asking)
+        assert len(connection._scopes) == 1
+        hosts.peer.answer()
+        await until(lambda: one.open and other.open)
+        await until(lambda: not connection._scopes)
+        with anyio.fail_after(5):
+            await one.send("x")
+        assert len(hosts.peers) == 2
