@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from amqp10 import Connection, LinkDetached, Message, Reconnect
+from amqp10 import Connection, ConnectionRestored, LinkDetached, Message, Reconnect
 from amqp10.broker import Broker
 from amqp10.engine import dialect_names
 from amqp10.testing import FaultProxy
@@ -66,3 +66,19 @@ async def test_goes_on_after_a_loss(name: str) -> None:
                                 if message.body == number:
                                     break
         assert proxy.cuts == 3
+
+
+@pytest.mark.parametrize("name", dialect_names())
+async def test_a_transaction_is_the_first_thing(name: str) -> None:
+    """Declared on a connection, or on one that has just come back, before its session has begun at the peer."""
+    quick = Reconnect(initial_delay=0.01, max_delay=0.05)
+    async with Broker() as broker, FaultProxy(broker.url) as proxy:
+        async with Connection(proxy.url, dialect=name, reconnect=quick) as connection:
+            restored = connection.events()
+            for _ in range(3):
+                with anyio.fail_after(10):
+                    async with connection.transaction() as transaction:
+                        assert transaction.active
+                    proxy.cut()
+                    while type(await anext(restored)) is not ConnectionRestored:
+                        pass

@@ -17,6 +17,7 @@ from ...engine import (
     SenderLink,
     SessionBegun,
     SessionTerms,
+    WindowOpened,
 )
 from ...errors import LocalProtocolError, RemoteProtocolError
 from ...messaging import Error
@@ -116,6 +117,8 @@ class ClientSession(FastSession):
             self.remote = SessionTerms(handle_max=self.engine.handle_max)
             self.begun = not self.channel.closing
             self.engine.emit(SessionBegun(self))
+            if self.begun:  # a coordinator is attached before
+                self.engine.emit(WindowOpened(self))
 
     def give_id(self) -> int:
         """The number of the next delivery."""
