@@ -129,10 +129,33 @@ def test_bodies(message: Message, binary: bytes | None, text: str | None, as_jso
 
 
 def test_a_moment_that_no_calendar_has() -> None:
-    """It is as many microseconds as Arrow can count."""
-    columns = Columns(schema("creation_time TIMESTAMP"))
-    columns.add(Message(b"", creation_time=Timestamp(2**62)).encode())
-    assert columns.take().column(0).cast(pa.int64()).to_pylist() == [2**63 - 1]
+    """It is near the end of Python's, where PySpark can collect it whatever its time zone."""
+    messages = [Message(b"", creation_time=Timestamp(sign * 2**62)) for sign in (1, -1)]
+    assert [row["creation_time"].isoformat() for row in rows(messages, "creation_time TIMESTAMP")] == [
+        "9999-12-30T00:00:00+00:00",
+        "0001-01-03T00:00:00+00:00",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "fits", "too_much"),
+    [
+        ("priority TINYINT", {"priority": 127}, {"priority": 200}),
+        ("ttl INT", {"ttl": timedelta(milliseconds=2**31 - 1)}, {"ttl": timedelta(milliseconds=3_000_000_000)}),
+        ("delivery_count INT", {"delivery_count": 2**31 - 1}, {"delivery_count": 2**31}),
+    ],
+)
+def test_a_number_that_a_column_has_no_room_for(field: str, fits: dict[str, Any], too_much: dict[str, Any]) -> None:
+    """It is an error of its message, which is kept where that is wanted; the column and the value are named."""
+    name = field.split()[0]
+    assert rows([Message(b"x", **fits)], field)[0][name] > 0
+    with pytest.raises(DecodeError, match=f"its {name} is [0-9]+, a column of up to [0-9]+ has no room"):
+        rows([Message(b"x", **too_much)], field)
+    kept, other = rows([Message(b"x", **too_much), Message(b"y")], f"body BINARY, {field}, _decode_error STRING")
+    assert kept["body"] == Message(b"x", **too_much).encode()
+    assert f"its {name} is" in kept["_decode_error"]
+    assert other["_decode_error"] is None
+    assert rows([Message(b"x", **too_much)], f"{name} BIGINT" if name != "priority" else "priority INT")
 
 
 def test_a_malformed_message_leaves_no_trace() -> None:
@@ -179,7 +202,20 @@ def test_offsets_of_a_log() -> None:
     assert columns.take().to_pylist() == [{"offset": n, "body": b"%d" % n} for n in (3, 4, 5)]
 
 
-def test_a_malformed_message_of_a_log_has_no_offset() -> None:
+def test_a_malformed_message_of_a_log_has_its_offset() -> None:
+    """It stands in front of what cannot be read: so one that is not in the range is none of its business."""
+    bad = Message(b"", message_annotations={"x-stream-offset": 4}).encode() + b"\x00\x53\x99\x40"
+    columns = Columns(schema("offset BIGINT, _decode_error STRING"), offset_key="x-stream-offset")
+    assert [columns.add(bad, 3, 4), columns.add(bad, 5, 9), columns.rows] == [4, 4, 0]
+    assert columns.add(bad, 4, 5) == 4
+    assert columns.take().column("offset").to_pylist() == [4]
+    strict = Columns(schema("offset BIGINT"), offset_key="x-stream-offset")
+    assert strict.add(bad, 5, 9) == 4
+    with pytest.raises(DecodeError, match="of no message section"):
+        strict.add(bad, 4, 5)
+
+
+def test_a_message_of_a_log_whose_offset_is_malformed() -> None:
     """It is kept without one, and those after it keep theirs."""
     columns = Columns(schema("offset BIGINT, _decode_error STRING"), offset_key="x-stream-offset")
     columns.add(Message(b"a", message_annotations={"x-stream-offset": 3}).encode())

@@ -8,13 +8,13 @@ leaves no trace.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pyarrow as pa
 
 from ..errors import DecodeError
-from ..messaging import AmqpSequence, AmqpValue
+from ..messaging import AmqpSequence, AmqpValue, read_annotations
 from ..messaging._codec import read_body
 from ..messaging._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS
 from ..messaging._layout import (
@@ -35,12 +35,18 @@ _HEADER: Final = {"durable": False, "priority": 4, "ttl": None, "delivery_count"
 _PROPERTIES: Final = frozenset(PROPERTIES_FIELDS.defaults)
 _MOST: Final = 2**63 - 1
 
+# What numbers of the header can be, and columns that may be too narrow for them.
+_MOST_OF: Final = {"priority": 255, "ttl": 2**32 - 1, "delivery_count": 2**32 - 1}
+_ROOM: Final = {pa.int8(): 2**7 - 1, pa.int16(): 2**15 - 1, pa.int32(): 2**31 - 1}
+
+# What Python's calendar has in every time zone (µs since 1970): a moment beyond is as good as never.
+_FIRST, _LAST = (round(datetime(*day, tzinfo=UTC).timestamp()) * 1_000_000 for day in ((1, 1, 3), (9999, 12, 30)))
+
 
 def _micros(moment: datetime | Timestamp) -> int:
-    """Microseconds since 1970, as Arrow counts them."""
-    if isinstance(moment, Timestamp):
-        return max(-_MOST, min(moment * 1000, _MOST))
-    return round(moment.timestamp() * 1000) * 1000
+    """Microseconds since 1970, as Arrow counts them, of a moment that PySpark can collect."""
+    micros = moment * 1000 if isinstance(moment, Timestamp) else round(moment.timestamp() * 1000) * 1000
+    return max(_FIRST, min(micros, _LAST))
 
 
 def _signed(number: int) -> int:
@@ -110,6 +116,11 @@ class Columns:
         self._wants_application = "application_properties" in names
         self._wants_annotations = "message_annotations" in names or offset_key is not None
         self._keeps_errors = "_decode_error" in names
+        self._narrow = [
+            (name, _ROOM[schema.field(name).type])
+            for name in _MOST_OF.keys() & names
+            if _ROOM.get(schema.field(name).type, _MOST) < _MOST_OF[name]
+        ]
         self._begin()
 
     def _begin(self) -> None:
@@ -165,12 +176,21 @@ class Columns:
                     return offset
             if self._wants_header and HEADER in places:
                 header = HEADER_FIELDS.read(payload, places[HEADER])
+                for name, most in self._narrow:
+                    if (getattr(header, name) or 0) > most:
+                        raise DecodeError(
+                            f"its {name} is {getattr(header, name)}, a column of up to {most} has no room"
+                        )
             if self._wants_properties and PROPERTIES in places:
                 properties = PROPERTIES_FIELDS.read(payload, places[PROPERTIES])
             if self._wants_application and APPLICATION_PROPERTIES in places:
                 application = MAPS[APPLICATION_PROPERTIES].read(payload, places[APPLICATION_PROPERTIES])
             body = None if self._body is None else self._read_body(payload, places)
         except DecodeError as error:
+            if self._offset_key is not None and offset < 0:
+                offset = _offset(payload, self._offset_key)
+                if 0 <= offset < low or offset >= high:
+                    return offset
             if not self._keeps_errors:
                 raise
             self._put("_decode_error", str(error))
@@ -254,6 +274,14 @@ class Columns:
         values = self._lists[field.name]
         values.extend([_HEADER.get(field.name)] * (rows - len(values)))
         return pa.array(values, field.type)
+
+
+def _offset(payload: bytes, key: str) -> int:
+    """The offset of a message that is malformed; -1 if that of all things cannot be read."""
+    try:
+        return int(read_annotations(payload).get(key, -1))
+    except DecodeError:
+        return -1
 
 
 def _flat(body: Any) -> Any:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ..client import Connection
 from ..errors import DecodeError, LinkDetached, RemoteProtocolError, SessionEnded
-from ..messaging import EventPosition, Source, StreamOffset
+from ..messaging import EventPosition, Source, StreamOffset, read_annotations
 from ._columns import Columns
 from ._connect import connection, properties, source
 from ._kind import a_queue, is_stream
@@ -89,7 +89,7 @@ class Log(ABC):
                 delivery.release()  # of a log it is there still
         if not batch:
             return None
-        offset = batch[0].message.message_annotations.get(self.offset_key)
+        offset = read_annotations(batch[0].payload).get(self.offset_key)
         if not isinstance(offset, int):
             raise a_queue(partition)
         return int(offset)
@@ -142,7 +142,7 @@ class RabbitStream(Log):
             receiver.add_credit(LAST_CHUNK)
             await drained(receiver, self._options.receive_timeout)
             batch = await receiver.receive_batch(LAST_CHUNK) if receiver.buffered else []
-            offsets = (int(delivery.message.message_annotations[self.offset_key]) for delivery in batch)
+            offsets = (int(read_annotations(delivery.payload)[self.offset_key]) for delivery in batch)
             return max(offsets, default=-1)
 
     async def check(self, opened: Connection, place: Range) -> None:
@@ -264,7 +264,7 @@ async def read(
                     offset = columns.add(delivery.payload, following, place.end)
                 except DecodeError as error:
                     raise undecodable(delivery, place.partition, error) from error
-                if offset > following and following == place.start and not options.filtered:
+                if offset > following + nowhere and following == place.start and not options.filtered:
                     lost(place.partition, following, min(offset, place.end), fail=options.fail_on_data_loss)
                 nowhere += offset < 0
                 if offset >= following:
