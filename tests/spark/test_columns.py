@@ -302,8 +302,12 @@ def test_rows_without_an_id_get_one_that_does_not_change() -> None:
     [
         ({"messageIds": "column"}, {"body": b"", "message_id": None}, "row 0 of the task: its message_id is null"),
         ({"bodyFormat": "json"}, {"body": b"{", "message_id": "a"}, "its body is not JSON"),
-        ({"bodyFormat": "amqp"}, {"body": b"\x00", "message_id": "a"}, "row 0 of the task"),
-        ({}, {"body": b"", "message_id": "AMQP_ULONG:x"}, "row 0 of the task: invalid literal"),
+        ({"bodyFormat": "amqp"}, {"body": b"\x00", "message_id": "a"}, "row 0 of the task, message-id 'a': "),
+        (
+            {},
+            {"body": b"", "message_id": "AMQP_ULONG:x"},
+            "row 0 of the task, message-id 'AMQP_ULONG:x': invalid literal",
+        ),
     ],
 )
 def test_a_row_that_is_no_message_is_named(extra: dict[str, str], row: dict[str, Any], words: str) -> None:

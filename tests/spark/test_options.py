@@ -65,6 +65,10 @@ def test_moments(spelled: str) -> None:
             "'startingOffsets': mode is 'queue', which has no",
         ),
         ({"url": URL, "mode": "stream", "maxBytesPerTrigger": "9"}, "'maxBytesPerTrigger' is for queues"),
+        (
+            {"url": URL, "transaction": "task", "duplicateIdProperty": "_AMQ_DUPL_ID"},
+            "'transaction' and 'duplicateIdProperty' do not go together",
+        ),
         ({"url": URL, "tls.key": "/k.pem"}, "'tls.key' is of no use without 'tls.certificate'"),
         ({"url": URL, "amqp.filters": "[]"}, "'amqp.filters': a JSON object is wanted"),
         ({"url": URL, "amqp.sourceCapabilities": "queue"}, "'amqp.sourceCapabilities': a JSON array of strings"),
@@ -108,9 +112,11 @@ def test_the_reference_has_every_option() -> None:
 
 
 def test_what_is_missing_is_said_when_it_is_needed() -> None:
-    """A reader without an address, a queue stream without a directory."""
+    """A reader without an address, or with a topic's, and a queue stream without a directory."""
     options = Options.parse({"url": URL})
     with pytest.raises(ValueError, match="'address' is missing"):
         options.require_address()
+    with pytest.raises(ValueError, match=r"'news' is a topic, which keeps nothing .* into a queue, and read that"):
+        Options.parse({"url": URL, "address": "news", "addressType": "topic"}).require_address()
     with pytest.raises(ValueError, match="'walLocation' is missing: streaming"):
         options.require_wal("streaming")

@@ -48,7 +48,7 @@ async def no_stream(opened: Connection, options: Options) -> None:
     Raises:
         ValueError: it is one.
     """
-    if options.address_type != "topic" and await is_stream(opened, source(opened, options)):
+    if await is_stream(opened, source(opened, options)):
         raise ValueError(f"amqp: {options.address!r} is a stream, no queue: mode=stream reads it")
 
 

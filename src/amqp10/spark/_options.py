@@ -77,7 +77,8 @@ class Options:
     address: str | None = _option(
         "all",
         nonempty,
-        "The queue, topic or stream. When writing without it, each row's column `to` says where it goes.",
+        "The queue, topic or stream. When writing without it, each row's column `to` says where it goes, "
+        "as the broker spells it.",
         shown="required to read",
         aliases=("queue", "path"),
     )
@@ -85,7 +86,7 @@ class Options:
         "all",
         words(AddressType),
         "What `address` names: a `queue` or `topic`, spelled as the broker wants it (`/queues/orders` at RabbitMQ); "
-        "or it is to be used as it stands, `raw`.",
+        "or it is to be used as it stands, `raw`. A topic can be written to only: it keeps nothing for the next batch.",
         "queue",
     )
     username: str | None = _option("all", nonempty, "The user, if the URL has none.")
@@ -332,6 +333,11 @@ class Options:
         for name in ("starting_offsets", "starting_timestamp", "ending_offsets"):
             if self.mode == "queue" and getattr(self, name) is not None:
                 raise ValueError(f"amqp: option {option_name(_FIELDS[name])!r}: mode is 'queue', which has no offsets")
+        if self.transaction == "task" and self.duplicate_id_property is not None:
+            raise ValueError(
+                "amqp: options 'transaction' and 'duplicateIdProperty' do not go together: brokers fail a transaction "
+                "in which they find a duplicate, so that a task that is repeated after its commit would fail for ever"
+            )
         if self.log and self.max_bytes_per_trigger is not None:
             raise ValueError(
                 "amqp: option 'maxBytesPerTrigger' is for queues: what is in a log is known by number only"
@@ -341,10 +347,15 @@ class Options:
         """The address to read from.
 
         Raises:
-            ValueError: there is none.
+            ValueError: there is none, or it is a topic.
         """
         if self.address is None:
             raise ValueError("amqp: option 'address' is missing: the queue or stream to read from")
+        if self.address_type == "topic":
+            raise ValueError(
+                f"amqp: option 'addressType': {self.address!r} is a topic, which keeps nothing for who reads it later, "
+                "as each batch does: have the broker put its messages into a queue, and read that"
+            )
         return self.address
 
     def require_wal(self, why: str) -> str:

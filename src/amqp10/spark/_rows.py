@@ -67,7 +67,9 @@ class Rows:
                         setattr(message, name, value if convert is None else convert(value))
                 self._complete(message, "durable" in columns)
             except ValueError as error:
-                raise ValueError(f"amqp: row {self.count} of the task: {error}") from None
+                said = dict(zip(names, values, strict=True)).get("message_id")
+                which = "" if said is None else f", message-id {said!r}"
+                raise ValueError(f"amqp: row {self.count} of the task{which}: {error}") from None
             self.count += 1
             yield message
 
