@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
 from amqp10 import (
@@ -101,6 +102,72 @@ async def test_a_peer_in_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
                 hosts.peer.outcome = ACCEPTED
             detach(hosts, "q", "amqp:internal-error")
         assert await delivery.outcome() == ACCEPTED
+
+
+@pytest.mark.parametrize("address", ["good", None])
+async def test_who_is_not_to_blame(monkeypatch: pytest.MonkeyPatch, address: str | None) -> None:
+    """A sender goes on whose session is ended by another's message, though its own has no outcome for as long."""
+    under_way: list[Any] = []
+
+    def prepare(peer: Any) -> None:
+        def on_event(event: Any) -> bool:
+            if not isinstance(event, DeliveriesReceived):
+                return False
+            while event.link.incoming:
+                delivery = event.link.incoming.popleft()
+                if Message.decode(delivery.payload).body == "bad":
+                    event.link.session.end(error=Error(Symbol("amqp:not-found"), "no such address"))
+                    break
+                under_way.append(delivery)
+            return True
+
+        peer.on_event = on_event
+
+    async with hosting(monkeypatch) as hosts:
+        hosts.prepare = prepare
+        async with connecting() as connection, connection.sender(address) as sender, connection.sender(None) as other:
+            good = await sender.submit("good")
+            with pytest.raises(SessionEnded, match="no such address"):
+                await other.send("bad")
+            await until(lambda: sender.open and under_way[-1].link.attached)
+            hosts.peer.on_event = lambda event: False
+            under_way[-1].link.settle(under_way[-1], ACCEPTED)
+            hosts.peer.pump.wake()
+            assert await good.outcome() == ACCEPTED
+            await sender.send("after")
+        assert len(hosts.peers) == 1
+
+
+async def test_an_address_that_is_away_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer may say only when a message comes that the queue of the link is not there: it may be made again."""
+    async with hosting(monkeypatch) as hosts, connecting() as connection, connection.sender("q") as sender:
+        hosts.peer.outcome = None
+        delivery = await sender.submit("x")
+        for often in range(1, 3 * MOST_FRUITLESS):
+            await until(lambda: len(hosts.peer.received) == often)  # noqa: B023 - called before the next turn
+            if often == 3 * MOST_FRUITLESS - 1:
+                hosts.peer.outcome = ACCEPTED
+            detach(hosts, "q", "amqp:not-found")
+        assert await delivery.outcome() == ACCEPTED
+
+
+async def test_requests_that_nobody_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each was another message: the link comes back as often as it ends over one of them."""
+    async with (
+        hosting(monkeypatch) as hosts,
+        connecting() as connection,
+        connection.requester(None, reply_to="replies") as requester,
+    ):
+        hosts.peer.outcome = None
+        for number in range(2 * MOST_FRUITLESS):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(requester.request, Message(number, to="somewhere"))
+                await until(lambda: number in hosts.peer.bodies())  # noqa: B023 - called before the next turn
+                tasks.cancel_scope.cancel()
+            link = hosts.peer.links["None"]
+            detach(hosts, "None", "amqp:not-found")
+            await until(lambda: hosts.peer.links["None"] is not link)  # noqa: B023 - the same
+            await until(lambda: requester.sender.credit)
 
 
 async def test_a_request_that_ends_its_link(monkeypatch: pytest.MonkeyPatch) -> None:

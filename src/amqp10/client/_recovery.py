@@ -15,6 +15,7 @@ import anyio
 
 from ..engine import SenderLink
 from ..errors import AmqpError, ConnectionClosed, LinkDetached, LocalProtocolError, SessionEnded
+from ..messaging import Target
 from ._answers import Answers
 from ._delivery import Repeating
 from ._observe import LinkInterrupted, LinkRestored
@@ -52,6 +53,12 @@ def speaks_of_other_things(error: AmqpError | None) -> bool:
     return ended and str(error.condition) in _OTHER_CAUSES  # type: ignore[union-attr]
 
 
+def anywhere(link: Link) -> bool:
+    """Whether it is a sender without an address: each message says where it goes."""
+    target = link._terms.target
+    return link._kind == "sender" and isinstance(target, Target) and target.address is None and not target.dynamic
+
+
 class Recovery:
     """Of one connection that has `reconnect`.
 
@@ -71,6 +78,7 @@ class Recovery:
         self.answers = Answers(connection, self.settings.attempt_timeout)
         self._closings = 0  # in a row, while links were to be resumed
         self._suspected: dict[Session, list[Link]] = {}  # of sessions whose end is being told
+        self._blamed: dict[Session, list[Link]] = {}  # the same, of those whose messages may be why
         self._parts: WeakKeyDictionary[Link, tuple[int, int]] = WeakKeyDictionary()
         self._eldest: WeakKeyDictionary[Link, tuple[OutgoingDelivery | Repeating, int]] = WeakKeyDictionary()
         self._connection = connection
@@ -122,9 +130,12 @@ class Recovery:
 
     def session_lost(self, session: Session) -> None:
         """It is interrupted, by itself or with the connection."""
-        suspects = self._suspected.pop(session, [])
+        suspects, blamed = self._suspected.pop(session, []), self._blamed.pop(session, [])
         if self.losing:
             return
+        for link in blamed:
+            if link._interrupted:
+                self._separate(link)
         # Peers attach in order: the first link without an answer was it, and the others never had their turn.
         if suspects and suspects[0]._interrupted:
             self._separate(suspects[0])
@@ -139,7 +150,7 @@ class Recovery:
         return self._suspected[session]
 
     def _separate(self, link: Link) -> None:
-        """Try it on a session of its own: RabbitMQ ends the session, and all others on it, for one bad link."""
+        """Try it on a session of its own: RabbitMQ ends the session, and all others on it, for one that is at fault."""
         before = link._on
         assert before is not None
         alone = before._for_one(link)
@@ -152,6 +163,7 @@ class Recovery:
         """It is over."""
         self.sessions.pop(session, None)
         self._suspected.pop(session, None)
+        self._blamed.pop(session, None)
         if self._connection.open and not self.topology.stands:  # it may have waited for this one
             self.topology.restore()
 
@@ -180,12 +192,13 @@ class Recovery:
     def _spoiled(self, link: Link, error: AmqpError | None) -> bool:
         """Whether a message that is sent again each time is why it ends: it would do so for ever.
 
-        So it is where a message says itself where it goes, and there is no such address: the link was attached.
+        So it is where a message says itself where it goes, and there is no such address: on a link that has an address
+        of its own what is not found is that, and it may come back.
         """
         ours = link._engine_link
         if not isinstance(error, ConnectionClosed | SessionEnded | LinkDetached) or error.condition != "amqp:not-found":
             return False
-        if not isinstance(ours, SenderLink) or link._asking:
+        if not isinstance(ours, SenderLink) or link._asking or not anywhere(link):
             return False
         eldest = next(iter(ours.unsettled.values()), None)
         if eldest is None or not eldest.on_wire:
@@ -195,12 +208,22 @@ class Recovery:
         before, count = self._eldest.get(link, (None, 0))
         count = count + 1 if same is before else 1
         self._eldest[link] = same, count
+        if isinstance(error, SessionEnded) and count > 1:
+            self._blame(link)
         if count <= MOST_FRUITLESS:
             return False
         note = f"so did {MOST_FRUITLESS} attachments before, each with a message under way that has no outcome"
         if note not in getattr(error, "__notes__", ()):  # several links end with one session
             error.add_note(note)
         return True
+
+    def _blame(self, link: Link) -> None:
+        """A message of it has ended the session, or one of another that has no address either: tell them apart."""
+        session = link._on
+        assert session is not None
+        others = [each for each in session._links if each is not link and each._on is session and anywhere(each)]
+        if any(each.unsettled for each in others):  # type: ignore[attr-defined]
+            self._blamed.setdefault(session, []).append(link)
 
     def _robbed_by_itself(self, link: Link, error: AmqpError | None) -> bool:
         """Whether an attach of its own has stolen it, that came late from a connection that was lost; once for each."""

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Hashable
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
@@ -53,10 +53,6 @@ class Waiting(Repeating):
     async def wait(self) -> None:
         await self._event.wait()
         self._event = anyio.Event()
-
-
-NOBODY: Final = Repeating()
-"""Waits for a request whose sender has given it up."""
 
 
 class ReplyReceiver(Receiver):
@@ -274,7 +270,7 @@ class Requester:
             return waiting.reply
         finally:
             if delivery.waiter is waiting:
-                delivery.waiter = NOBODY
+                delivery.waiter = Repeating()  # nobody waits any more, and nothing is to be sent again
             sender._waiters.discard(waiting)
 
     async def __aexit__(
