@@ -6,9 +6,11 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
+from anyio.abc import ByteStream
 
 from amqp10.net import TLS
 from amqp10.net._socket import SocketStream
@@ -131,3 +133,98 @@ async def test_a_name_in_another_script(authority: CertificateAuthority) -> None
     """It is looked for in its form for the wire (RFC 5891), and checked."""
     async with pair(authority, hostname="straße.example") as (client, _):
         assert client._tls.server_hostname == "xn--strae-oqa.example"
+
+
+class Renegotiating:
+    """TLS 1.2 in the middle of another handshake, as OpenSSL has it: nothing is written until the peer was read."""
+
+    def __init__(self, tls: Any) -> None:
+        self._tls = tls
+        self.wants = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tls, name)
+
+    def read(self, size: int) -> bytes:
+        data: bytes = self._tls.read(size)
+        self.wants = False
+        return data
+
+    def write(self, data: Any) -> int:
+        if self.wants:
+            raise ssl.SSLWantReadError
+        return self._tls.write(data)  # type: ignore[no-any-return]
+
+
+async def test_a_handshake_in_the_middle(authority: CertificateAuthority) -> None:
+    """Who sends waits until who receives has read the peer's part of it; nothing is lost either way."""
+    async with pair(authority, version=ssl.TLSVersion.TLSv1_2) as (client, server), anyio.create_task_group() as tasks:
+        client._tls = Renegotiating(client._tls)  # type: ignore[assignment]
+        tasks.start_soon(client.send, bytes(100_000))
+        await anyio.wait_all_tasks_blocked()
+        await server.send(b"go on")
+        assert await client.receive() == b"go on"
+        left = 100_000
+        while left:
+            left -= len(await server.receive())
+
+
+async def test_a_handshake_that_does_not_come_to_an_end(authority: CertificateAuthority) -> None:
+    """The peer goes away instead: whoever waits to send hears of it, then and later."""
+    async with pair(authority, version=ssl.TLSVersion.TLSv1_2) as (client, server):
+        client._tls = Renegotiating(client._tls)  # type: ignore[assignment]
+        async with anyio.create_task_group() as tasks:
+
+            async def send() -> None:
+                with pytest.raises(anyio.BrokenResourceError):
+                    await client.send(b"x")
+
+            tasks.start_soon(send)
+            await anyio.wait_all_tasks_blocked()
+            await server.transport.send_eof()
+            with pytest.raises(anyio.EndOfStream):
+                await client.receive()
+        client._tls.wants = True  # type: ignore[attr-defined]
+        await send()
+
+
+async def test_an_answer_of_who_receives(authority: CertificateAuthority) -> None:
+    """What TLS has to say to what came is written by `receive`, and a `send` meanwhile waits for that."""
+    async with pair(authority) as (client, server):
+        transport = Slow(client.transport)
+        client.transport = transport
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                client._tls.write(b"an answer, ")  # it stands in the output, as one to a change of keys does
+                tasks.start_soon(client.receive)
+                await transport.entered.wait()
+                tasks.start_soon(client.send, b"and more")
+                await anyio.wait_all_tasks_blocked()
+                transport.go_on.set()
+                received = b""
+                while len(received) < len(b"an answer, and more"):
+                    received += await server.receive()
+                assert received == b"an answer, and more"
+                await server.send(b"done")
+
+
+class Slow(ByteStream):
+    """A transport that takes what it is given only when it is told to."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        self.entered, self.go_on = anyio.Event(), anyio.Event()
+
+    async def receive(self, max_bytes: int = 65_536) -> bytes:
+        return await self._stream.receive(max_bytes)
+
+    async def send(self, item: bytes) -> None:
+        self.entered.set()
+        await self.go_on.wait()
+        await self._stream.send(item)
+
+    async def send_eof(self) -> None:
+        await self._stream.send_eof()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

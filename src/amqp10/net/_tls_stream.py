@@ -40,6 +40,7 @@ class TLSStream(ByteStream):
         self._fault: Exception | None = None  # why, to be told when all before it was taken
         self._torn = False  # a record is only half sent
         self._sending = anyio.Lock(fast_acquire=True)
+        self._heard: anyio.Event | None = None  # who sends waits for what the peer says
 
     @classmethod
     async def wrap(
@@ -106,8 +107,9 @@ class TLSStream(ByteStream):
         while not (data := self._decrypt(max_bytes)):
             if self._ended:
                 raise self._fault or anyio.EndOfStream
-            if not self._sending.locked():  # who sends takes it along
-                await self._flush()  # an answer to a change of keys (RFC 8446 §4.6.3)
+            if self._out.pending and not self._sending.locked():  # else who sends takes it along
+                async with self._sending:
+                    await self._flush()  # an answer to a change of keys (RFC 8446 §4.6.3), or to another handshake
             await self._fetch(max_bytes)
             waited = True
         if not waited:
@@ -131,6 +133,8 @@ class TLSStream(ByteStream):
             self._ended = True
             ragged = isinstance(error, ssl.SSLEOFError) or "UNEXPECTED_EOF" in (error.strerror or "")
             self._fault = None if ragged else error
+        if self._heard is not None:
+            self._heard.set()
         return b"".join(parts)
 
     async def _fetch(self, size: int) -> None:
@@ -142,7 +146,7 @@ class TLSStream(ByteStream):
     # Sending
 
     async def send(self, item: bytes) -> None:
-        """Hand bytes over; waits while the transport does not take them.
+        """Hand bytes over; waits while the transport does not take them, and when the peer wants to shake hands anew.
 
         Raises:
             BrokenResourceError: the peer is gone, or an earlier call was cancelled halfway.
@@ -158,15 +162,30 @@ class TLSStream(ByteStream):
             for each in buffers:
                 rest = memoryview(each)
                 while rest:
-                    rest = rest[self._tls.write(rest[:SEND_SIZE]) :]
+                    try:
+                        rest = rest[self._tls.write(rest[:SEND_SIZE]) :]
+                    except ssl.SSLWantReadError:
+                        await self._shake_hands_again()
                     if self._out.pending >= SEND_SIZE:
                         await self._flush()
             await self._flush()
 
+    async def _shake_hands_again(self) -> None:
+        """The peer wants to, as it may in TLS 1.2 (RFC 5246 §7.4.1.1), and what it says next is read by `receive`."""
+        self._heard = heard = anyio.Event()
+        try:
+            await self._flush()
+            if not self._ended:
+                await heard.wait()
+        finally:
+            self._heard = None
+        if self._ended:
+            raise anyio.BrokenResourceError
+
     async def _flush(self) -> None:
         if self._torn:
             raise anyio.BrokenResourceError
-        if self._out.pending:
+        while self._out.pending:  # who receives may add to it meanwhile
             self._torn = True
             await self.transport.send(self._out.read())
             self._torn = False
