@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+
 import anyio
 import pytest
 
 from amqp10 import Connection, ConnectionLost, Message, Reconnect
 from amqp10.broker import Broker
+from amqp10.broker._connection import Peer
 from amqp10.testing import FaultProxy
 
 pytestmark = pytest.mark.anyio
@@ -31,6 +34,24 @@ async def test_exactly_once() -> None:
                             assert delivery.message.delivery_count == 0
                             delivery.accept()
             assert broker.queue("orders").depth == 0
+
+
+async def test_what_many_losses_leave() -> None:
+    """However often the connection of two sessions breaks, the broker keeps no more than where their links began."""
+    async with Broker() as broker, FaultProxy(broker.url) as proxy:
+        with anyio.fail_after(50):
+            async with (
+                Connection(proxy.url, dialect="0-10", reconnect=AT_ONCE) as connection,
+                connection.session() as other,
+            ):
+                async with connection.sender("q") as sender, other.sender("r") as another:
+                    for _ in range(30):  # twice as much for each was once 2**30
+                        proxy.cut()
+                        await sender.send("q")
+                        await another.send("r")
+                    assert broker.queue("q").depth == broker.queue("r").depth == 30
+                    peers = [each for each in gc.get_objects() if isinstance(each, Peer) and each._merged]
+                    assert peers and max(len(each._merged) for each in peers) <= 2
 
 
 async def test_what_is_held_stays() -> None:

@@ -73,7 +73,7 @@ class Peer:
         self.proprietor: object = self
         self.links = links = PeerLinks(self, router, terms.max_message_size)
         self._requests = Requests(router, self)
-        self._merged: list[Peer] = []  # of connections before, whose sessions go on on this one
+        self._merged: dict[Peer, None] = {}  # of connections before: whose links began there and may go on on this one
         self._actions: dict[type[Event], Callable[[Any], None]] = {
             ConnectionOpened: self._on_opened,
             ConnectionEnded: self._on_ended,
@@ -175,7 +175,9 @@ class Peer:
         self.transactions |= before.transactions
         before.transactions = self.transactions
         self.proprietor, self._requests = before.proprietor, before._requests
-        self._merged += [before, *before._merged]
+        self._merged |= before._merged
+        if before.links.began:
+            self._merged[before] = None
         self._router.sessions.moved(event.session, self)
         self.links.session_ready(event.session)
 

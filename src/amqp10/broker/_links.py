@@ -60,12 +60,14 @@ class PeerLinks:
         consumers: by their links; a link on which the broker sends takes out of a queue.
         producers: by their links; those to coordinators among them.
         owned: dynamic nodes, by the link that they live with.
+        began: a link was attached here; all others were taken over.
     """
 
     def __init__(self, peer: Peer, router: Router, max_message_size: int | None) -> None:
         self.consumers: dict[SenderLink, ConsumerLink] = {}
         self.producers: dict[ReceiverLink, ProducerLink | CoordinatorLink] = {}
         self.owned: dict[Link, Node] = {}
+        self.began = False
         self._peer = peer
         self._router = router
         self._max_message_size = max_message_size
@@ -94,6 +96,7 @@ class PeerLinks:
         link = event.link
         if link.terms is not None or link.remote is None:
             return  # ended again before we came to answer
+        self.began = True
         try:
             if isinstance(link, SenderLink):
                 self._attach_consumer(link, link.remote)
