@@ -152,7 +152,7 @@ class Consumption:
         """Without what another segment has already: those who took that could not settle it."""
         dedupe, segment = self._options.dedupe, self._segment
         if dedupe != "none":
-            known = _segments.known_ids(segment.wal, batch=segment.batch, confirmed=dedupe == "all")
+            known = _segments.known_rows(segment.wal, batch=segment.batch, confirmed=dedupe == "all")
             dropped = draft.drop(known) if known else 0
             if dropped:
                 _log.warning("%d messages were delivered again and dropped", dropped)

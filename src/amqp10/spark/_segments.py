@@ -9,13 +9,15 @@
                                 lock              held by the one task of the batch that publishes just now
 
 A segment that is there is the answer of its partition, for every retry, replay and second scan. One that is not
-confirmed may have its messages delivered again: they are known by their ids, and dropped.
+confirmed may have its messages delivered again: they are known by their ids and bodies, and dropped. No broker's mark
+on a redelivered message is asked for: Artemis sets none, and others forget it when they are restarted.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -26,13 +28,15 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import anyio
 import pyarrow as pa
 import pyarrow.compute as pc
 
 IDS: Final = "message_id"
+BODY: Final = "body"
+DIGEST: Final = "digest"
 CONFIRMED: Final = ".confirmed.ids"
 POLL: Final = 0.1
 """Seconds between two looks for a segment that another task is about to publish."""
@@ -226,19 +230,19 @@ class Draft:
         self._file.flush()
         os.fsync(self._file.fileno())
 
-    def drop(self, known: pa.Array) -> int:
-        """Drop the rows with these ids; return how many there were."""
+    def drop(self, known: list[pa.Table]) -> int:
+        """Drop the rows that are known; return how many there were."""
         self._writer.close()
         self._file.flush()
         whole = self._path, self._file
         with pa.memory_map(str(self._path)) as source, pa.ipc.open_stream(source) as content:
             rows = content.read_all()
-            again = pc.is_in(rows.column(IDS), value_set=known)
-            dropped = pc.sum(again).as_py() or 0
+            again = _known_again(rows, known)
+            dropped = sum(again)
             if not dropped:
                 return 0
             self._open()
-            self._writer.write_table(rows.filter(pc.invert(again)))
+            self._writer.write_table(rows.filter(pa.array([not each for each in again])))
         whole[1].close()
         whole[0].unlink()
         return dropped
@@ -318,12 +322,12 @@ def saw_empty(wal: str, batch: int) -> bool:
     return any((Path(wal) / f"{batch}").glob("part-*.empty"))
 
 
-def known_ids(wal: str, *, batch: int | None = None, confirmed: bool = False) -> pa.Array:
-    """Message-ids that are in a segment already, and may be delivered again.
+def known_rows(wal: str, *, batch: int | None = None, confirmed: bool = False) -> list[pa.Table]:
+    """What is in a segment already, and may be delivered again: message-ids, with the bodies or their digests.
 
     Args:
-        batch: those of its segments whatever their state: a link can lose a message that it still has, and another
-            one be done with it by now.
+        batch: all of its segments whatever their state: a link can lose a message that it still has, and another one
+            be done with it by now.
         confirmed: those of segments that the broker has confirmed, too, of all batches.
     """
     found = []
@@ -331,8 +335,42 @@ def known_ids(wal: str, *, batch: int | None = None, confirmed: bool = False) ->
         for path in (Path(wal) / f"{each}").glob("part-*.*"):
             unsure = confirmed or each == batch or not _settled(path)
             if path.suffix == ".ids" or (path.suffix == ".arrow" and unsure):
-                found += _ids(path)
-    return pa.concat_arrays([pa.array([], pa.string()), *found])
+                found += _rows(path)
+    return found
+
+
+def _known_again(rows: pa.Table, known: list[pa.Table]) -> list[bool]:
+    """Which of the rows are known: bodies are looked at only where ids are the same."""
+    again = [False] * len(rows)
+    ids = pa.chunked_array([chunk for table in known for chunk in table.column(IDS).chunks], pa.string())
+    met = pc.and_(pc.is_in(rows.column(IDS), value_set=ids), pc.not_equal(rows.column(IDS), ""))  # NULL for NULL
+    suspects = pc.indices_nonzero(met)
+    if len(suspects):
+        mine = rows.take(suspects)
+        seen: dict[str, set[str | None]] = {}
+        for table in known:
+            for name, digest in _digests(table.filter(pc.is_in(table.column(IDS), value_set=mine.column(IDS)))):
+                seen.setdefault(name, set()).add(digest)
+        for row, (name, digest) in zip(suspects.to_pylist(), _digests(mine), strict=True):
+            again[row] = digest is None or not seen[name].isdisjoint((digest, None))
+    return again
+
+
+def _digests(rows: pa.Table) -> Iterator[tuple[str, str | None]]:
+    """The id of each row, and a digest of its body; None where that is not known, so that the id has to do."""
+    ids = rows.column(IDS).to_pylist()
+    if DIGEST in rows.column_names:
+        return zip(ids, rows.column(DIGEST).to_pylist(), strict=True)
+    if BODY in rows.column_names:
+        return zip(ids, map(_digest, rows.column(BODY).to_pylist()), strict=True)
+    return ((each, None) for each in ids)
+
+
+def _digest(body: Any) -> str:
+    if isinstance(body, dict):  # a variant
+        body = body["value"] + body["metadata"]
+    data = body.encode() if isinstance(body, str) else body or b""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def retire(wal: str, committed: int, retained: int, *, all_ids: bool = False) -> None:
@@ -374,21 +412,23 @@ def _settled(path: Path) -> bool:
 
 
 def _keep_ids(path: Path, suffix: str) -> None:
-    ids = _ids(path)
-    if any(map(len, ids)):
+    kept = [each for table in _rows(path) for each in _digests(table) if each[0]]
+    if kept:
         draft = path.with_suffix(".ids.tmp")
-        table = pa.table({IDS: pa.chunked_array(ids, pa.string())})
+        ids, digests = zip(*kept, strict=True)
+        table = pa.table({IDS: pa.array(ids, pa.string()), DIGEST: pa.array(digests, pa.string())})
         with draft.open("wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
             writer.write_table(table)
         draft.replace(path.with_suffix(suffix))
 
 
-def _ids(path: Path) -> list[pa.Array]:
+def _rows(path: Path) -> list[pa.Table]:
+    """The rows of a file, with what there is to know them by."""
     try:
         with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as content:
-            if IDS not in content.schema.names:
-                return []
-            columns = [batch.column(IDS) for batch in content]
-            return [column.filter(pc.not_equal(column, "")) for column in columns]  # nor those that are NULL
+            table = content.read_all()
     except FileNotFoundError:
         return []
+    if IDS not in table.column_names:
+        return []
+    return [table.select([name for name in (IDS, BODY, DIGEST) if name in table.column_names])]
