@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark")
 
+from amqp10 import Message
+from amqp10.spark._columns import Columns
+from amqp10.spark._options import Options
 from amqp10.spark._pipeline import Pipeline
+from amqp10.spark._rows import Rows
+from amqp10.spark._schema import arrow_schema, struct
 
 
 def pipeline(sink: str = "parquet", **fields: Any) -> Pipeline:
@@ -38,3 +44,39 @@ def test_a_checkpoint_where_no_segment_can_be() -> None:
         Pipeline(
             source={"url": "amqp://localhost", "address": "orders"}, sink="parquet", checkpoint="hdfs://lake"
         ).check()
+
+
+def test_messages_to_another_queue_are_whole() -> None:
+    """Unless columns or a format of bodies are chosen: then rows are written as they are read."""
+    target = {"url": "amqp://other", "address": "copies"}
+    plain = pipeline("amqp", target=target)
+    assert plain._source_options()["bodyFormat"] == plain._target_options()["bodyFormat"] == "amqp"
+    assert plain._schema() == "body BINARY"
+    assert pipeline("amqp", target=target, source={"bodyformat": "amqp"})._schema() == "body BINARY"
+    for chosen in (
+        pipeline("amqp", target=target, columns="body STRING"),
+        pipeline("amqp", target=target, source={"bodyformat": "json"}),
+    ):
+        assert "bodyFormat" not in {**chosen._source_options(), **chosen._target_options()}
+        assert chosen._schema() == chosen.columns
+    assert "bodyFormat" not in pipeline("parquet")._source_options()
+
+
+def test_what_such_a_message_keeps() -> None:
+    """Types, properties and annotations; what was of the way that it came is gone."""
+    options = Options.parse({**pipeline("amqp", target={"url": "amqp://h", "address": "a"})._target_options()})
+    message = Message(
+        {"n": 1},
+        message_id=7,
+        durable=True,
+        delivery_count=3,
+        ttl=timedelta(seconds=5),
+        application_properties={"i": 5, "f": 1.5, "yes": True},
+        message_annotations={"x-opt-a": 1},
+        delivery_annotations={"x-opt-way": 1},
+    )
+    columns = Columns(arrow_schema(struct([("body", "binary")])), "amqp")
+    columns.add(message.encode())
+    (copy,) = Rows(options, "p").messages(columns.take())
+    message.delivery_count, message.delivery_annotations = 0, {}
+    assert copy.encode() == message.encode()

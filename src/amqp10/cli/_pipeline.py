@@ -88,14 +88,15 @@ def pipeline(
     master: str,
     conf: Mapping[str, str],
 ) -> None:
-    """Move messages with Spark, each once, through restarts of this job and of the broker.
+    """Move messages with Spark through restarts of this job and of the broker: each once into files and tables, and at
+    least once into a queue, where messages are as they were.
 
     \b
     amqp10 pipeline --from amqp://guest:guest@localhost --address orders --to parquet:/lake/orders
     amqp10 pipeline --from amqp://a --address in --to amqp://b --to-address out --trigger '5 seconds' --checkpoint /c
 
-    The first SIGINT or SIGTERM lets the batch under way come to its end; a second one does not wait. The same command
-    goes on from the checkpoint.
+    The first SIGINT or SIGTERM lets the batch under way come to its end, and so does a file that --option stopFile=FILE
+    names, once it is there; a second signal does not wait. The same command goes on from the checkpoint.
     """
     try:
         from ..spark import _pipeline as job
@@ -108,13 +109,14 @@ def pipeline(
         if sink not in job.FILES:
             raise click.UsageError(f"--checkpoint is needed with {sink}")
         checkpoint = f"{place.rstrip('/')}.checkpoint"
+    stop_file = next((value for name, value in options.items() if name.lower() == "stopfile"), "")
     read = {
         "url": source,
         "address": address,
         "mode": mode,
         **({"maxMessagesPerTrigger": str(rate)} if rate else {}),
         **({"numPartitions": str(links)} if links else {}),
-        **options,
+        **{name: value for name, value in options.items() if name.lower() != "stopfile"},
     }
     planned = job.Pipeline(
         source=read,
@@ -133,7 +135,7 @@ def pipeline(
         raise Failure(str(error), 2) from None
     click.echo(f"from {address} at {_shown(source)} to {_shown(target)}", err=True)
     with tempfile.TemporaryDirectory(prefix="amqp10-pipeline-") as folder:
-        _run(job, replace(planned, stop_file=f"{folder}/stop"))
+        _run(job, replace(planned, stop_file=stop_file or f"{folder}/stop"))
 
 
 def _sink(target: str, to_address: str | None, options: Mapping[str, str]) -> tuple[str, str, dict[str, str]]:
@@ -171,11 +173,13 @@ def _run(job: Any, planned: Any) -> None:
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         query = planned.start(spark)
-        job.follow(query, _tell, lambda: bool(stopped))
+        job.follow(query, _tell, lambda: bool(stopped) or Path(planned.stop_file).exists())
     except Exception as error:
         raise Failure(job.cause(error, planned.sink), 1) from None
     finally:
         spark.stop()
+        if stopped:
+            Path(planned.stop_file).unlink(missing_ok=True)  # or else the next run would not begin
         for number, handler in before.items():
             signal.signal(number, handler)
     if stopped:

@@ -26,6 +26,9 @@ _COLUMNS = {
     "console": _FLAT,
 }
 
+WHOLE = {"bodyFormat": "amqp"}
+"""Messages as they were encoded, with all they have."""
+
 PACKAGES = {
     "delta": "io.delta:delta-spark_{spark}_2.13:VERSION",
     "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{spark}_2.13:VERSION",
@@ -79,11 +82,28 @@ class Pipeline:
         """
         Options.parse(self._source_options()).require_address()
         if self.sink == "amqp":
-            Options.parse(self.target)
+            Options.parse(self._target_options())
+
+    @property
+    def _whole(self) -> bool:
+        """Whether messages go to another queue as they are: neither columns nor the format of bodies were chosen."""
+        chosen = {name.lower() for name in (*self.source, *self.target)}
+        return self.sink == "amqp" and self.columns is None and "bodyformat" not in chosen
+
+    def _schema(self) -> str | None:
+        if self.columns is None and self.sink == "amqp":
+            formats = {value for name, value in self._source_options().items() if name.lower() == "bodyformat"}
+            return "body BINARY" if formats == {"amqp"} else None
+        return self.columns or _COLUMNS.get(self.sink)
+
+    def _target_options(self) -> dict[str, str]:
+        return {**self.target, **(WHOLE if self._whole else {})}
 
     def _source_options(self) -> dict[str, str]:
         named = {name.lower() for name in self.source}
-        options = {**self.source, **({"stopFile": self.stop_file} if self.stop_file else {})}
+        options = {**self.source, **(WHOLE if self._whole else {})}
+        if self.stop_file:
+            options["stopFile"] = self.stop_file
         if "wallocation" not in named and self.source.get("mode", "queue") == "queue":
             options["walLocation"] = f"{self.checkpoint}/wal"
         return options
@@ -113,9 +133,9 @@ class Pipeline:
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Start the query."""
         reader = spark.readStream.format("amqp").options(**self._source_options())
-        columns = self.columns or _COLUMNS.get(self.sink)
+        columns = self._schema()
         frame = (reader.schema(columns) if columns else reader).load()
-        writer: Any = frame.writeStream.option("checkpointLocation", self.checkpoint).options(**self.target)
+        writer: Any = frame.writeStream.option("checkpointLocation", self.checkpoint).options(**self._target_options())
         writer = (
             writer.trigger(availableNow=True) if self.trigger == "now" else writer.trigger(processingTime=self.trigger)
         )

@@ -102,6 +102,8 @@ def _of_json(body: Any) -> Message:
 
 def _of_payload(body: Any) -> Message:
     message = Message.decode(body or b"")
+    # Of the way that it came, none of the way that it goes.
+    message.delivery_count, message.first_acquirer, message.delivery_annotations = 0, False, {}
     message.check()  # else the broker would be the one to find out
     return message
 
