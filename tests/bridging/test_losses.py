@@ -193,14 +193,15 @@ async def test_exactly_once_and_nobody_who_would_remember() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("reconnect", [QUICK, NOTHING_KEPT], ids=["resuming", "anew"])
 @pytest.mark.parametrize("dialect", ["1.0", "0-10", "fast"])
-async def test_within_one_broker(seed: int, dialect: str) -> None:
+async def test_within_one_broker(seed: int, dialect: str, reconnect: Reconnect) -> None:
     """In transactions, through a connection that breaks: every message is at one of the queues, and at one only."""
     chance = random.Random(seed)
     async with Broker() as broker, FaultProxy(broker.url) as proxy:
         await fill(broker, "a", range(TOTAL))
         async with (
-            Connection(proxy.url, dialect=dialect, reconnect=NOTHING_KEPT) as connection,
+            Connection(proxy.url, dialect=dialect, reconnect=reconnect) as connection,
             anyio.create_task_group() as tasks,
         ):
             ends = (connection, "a"), (connection, "b")
@@ -214,6 +215,25 @@ async def test_within_one_broker(seed: int, dialect: str) -> None:
     assert left == []
     assert TOTAL - report.in_doubt <= report.moved <= TOTAL
     assert report.refused == report.duplicates == 0
+
+
+@pytest.mark.parametrize("reconnect", [QUICK, NOTHING_KEPT], ids=["resuming", "anew"])
+async def test_within_one_broker_with_one_break(reconnect: Reconnect) -> None:
+    """What was under way comes again, though links could be resumed: an empty source is one that has nothing left."""
+    async with Broker() as broker, FaultProxy(broker.url) as proxy:
+        await fill(broker, "a", range(100))
+        async with Connection(proxy.url, reconnect=reconnect) as connection:
+            ends = (connection, "a"), (connection, "b")
+            async with amqp10.bridge(*ends, until_empty=True, exactly_once=True, window=20, rate=400) as bridge:
+                await until(lambda: bridge.report.moved >= 20)
+                passed = proxy.passed["up"]
+                await until(lambda: proxy.passed["up"] > passed)  # the next batch
+                proxy.cut()
+                report = await bridge.done()
+        there, left = await bodies(broker, "b"), await bodies(broker, "a")
+    assert there == list(range(100))
+    assert left == []
+    assert 100 - report.in_doubt <= report.moved <= 100
 
 
 @pytest.mark.parametrize("exactly_once", [False, True])

@@ -7,7 +7,7 @@ import gc
 import anyio
 import pytest
 
-from amqp10 import Connection, ConnectionLost, Message, Reconnect
+from amqp10 import Connection, ConnectionLost, ConnectionRestored, Message, Reconnect
 from amqp10.broker import Broker
 from amqp10.broker._connection import Peer
 from amqp10.testing import FaultProxy
@@ -101,6 +101,27 @@ async def test_transaction() -> None:
                         delivery.accept(transaction=transaction)
                     with await receiver.receive() as message:
                         assert message.body == "second"
+            assert broker.queue("q").depth == 0
+
+
+async def test_transactions_on_one_connection_after_the_other() -> None:
+    """Who had the session first still has its links: each transaction is open to them, wherever it was declared."""
+    async with Broker() as broker, FaultProxy(broker.url) as proxy:
+        with anyio.fail_after(20):
+            async with Connection(proxy.url, dialect="0-10", reconnect=AT_ONCE) as connection:
+                events = connection.events()
+                async with connection.receiver("q") as receiver, connection.sender("q") as sender:
+                    await sender.send(0)
+                    for number in range(1, 5):
+                        delivery = await receiver.receive()
+                        async with connection.transaction() as transaction:
+                            await sender.send(number, transaction=transaction)
+                            delivery.accept(transaction=transaction)
+                        proxy.cut()
+                        while type(await anext(events)) is not ConnectionRestored:
+                            pass
+                    with await receiver.receive() as message:
+                        assert message.body == 4
             assert broker.queue("q").depth == 0
 
 

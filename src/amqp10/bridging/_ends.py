@@ -32,11 +32,14 @@ class Exact(Link):
     Attributes:
         at_stake: how many of these the peer has to know, for them not to be lost or there twice.
         uncertain: told that the link is over, for the peer does not know them.
+        transacted: it takes part in transactions. With its connection it is lost, with all that is unsettled on it: what
+            was under way in a transaction cannot be resumed, and the rest is to come again behind that, in order.
         forgot: the peer made the link anew. It is closed then, though the store has something of it: else the peer
             would take the next attachment for that of a link which it remembers, with nothing on it.
     """
 
     exact = False
+    transacted = False
     at_stake: Callable[[Iterable[Any]], int]
     uncertain: Callable[[DeliveryUncertain], None]
     forgot = False
@@ -44,6 +47,13 @@ class Exact(Link):
     @property
     def _at_stake(self) -> int:
         return self.at_stake(self._pending) if self.exact and self._resuming else 0
+
+    def _ask_to_be_kept(self) -> None:
+        if not self.transacted:
+            super()._ask_to_be_kept()
+
+    def _is_kept(self) -> bool:
+        return not self.transacted and super()._is_kept()
 
     def _say_what_for(self) -> None:
         """Before it attaches."""

@@ -170,10 +170,11 @@ class Peer:
         before = self._router.sessions.peer_of(event.session)
         if before is None or before is self:
             return
-        before.engine, before._carrier, before.wake = self.engine, self._carrier, self.wake
         self.links.take_over(before.links)
         self.transactions |= before.transactions
-        before.transactions = self.transactions
+        for each in (before, *before._merged):  # some of the links are of the connection that they were attached on
+            each.engine, each._carrier, each.wake = self.engine, self._carrier, self.wake
+            each.transactions = self.transactions
         self.proprietor, self._requests = before.proprietor, before._requests
         self._merged |= before._merged
         if before.links.began:
