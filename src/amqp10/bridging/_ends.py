@@ -32,7 +32,7 @@ class Exact(Link):
     Attributes:
         at_stake: how many of these the peer has to know, for them not to be lost or there twice.
         uncertain: told that the link is over, for the peer does not know them.
-        transacted: it takes part in transactions. With its connection it is lost, with all that is unsettled on it: what
+        transacted: it takes part in transactions. It is lost with its connection, and all that is unsettled on it: what
             was under way in a transaction cannot be resumed, and the rest is to come again behind that, in order.
         forgot: the peer made the link anew. It is closed then, though the store has something of it: else the peer
             would take the next attachment for that of a link which it remembers, with nothing on it.
