@@ -34,6 +34,7 @@ def test_what_a_sink_asks_for() -> None:
     """Delta and Iceberg have extensions of Spark; who sets them otherwise is listened to."""
     assert "spark.sql.extensions" not in pipeline().settings()
     assert pipeline("delta").settings()["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension"
+    assert pipeline().settings()["spark.log.level"] == "FATAL"  # the job tells of its error itself, in one line
     mine = {"spark.sql.extensions": "mine", "spark.log.level": "INFO"}
     assert pipeline("iceberg", conf=mine).settings() == {"spark.ui.showConsoleProgress": "false", **mine}
 

@@ -109,8 +109,11 @@ class Pipeline:
         return options
 
     def settings(self) -> dict[str, str]:
-        """Settings of Spark: those that the sink's package asks for, and before all what `conf` says."""
-        usual = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+        """Settings of Spark: those that the sink's package asks for, and before all what `conf` says.
+
+        Spark logs no errors: a job that fails tells why, in a line.
+        """
+        usual = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "FATAL"}
         return {**usual, **_CONF.get(self.sink, {}), **self.conf}
 
     def session(self) -> SparkSession:
