@@ -288,13 +288,17 @@ async def test_attached_and_detached_in_one_breath(monkeypatch: pytest.MonkeyPat
 
 async def test_outcomes_are_told_before_a_session_is_left() -> None:
     """What was accepted while the connection was away is told when it is back, though its session is being left."""
-    async with Broker() as broker, FaultProxy(broker.url) as proxy, connecting(proxy.url) as connection:
+    async with (
+        Broker() as broker,
+        FaultProxy(broker.url) as proxy,
+        connecting(proxy.url, close_timeout=30.0) as connection,  # the time for leaving is not what is tried here
+    ):
         async with connection.sender("q") as sender:
             await sender.send("x")
         async with anyio.create_task_group() as tasks:
 
             async def later() -> None:
-                await anyio.wait_all_tasks_blocked()
+                await until(lambda: session._closed)
                 proxy.refusing = False
 
             async with connection.session() as session:
