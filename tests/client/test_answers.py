@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from amqp10 import Error, Symbol
-from amqp10.engine import LinkAttached, SessionBegun
+from amqp10.engine import ConnectionTerms, LinkAttached, SessionBegun
 from amqp10.messaging import ACCEPTED
 from amqp10.profiles import Profile
 
@@ -49,6 +49,39 @@ async def test_a_plain_attach_after_a_refused_one(monkeypatch: pytest.MonkeyPatc
         await hosts.cut()
         assert await delivery.outcome() == ACCEPTED
         assert (asked, len(hosts.peers)) == (3, 3)
+
+
+async def test_an_attach_that_says_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More is unsettled than one attach can say, and the peer says nothing to the second."""
+    async with hosting(monkeypatch) as hosts:
+        hosts.terms = ConnectionTerms("peer", max_frame_size=512)
+        async with connecting(reconnect=IMPATIENT) as connection, connection.sender("q", name="L") as sender:
+            hosts.peer.outcome = None
+            deliveries = [await sender.submit(number) for number in range(80)]
+            await until(lambda: len(hosts.peer.received) == 80)
+            incomplete: list[bool] = []
+
+            def prepare(peer: Peer) -> None:
+                def on_event(event: Any) -> bool:
+                    if not isinstance(event, LinkAttached) or len(incomplete) == 2:
+                        return False
+                    remote = event.link.remote
+                    assert remote is not None
+                    incomplete.append(remote.incomplete_unsettled)
+                    if len(incomplete) == 1:
+                        event.link.attach(
+                            replace(remote, unsettled={}, incomplete_unsettled=False, initial_delivery_count=0)
+                        )
+                        event.link.flow(200)  # type: ignore[attr-defined]
+                    return True
+
+                peer.on_event = on_event
+
+            hosts.prepare = prepare
+            await hosts.cut()
+            for delivery in deliveries:
+                assert await delivery.outcome() == ACCEPTED
+            assert (incomplete[0], len(incomplete), len(hosts.peers)) == (True, 2, 3)
 
 
 async def test_an_attach_in_place_of_a_spoiled_one(monkeypatch: pytest.MonkeyPatch) -> None:
