@@ -12,7 +12,7 @@ MOST_BYTES = 24_000_000
 MOST_SECONDS = 8.0
 """Of the processor: what others do on the machine is none of the peer's cost."""
 MOST_WAITED = 30.0
-"""Seconds on the clock: much more than it takes, for the machine may be slow; less than what waits for a peer for ever."""
+"""Seconds on the clock: more than it takes on a slow machine, less than what waits for a peer for ever."""
 
 
 @pytest.fixture(autouse=True)
