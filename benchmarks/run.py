@@ -4,6 +4,7 @@
     python benchmarks/run.py --quick                  a first impression, about one
     python benchmarks/run.py --sizes 100 --workloads send,recv --reps 9 --peers amqp10,proton
     python benchmarks/run.py --variants submit,batch,asyncio       other ways to use this client, beside the others
+    python benchmarks/run.py --broker amqp://127.0.0.1       a broker as the other end, which takes ANONYMOUS
     python benchmarks/run.py --native           with clients of Go, Rust and JavaScript, against a counterpart in Rust
 
 Read README.md on the method before quoting a figure.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import queue
@@ -28,7 +30,7 @@ from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Protocol
 
 import native
 from cryptography import x509
@@ -42,7 +44,6 @@ PEERS = {OURS: "amqp10", "proton": "python-qpid-proton", "pyamqp": "azure-servic
 WORKLOADS = {"send": ("send", 0), "recv": ("recv", 0), "send-settled": ("send", 1), "recv-settled": ("recv", 1)}
 FIRST_COUNT = 2000
 FIRST_SIZE = 1 << 28  # bytes of them together, at most
-MOST = 1_000_000
 PATIENCE = 120  # seconds for one run
 
 
@@ -70,8 +71,33 @@ class Measured:
     counterpart: list[float] = field(default_factory=list)  # µs a message
 
 
+class OtherEnd(Protocol):
+    """Where the peers connect: the counterpart, or a broker.
+
+    Attributes:
+        most: messages of one run.
+    """
+
+    most: int
+
+    def ready(self, mode: str, size: int, total: int) -> str:
+        """The URL for a run of so many messages, the warm-up among them."""
+
+    def check(self, mode: str, settled: int, total: int) -> dict[str, Any]:
+        """What crossed the wire.
+
+        Raises:
+            Failed: it is not what the peer was asked for.
+        """
+
+    def stop(self) -> None:
+        """The last run is over."""
+
+
 class Counterpart:
     """The process at the other end, and what it says of each connection."""
+
+    most = 1_000_000
 
     def __init__(self, options: list[str], program: list[str] | None = None) -> None:
         self.scheme = "amqps" if "--tls" in options else "ws" if "--websocket" in options else "amqp"
@@ -86,6 +112,12 @@ class Counterpart:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.told.put(json.loads(line))
+
+    def ready(self, mode: str, size: int, total: int) -> str:
+        """The URL, whose path says what is to be sent; what was told of earlier runs is forgotten."""
+        while not self.told.empty():
+            self.told.get()
+        return f"{self.scheme}://127.0.0.1:{self.port}/q.{size}.{total}"
 
     def check(self, mode: str, settled: int, total: int) -> dict[str, Any]:
         """What crossed the wire.
@@ -119,7 +151,7 @@ class Bench:
         peers: list[str],
         cases: list[Case],
         seconds: float,
-        counterpart: Counterpart,
+        counterpart: OtherEnd,
         commands: dict[str, list[str]] | None = None,
     ) -> None:
         self.peers = peers
@@ -156,7 +188,10 @@ class Bench:
             for _ in range(3):
                 tried = self.run(peer, case, count)
                 enough = tried["seconds"] > self.seconds / 3
-                count = max(least, min(MOST, round(count * self.seconds / max(tried["seconds"], 1e-4))))
+                count = max(
+                    least,
+                    min(self.counterpart.most * 2 // 3, round(count * self.seconds / max(tried["seconds"], 1e-4))),
+                )
                 if enough:
                     break
             self.counts[key] = count
@@ -168,14 +203,12 @@ class Bench:
         Raises:
             Failed: it did not end well, or did not do what it says.
         """
-        while not self.counterpart.told.empty():
-            self.counterpart.told.get()
         mode, settled = WORKLOADS[case.workload]
         warmup = count // 2
         total = count + warmup
         name, _, variant = peer.partition("+")
         asked = {
-            "url": f"{self.counterpart.scheme}://127.0.0.1:{self.counterpart.port}/q.{case.size}.{total}",
+            "url": self.counterpart.ready(mode, case.size, total),
             "mode": mode,
             "settled": settled,
             "count": count,
@@ -236,8 +269,9 @@ def table(bench: Bench) -> str:
             ratio = f"{cpu / statistics.median(base):.1f}" if base else ""
             spread = f"{min(got.cpu):.2f}-{max(got.cpu):.2f}"
             rate = f"{statistics.median(got.rate):,.0f}"
-            other_end = statistics.median(got.counterpart)
-            lines.append(f"| {case} | {peer} | {cpu:.2f} | {ratio} | {spread} | {rate} | {other_end:.2f} |")
+            of_it = statistics.median(got.counterpart)
+            other_end = "" if math.isnan(of_it) else f"{of_it:.2f}"
+            lines.append(f"| {case} | {peer} | {cpu:.2f} | {ratio} | {spread} | {rate} | {other_end} |")
     return "\n".join(lines)
 
 
@@ -298,6 +332,7 @@ def main() -> int:
         default="tcp",
         help="what lies between; only amqp10, proton and go-amqp know TLS here, and only amqp10 the last",
     )
+    parser.add_argument("--broker", metavar="URL", help="this one in place of the counterpart; over TCP")
     parser.add_argument("--native", action="store_true", help="build and run the clients of other languages, too")
     parser.add_argument("--json", type=Path, help="write all figures there, too")
     given = parser.parse_args()
@@ -315,8 +350,14 @@ def main() -> int:
             options += ["--tls", pem]
         elif given.transport == "websocket":
             options.append("--websocket")
-        rust = native.COUNTERPART.ready() if given.native and given.transport == "tcp" else None
-        counterpart = Counterpart(options, rust)
+        counterpart: OtherEnd
+        if given.broker:
+            from broker import Broker
+
+            counterpart = Broker(given.broker)
+        else:
+            rust = native.COUNTERPART.ready() if given.native and given.transport == "tcp" else None
+            counterpart = Counterpart(options, rust)
         stack.callback(counterpart.stop)
         bench = Bench(peers, cases, given.seconds, counterpart, commands)
         loads = [os.getloadavg()[0]]  # of the last minute
@@ -331,7 +372,7 @@ def main() -> int:
             "machine": machine(),
             "cpus": os.cpu_count(),
             "loads": loads,
-            "counterpart": "Rust" if given.native else "Python",
+            "counterpart": given.broker or "Rust" if given.native else "Python",
         }
         given.json.write_text(json.dumps({**facts, "runs": given.reps, "figures": figures}, indent=1) + "\n")
     return 1 if bench.failures else 0

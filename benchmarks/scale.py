@@ -54,8 +54,11 @@ async def give(sender: Sender, count: int) -> None:
     await sender.send_many(Message(BODY) for _ in range(count))
 
 
-async def cost(url: str, way: str, links: int, connections: int, total: int) -> dict[str, float]:
-    """CPU µs a message, `total` messages spread over so many links on each of so many connections, or 500 on each."""
+async def cost(url: str, way: str, links: int, connections: int, total: int, young: int) -> dict[str, float]:
+    """CPU µs a message, `total` messages spread over so many links on each of so many connections, or 500 on each.
+
+    `young`: so many new objects until Python looks for garbage cycles, and those of the links left out; 0: as it does.
+    """
     each = max(500, total // (links * connections))
     async with AsyncExitStack() as stack:
         ends: list[Any] = []
@@ -65,6 +68,9 @@ async def cost(url: str, way: str, links: int, connections: int, total: int) -> 
                 address = f"q.{len(BODY)}.{each}"
                 end = connection.sender(address) if way == "send" else connection.receiver(address, credit=0)
                 ends.append(await stack.enter_async_context(end))
+        if young:
+            gc.freeze()
+            gc.set_threshold(young)
         began = time.process_time()
         async with anyio.create_task_group() as tasks:
             for end in ends:
@@ -239,7 +245,7 @@ def number(text: str) -> int | float | str:
             return text
 
 
-def say_cost(run: Children, total: int, rounds: int) -> None:
+def say_cost(run: Children, total: int, rounds: int, young: int) -> None:
     print("\n| CPU µs a message | 1 | 10 | 100 | 1000 | most / least |\n|---|--:|--:|--:|--:|--:|")
     for what in ("links", "connections"):
         for way in ("send", "receive"):
@@ -248,7 +254,7 @@ def say_cost(run: Children, total: int, rounds: int) -> None:
             for _ in range(rounds):
                 for count in counts:
                     spread = (count, 1) if what == "links" else (1, count)
-                    took[count].append(run("cost", way, *spread, total)["cpu"])
+                    took[count].append(run("cost", way, *spread, total, young)["cpu"])
             cpu = [statistics.median(took[count]) for count in counts]
             figures = " | ".join(f"{each:.2f}" for each in cpu)
             print(f"| {way}, by {what} | {figures} | {max(cpu) / min(cpu):.2f} |")
@@ -293,6 +299,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*", help="cost, fairness, memory, endurance; all when none is named")
     parser.add_argument("--total", type=int, default=100_000, help="messages of each cost")
+    parser.add_argument(
+        "--young", type=int, default=0, help="in each cost: gc.freeze, and gc.set_threshold to this many objects"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each fairness")
     parser.add_argument("--count", type=int, default=1000, help="connections and links in memory")
@@ -311,7 +320,7 @@ def main() -> None:
     try:
         print(setting())
         if not given.what or "cost" in given.what:
-            say_cost(run, given.total, given.rounds)
+            say_cost(run, given.total, given.rounds, given.young)
         if not given.what or "fairness" in given.what:
             say_fairness(run, given.seconds)
         if not given.what or "memory" in given.what:
