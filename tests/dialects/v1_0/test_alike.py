@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from amqp10.dialects.v1_0 import _runs
 from amqp10.dialects.v1_0._frames import AMQP_HEADER, FrameReader, TransferTemplate, encode_frame
-from amqp10.dialects.v1_0._performatives import Attach, Begin, Flow, Open
+from amqp10.dialects.v1_0._performatives import Attach, Begin, Flow, Open, Transfer
 from amqp10.engine import ConnectionTerms, Engine, LinkTerms, ReceiverLink, SessionTerms, dialect
-from amqp10.messaging import Source, Target
+from amqp10.messaging import ACCEPTED, Source, Target
 
 FIRST = 0xFFFF_FFF0  # of the delivery-ids: they soon pass the end of their numbers
 
@@ -59,8 +59,13 @@ def became(data: bytes, portion: int, *terms: Any) -> list[Any]:
     return seen
 
 
-def transfer(offset: int, handle: int, tag: bytes, settled: bool, message_format: int, size: int, more: bool) -> bytes:
+def transfer(
+    offset: int, handle: int, tag: bytes, settled: bool, message_format: int, size: int, more: bool, said: bool = False
+) -> bytes:
+    """With the state that Broker-J gives its settled transfers, if so much is said."""
     number = FIRST + offset & 0xFFFF_FFFF
+    if said:
+        return encode_frame(3, Transfer(handle, number, tag, message_format, settled, state=ACCEPTED), b"p" * size)
     return TransferTemplate(3, handle).head(number, tag, settled, size, more, message_format) + b"p" * size
 
 
@@ -72,8 +77,10 @@ def streams(draw: st.DrawFn) -> bytes:
     for length in draw(st.lists(st.integers(1, 12), min_size=1, max_size=4)):
         handle, settled = draw(st.integers(0, 1)), draw(st.booleans())
         message_format, size = draw(st.sampled_from([0, 0, 0, 9])), draw(st.sampled_from([0, 5, 300]))
+        said = draw(st.booleans())
         for _ in range(length):
-            frames.append(transfer(offset, handle, offset.to_bytes(4, "big"), settled, message_format, size, False))
+            tag = offset.to_bytes(4, "big")
+            frames.append(transfer(offset, handle, tag, settled, message_format, size, False, said))
             offset += 1
         oddity = draw(st.sampled_from(["", "", "more", "tag", "number", "flow", "octet"]))
         if oddity == "more":
@@ -149,6 +156,16 @@ def test_runs_of_one_size(
             patch.setattr(_runs, "FEWEST", fewest)
             runs.append(_runs.read_run(given, 0, 3, layout, most, 600))
     assert runs[0] == runs[1]
+
+
+def test_those_with_a_state_are_received_together() -> None:
+    """So that a run of them costs what another does, and each delivery has the state."""
+    client, links = engine(1000, (100, 0), 0, False)
+    link: Any = links[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FrameReader, "_generic", None)
+        client.receive_data(b"".join(transfer(n, 0, n.to_bytes(4, "big"), True, 0, 5, False, True) for n in range(40)))
+    assert [each.remote_state for each in link.incoming] == [ACCEPTED] * 40
 
 
 def test_they_are_received_together() -> None:

@@ -248,6 +248,9 @@ class ReceiverEndpoint(ResumingReceiver):
         if like.message_format:
             for delivery in deliveries:
                 delivery.message_format = like.message_format
+        if like.state is not None:
+            for delivery in deliveries:
+                delivery.remote_state = like.state
         if not settled:
             self.unsettled.update(zip(tags, deliveries, strict=True))
             self.session.incoming.update(zip(numbers, deliveries, strict=True))

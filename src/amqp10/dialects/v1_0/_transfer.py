@@ -11,9 +11,10 @@ from copy import copy
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from ...messaging import Accepted, Released
+from ...messaging import ACCEPTED, Accepted, Released
 from ._performatives import Disposition, Transfer
 
+_ACCEPTED: Final = b"\x00\x53\x24\x45"
 _U32 = Struct(">I")
 _read_u32 = _U32.unpack_from
 _read_sizes = Struct(">II").unpack_from
@@ -36,7 +37,7 @@ def read_transfer(data: bytes, at: int, end: int) -> tuple[Transfer, int] | None
             return None
         if stop > end or not 1 <= count <= 11:
             return None
-        delivery_id = delivery_tag = message_format = settled = None
+        delivery_id = delivery_tag = message_format = settled = state = None
         more = batchable = False
         # handle
         code = data[p]
@@ -110,6 +111,10 @@ def read_transfer(data: bytes, at: int, end: int) -> tuple[Transfer, int] | None
         if count > 6:  # rcv-settle-mode, state, resume, aborted: null or false, or else not our business
             for index in range(6, min(count, 10)):
                 code = data[p]
+                if index == 7 and data[p : p + 4] == _ACCEPTED:  # Broker-J says so in whatever it sends settled
+                    state = ACCEPTED
+                    p += 4
+                    continue
                 if code != 0x40 and (code != 0x42 or index < 8):
                     return None
                 p += 1
@@ -132,7 +137,7 @@ def read_transfer(data: bytes, at: int, end: int) -> tuple[Transfer, int] | None
     transfer.settled = settled
     transfer.more = more
     transfer.rcv_settle_mode = None
-    transfer.state = None
+    transfer.state = state
     transfer.resume = False
     transfer.aborted = False
     transfer.batchable = batchable
@@ -240,7 +245,7 @@ class TransferTemplate:
 
 _STATES: Final[dict[type[Any], bytes]] = {
     type(None): b"\x40",
-    Accepted: b"\x00\x53\x24\x45",
+    Accepted: _ACCEPTED,
     Released: b"\x00\x53\x26\x45",
 }
 _disposition = Struct(">I2sHBBBBBBBBI").pack
