@@ -24,7 +24,7 @@ async def is_stream(opened: Connection, place: Source) -> bool | None:
     Raises:
         ConnectionClosed, ConnectionLost: the connection is over.
     """
-    if opened.profile.name == "embedded" and opened.dialect in ("1.0", "fast"):
+    if opened.profile.name == "embedded" and opened.dialect == "1.0":
         try:
             async with opened.receiver(Source(place.address, filters=[StreamOffset("first")]), credit=0):
                 return True
