@@ -44,8 +44,8 @@ demo: $(VENV)/.demo  ## publish a real data set to the embedded broker and take 
 test: $(VENV)/.interop  ## every test: unit, conformance, fuzz, examples, docs, real brokers
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-# Tests of whole processes, or of everything with everything; `make test` has them.
-END_TO_END := bridging cli hostile spark test_benchmarks.py test_examples.py
+# Tests of whole processes, of everything with everything, or with peers that are not here yet; `make test` has them.
+END_TO_END := bridging cli hostile interop spark test_benchmarks.py test_examples.py
 
 check: $(VENV)/.dev  ## format, lint, types, imports, unit tests: under two minutes
 	$(BIN)/ruff format --check .

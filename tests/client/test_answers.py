@@ -126,14 +126,25 @@ async def test_several_that_are_late(monkeypatch: pytest.MonkeyPatch) -> None:
         connection.sender("a") as one,
         connection.sender("b") as other,
     ):
-        hosts.prepare = lambda peer: setattr(peer, "answers", False)
+        held: list[Any] = []
+
+        def prepare(peer: Peer) -> None:
+            """It answers the open, and nothing else for now."""
+
+            def on_event(event: Any) -> bool:
+                if isinstance(event, (SessionBegun, LinkAttached)):
+                    held.append(event)
+                return isinstance(event, (SessionBegun, LinkAttached))
+
+            peer.on_event = on_event
+
+        hosts.prepare = prepare
         await hosts.cut()
-        await until(lambda: len(hosts.peers) == 2)
-        hosts.peer.answer()  # its open
-        hosts.peer.answers = False
-        await until(lambda: one._asking and other._asking)
+        await until(lambda: len(hosts.peers) == 2 and held and one._asking and other._asking)
         assert len(connection._scopes) == 1
-        hosts.peer.answer()
+        hosts.peer.on_event = lambda event: False
+        hosts.peer.handle(held)
+        hosts.peer.pump.wake()
         await until(lambda: one.open and other.open)
         await until(lambda: not connection._scopes)
         with anyio.fail_after(5):
