@@ -83,6 +83,7 @@ async def test_a_link_alone_whose_attach_is_not_answered(monkeypatch: pytest.Mon
         hosts.peer.pump.wake()
         await hosts.link("q", of=1)
         await sender.send("x")
+        assert hosts.peer.bodies() == ["x"]
 
 
 @pytest.mark.parametrize("error", [OSError("no route"), RuntimeError("503"), ConnectionLost("away")])

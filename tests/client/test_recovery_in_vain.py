@@ -168,6 +168,7 @@ async def test_requests_that_nobody_waits_for(monkeypatch: pytest.MonkeyPatch) -
             detach(hosts, "None", "amqp:not-found")
             await until(lambda: hosts.peer.links["None"] is not link)  # noqa: B023 - the same
             await until(lambda: requester.sender.credit)
+        assert hosts.peer.bodies() == list(range(2 * MOST_FRUITLESS))
 
 
 async def test_a_request_that_ends_its_link(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,7 +157,8 @@ async def test_a_server_that_does_not_answer(dialect: str) -> None:
             proxy.resume()
             async with connection.sender("q") as sender:
                 await sender.send("x")
-            (await receiver.receive()).accept()
+            with await receiver.receive() as message:
+                assert message.body == "x"
 
 
 async def test_a_queue_that_is_locked_for_a_while(dialect: str) -> None:
