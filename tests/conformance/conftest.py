@@ -7,9 +7,39 @@ from typing import Any
 
 import pytest
 
-from amqp10.engine import ConnectionOpened, ConnectionTerms, Engine, dialect
+from amqp10.engine import (
+    ConnectionOpened,
+    ConnectionTerms,
+    Engine,
+    LinkTerms,
+    ReceiverLink,
+    SenderLink,
+    Session,
+    SessionBegun,
+    dialect,
+)
+from amqp10.messaging import Error, Source, Target
 from amqp10.sasl import Authenticator
-from amqp10.testing import EngineScript
+from amqp10.testing import Attach, Begin, EngineScript
+
+Play = Callable[..., EngineScript]
+
+
+def condition_is(condition: str) -> Callable[[Error], bool]:
+    """Judges an error by its condition."""
+    return lambda error: error is not None and error.condition == condition
+
+
+def attach(name: str, handle: int, *, receives: bool) -> Attach:
+    """An attach of the script's."""
+    return Attach(
+        name=name,
+        handle=handle,
+        role=receives,
+        source=Source("queue"),
+        target=Target("queue"),
+        initial_delivery_count=None if receives else 0,
+    )
 
 
 @pytest.fixture
@@ -57,3 +87,36 @@ def play_server(server: Callable[..., Engine]) -> Callable[..., EngineScript]:
         return script
 
     return make
+
+
+@pytest.fixture
+def sending(play_client: Play) -> tuple[EngineScript, SenderLink]:
+    """A sender of the engine with credit 100, at a peer that takes frames of 512 bytes."""
+    script = play_client(peer={"max_frame_size": 512})
+    return script, script.sender(script.session(), credit=100)
+
+
+@pytest.fixture
+def receiving(play_client: Play) -> tuple[EngineScript, ReceiverLink]:
+    """A receiver of the engine with credit 100."""
+    script = play_client()
+    return script, script.receiver(script.session(), credit=100)
+
+
+@pytest.fixture
+def second(play_client: Play) -> tuple[EngineScript, ReceiverLink]:
+    """A receiver of the engine with credit 100, receiver-settle-mode second."""
+    script = play_client()
+    terms = LinkTerms("r", Source("q"), Target("q"), receiver_settle_mode="second")
+    return script, script.receiver(script.session(), terms, credit=100)
+
+
+@pytest.fixture
+def serving(play_server: Play) -> tuple[EngineScript, Session]:
+    """A server engine with a session that the script has begun."""
+    script = play_server()
+    script.begin()
+    session = script.expect_event(SessionBegun).session
+    session.begin()
+    script.expect(Begin)
+    return script, session

@@ -21,15 +21,11 @@ from amqp10.errors import ConnectionClosed, ConnectionLost, LocalProtocolError, 
 from amqp10.messaging import Error, Source, Target
 from amqp10.testing import Attach, Begin, Close, End, EnginePair, EngineScript, Flow, Open
 
+from .conftest import Play, condition_is
+
 AMQP = b"AMQP\0\1\0\0"
 
 Make = Callable[..., Engine]
-Play = Callable[..., EngineScript]
-
-
-def condition_is(condition: str) -> Callable[[Error], bool]:
-    """Judges an error by its condition."""
-    return lambda error: error is not None and error.condition == condition
 
 
 # Opening

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from amqp10.engine import (
@@ -18,15 +16,11 @@ from amqp10.engine import (
 )
 from amqp10.errors import LocalProtocolError, RemoteProtocolError, SessionEnded
 from amqp10.messaging import ACCEPTED, Error, Source, Target
-from amqp10.testing import Attach, Begin, Detach, Disposition, End, EnginePair, EngineScript, Flow, Transfer
+from amqp10.testing import Attach, Begin, Detach, Disposition, End, EnginePair, Flow, Transfer
 
-Play = Callable[..., EngineScript]
+from .conftest import Play, condition_is
+
 NEAR_WRAP = [0, 2**31 - 2, 2**31, 2**32 - 4, 2**32 - 1]
-
-
-def condition_is(condition: str) -> Callable[[Error], bool]:
-    """Judges an error by its condition."""
-    return lambda error: error is not None and error.condition == condition
 
 
 # Beginning

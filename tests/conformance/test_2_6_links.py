@@ -1,8 +1,7 @@
-"""Links (§2.6.1 to §2.6.6): names, handles, attaching, refusing, detaching, closing, errors."""
+"""Links (§2.6.1 to §2.6.3): names, handles, attaching, refusing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,7 +22,6 @@ from amqp10.testing import (
     Begin,
     Close,
     Detach,
-    Disposition,
     End,
     EnginePair,
     EngineScript,
@@ -31,36 +29,7 @@ from amqp10.testing import (
     Transfer,
 )
 
-Play = Callable[..., EngineScript]
-
-
-def condition_is(condition: str) -> Callable[[Error], bool]:
-    """Judges an error by its condition."""
-    return lambda error: error is not None and error.condition == condition
-
-
-def attach(name: str, handle: int, *, receives: bool) -> Attach:
-    """An attach of the script's."""
-    return Attach(
-        name=name,
-        handle=handle,
-        role=receives,
-        source=Source("queue"),
-        target=Target("queue"),
-        initial_delivery_count=None if receives else 0,
-    )
-
-
-@pytest.fixture
-def serving(play_server: Play) -> tuple[EngineScript, Session]:
-    """A server engine with a session that the script has begun."""
-    script = play_server()
-    script.begin()
-    session = script.expect_event(SessionBegun).session
-    session.begin()
-    script.expect(Begin)
-    return script, session
-
+from .conftest import Play, attach, condition_is
 
 # Names
 
@@ -326,180 +295,6 @@ def test_unknown_settle_mode(serving: tuple[EngineScript, Session], field: str) 
     setattr(frame, field, 3)
     script.send(frame)
     assert not session.begun
-
-
-# Detaching and closing
-
-
-@pytest.mark.spec("2.6.4", "a detach is answered with a detach")
-@pytest.mark.parametrize("closed", [True, False])
-def test_detach_by_peer(play_client: Play, closed: bool) -> None:
-    """Pitfall 12: closed is answered with closed, detached with detached; the session goes on."""
-    script = play_client()
-    session = script.session()
-    link = script.sender(session, credit=5)
-    script.send(Detach(handle=0, closed=closed, error=Error("amqp:link:detach-forced", "idle")))
-    script.expect(Detach, handle=0, closed=closed, error=None)
-    ended = script.expect_event(LinkEnded)
-    assert ended.closed is closed
-    assert isinstance(ended.error, LinkDetached)
-    assert ended.error.condition == "amqp:link:detach-forced"
-    assert not link.attached
-    with pytest.raises(LocalProtocolError):
-        link.send(b"")
-    assert session.begun
-
-
-@pytest.mark.spec("2.6.6", "a closing detach that is answered by a non-closing one ends the link all the same")
-def test_detach_answered_without_closed(play_client: Play) -> None:
-    """Pitfall 12: some brokers answer closed=true with closed=false; nothing waits for more."""
-    script = play_client()
-    session = script.session()
-    link = script.sender(session)
-    link.detach(closed=True)
-    script.expect(Detach, closed=True)
-    script.send(Detach(handle=0, closed=False))
-    assert script.expect_event(LinkEnded).error is None
-    script.expect_nothing()
-    script.sender(session)
-
-
-@pytest.mark.spec("2.6.4", "between our detach and the peer's, what comes for the link is dropped")
-def test_frames_after_our_detach(play_client: Play) -> None:
-    """Transfers, flows and dispositions that were on their way are no fault and have no effect on the link."""
-    script = play_client()
-    session = script.session()
-    link = script.receiver(session, credit=10)
-    link.detach(closed=False)
-    script.expect(Detach, closed=False)
-    script.transfer(0)
-    script.flow(handle=0, delivery_count=9, available=4)
-    script.send(Disposition(role=False, first=0, settled=True, state=ACCEPTED))
-    script.expect_nothing()
-    assert not link.incoming
-    script.send(Detach(handle=0, closed=False))
-    ended = script.expect_event(LinkEnded)
-    assert (ended.closed, ended.error) == (False, None)
-    assert session.begun
-
-
-@pytest.mark.spec("2.6.4", "transfers that are dropped after our detach still count in the session window")
-def test_window_after_detach(play_client: Play) -> None:
-    """The session goes on at the right transfer-id."""
-    script = play_client()
-    session = script.session(SessionTerms(incoming_window=4))
-    link = script.receiver(session, credit=10)
-    link.detach()
-    script.expect(Detach)
-    script.transfer(0)
-    script.transfer(1)
-    script.expect(Flow, handle=None, next_incoming_id=2, incoming_window=4)
-
-
-@pytest.mark.spec("2.6.4", "both sides may detach at once")
-@pytest.mark.parametrize("closed", [True, False])
-def test_simultaneous_detach(closed: bool) -> None:
-    """Two detaches that cross are each other's answer; the session goes on and the name is free."""
-    pair = EnginePair()
-    pair.open()
-    terms = LinkTerms("x", Source("q"), Target("q"))
-    sender, receiver = pair.attach(terms=terms)
-    sender.detach(closed=closed)
-    receiver.detach(closed=closed, error=Error("amqp:internal-error"))
-    pair.run()
-    for events in (pair.client_events, pair.server_events):
-        assert len([event for event in events if isinstance(event, LinkEnded)]) == 1
-    pair.client_events.clear()
-    pair.server_events.clear()
-    sender, receiver = pair.attach(terms=terms, credit=1)
-    sender.send(b"again")
-    pair.run()
-    assert receiver.incoming[0].payload == b"again"
-
-
-@pytest.mark.spec("2.6.4", "a link may be detached before its attach was answered")
-def test_detach_before_answer(play_client: Play) -> None:
-    """The answer is taken for what it is, and the link ends at the peer's detach."""
-    script = play_client()
-    session = script.session()
-    link = session.attach_sender(LinkTerms("x", Source("q"), Target("q")))
-    link.detach()
-    frame = script.expect(Attach)
-    script.expect(Detach, handle=frame.handle, closed=True)
-    script.send(attach("x", 0, receives=True))
-    script.send(Detach(handle=0, closed=True))
-    assert not any(isinstance(event, LinkAttached) for event in script.events)
-    assert script.expect_event(LinkEnded).error is None
-    script.expect_nothing()
-
-
-@pytest.mark.spec("2.6.4", "a link may be detached by the peer before we have answered its attach")
-def test_peer_detaches_unanswered(serving: tuple[EngineScript, Session]) -> None:
-    """It gets both: an attach and a detach; answering later is a local error."""
-    script, session = serving
-    script.send_together(attach("x", 0, receives=True), Detach(handle=0, closed=True))
-    link = script.expect_event(LinkAttached).link
-    script.expect(Attach, name="x")
-    script.expect(Detach, closed=True)
-    assert isinstance(script.expect_event(LinkEnded).error, LinkDetached)
-    with pytest.raises(LocalProtocolError):
-        link.attach(LinkTerms("x"))
-    assert session.begun
-
-
-@pytest.mark.spec("2.6.5", "a link error detaches the link with it, and nothing else")
-def test_link_error(play_client: Play) -> None:
-    """A delivery without credit costs its link alone."""
-    script = play_client()
-    session = script.session()
-    script.receiver(session, credit=0)
-    other = script.sender(session, credit=1, handle=1)
-    script.transfer(0)
-    script.expect(Detach, handle=0, closed=True, error=condition_is("amqp:link:transfer-limit-exceeded"))
-    error = script.expect_event(LinkEnded).error
-    assert isinstance(error, RemoteProtocolError)
-    assert error.condition == "amqp:link:transfer-limit-exceeded"
-    other.send(b"")
-    script.expect(Transfer, handle=1)
-    script.send(Detach(handle=0, closed=True))
-    assert session.begun
-    script.expect_nothing()
-
-
-@pytest.mark.spec("2.6.5", "input for a link that was detached with an error ends the session")
-@pytest.mark.parametrize("kind", ["transfer", "flow", "disposition"])
-def test_errant_link(play_client: Play, kind: str) -> None:
-    """The condition is amqp:session:errant-link; a detach is what the link may still get."""
-    script = play_client()
-    session = script.session()
-    link = script.receiver(session, LinkTerms("r", Source("q"), receiver_settle_mode="second"), credit=1)
-    script.transfer(0)
-    assert link.incoming
-    script.transfer(1)
-    script.expect(Detach, error=condition_is("amqp:link:transfer-limit-exceeded"))
-    if kind == "transfer":
-        script.transfer(2)
-    elif kind == "flow":
-        script.flow(handle=0, delivery_count=2)
-    else:
-        script.send(Disposition(role=False, first=0, settled=True))
-    script.expect(End, error=condition_is("amqp:session:errant-link"))
-
-
-@pytest.mark.spec("2.6.6", "closing ends the terminus, detaching does not")
-def test_closed_is_told() -> None:
-    """The owner of the other end is told which it was."""
-    for closed in (True, False):
-        pair = EnginePair()
-        pair.open()
-        sender, receiver = pair.attach()
-        sender.detach(closed=closed)
-        pair.run()
-        (ended,) = [event for event in pair.server_events if isinstance(event, LinkEnded)]
-        assert ended.link is receiver
-        assert ended.closed is closed
-        assert isinstance(ended.error, LinkDetached)
-        assert ended.error.condition is None
 
 
 @pytest.mark.spec("2.6.3", "what both sides hold unsettled is said in the attach")

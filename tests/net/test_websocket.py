@@ -17,8 +17,8 @@ from amqp10.net import _websocket as module
 from amqp10.net._stream import LayerAttribute
 from amqp10.net._websocket import MESSAGE_SIZE, WebSocketStream
 
+from ._rig import Double, Received
 from .raw_websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, RawPeer, close_frame, frame
-from .test_pump import Double, Received
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,6 @@ must have arrived, and what must be the same at both ends, is known from what th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from amqp10.engine import (
@@ -16,12 +15,9 @@ from amqp10.engine import (
     ConnectionTerms,
     CreditChanged,
     Event,
-    IncomingDelivery,
-    Link,
     LinkAttached,
     LinkEnded,
     LinkTerms,
-    OutgoingDelivery,
     ReceiverLink,
     SenderLink,
     SessionBegun,
@@ -33,6 +29,7 @@ from amqp10.messaging import ACCEPTED, RELEASED, Error, Modified, Received, Reje
 from amqp10.testing import EnginePair
 
 from ._referee import Referee
+from ._sides import LinkSide, Sent, SessionSide, pick
 
 Step = tuple[int, int, int]
 
@@ -43,50 +40,6 @@ LIMIT = 1200
 SETTINGS = 4 * 3 * 2 * 3 * 3 * 3
 FAULT = Error("amqp:internal-error", "on purpose")
 OTHER = {"client": "server", "server": "client"}
-
-
-@dataclass(eq=False)
-class Sent:
-    """A delivery as its sender's owner knows it."""
-
-    delivery: OutgoingDelivery
-    payload: bytes
-    whole: bool
-    aborted: bool = False
-
-
-@dataclass(eq=False)
-class SessionSide:
-    """One end of a session."""
-
-    side: str
-    session: Any
-    label: str
-    ending: bool = False  # its owner has ended it
-    over: bool = False
-
-
-@dataclass(eq=False)
-class LinkSide:
-    """One end of a link. Its key names the link at both ends, as long as neither has ended it."""
-
-    side: str
-    link: Any
-    on: SessionSide
-    number: int
-    detaching: bool = False
-    over: bool = False
-    sent: list[Sent] = field(default_factory=list)
-    got: list[tuple[IncomingDelivery, bytes]] = field(default_factory=list)
-    reading: list[tuple[IncomingDelivery, list[bytes]]] = field(default_factory=list)
-
-    @property
-    def key(self) -> tuple[str, str, bool]:
-        return self.on.label, self.link.name, (self.side == "client") is self.link.is_sender
-
-    @property
-    def partial(self) -> Sent | None:
-        return self.sent[-1] if self.sent and not self.sent[-1].whole and not self.sent[-1].aborted else None
 
 
 class Walk:
@@ -512,119 +465,3 @@ class Walk:
             if not moved and not self.wires["client"] and not self.wires["server"]:
                 return
         raise AssertionError("the engines never come to rest")
-
-    def check(self) -> None:
-        """At rest: both ends agree, everything whole has arrived, and nothing is left over."""
-        self.rest()
-        self._check_links()
-        for one in self.live(SenderLink):
-            if one.partial and one.link.attached:
-                one.link.send_more(one.partial.delivery, b"")
-                one.partial.whole = True
-        self.rest()
-        self._check_links()
-        for one in self.live(ReceiverLink):
-            one.link.flow(0, drain=True)
-        self.rest()
-        for one in self.live(SenderLink):
-            one.link.drained()
-        self.rest()
-        for one in self.live(ReceiverLink):
-            for delivery, _ in one.got:
-                one.link.settle(delivery, ACCEPTED)
-        self.rest()
-        for one in self.live(SenderLink):
-            for delivery in list(one.link.unsettled.values()):
-                one.link.settle(delivery)
-        self.rest()
-        for one in self.live(Link):
-            assert not one.link.unsettled, one
-        for one in self.live(ReceiverLink):
-            assert one.link.credit == 0
-            one.link.flow(4)
-        self.rest()
-        for one in self.live(SenderLink):
-            assert one.link.credit == 4, one
-            payload = b"last"
-            one.sent.append(Sent(one.link.send(payload, settled=False), payload, True))
-        self.rest()
-        self._check_links()
-        self._check_tables()
-        self._finish()
-
-    def _check_links(self) -> None:
-        ends: dict[Any, list[LinkSide]] = {}
-        for one in self.links:
-            whole = [sent.payload for sent in one.sent if sent.whole and not sent.aborted]
-            if one.link.is_sender:
-                assert len(set(whole)) == len(whole)
-            if not one.over:
-                ends.setdefault(one.key, []).append(one)
-        for key, both in ends.items():
-            assert len(both) == 2, (key, both)
-            sender, receiver = sorted(both, key=lambda x: not x.link.is_sender)
-            assert sender.link.attached
-            assert receiver.link.attached
-            assert not receiver.reading or sender.partial
-            whole = [sent.payload for sent in sender.sent if sent.whole and not sent.aborted]
-            assert [payload for _, payload in receiver.got] == whole, (key, sender.link.session.window)
-            assert sender.link.credit == receiver.link.credit, (key, sender.link.credit, receiver.link.credit)
-            assert sender.link.flow_state.delivery_count == receiver.link.flow_state.delivery_count
-            mine, theirs = dict(sender.link.unsettled), dict(receiver.link.unsettled)
-            if sender.partial:
-                mine.pop(sender.partial.delivery.tag, None)
-                theirs.pop(sender.partial.delivery.tag, None)
-            assert mine.keys() == theirs.keys(), (key, mine, theirs)
-            for tag, out in mine.items():
-                assert out.remote_state == theirs[tag].state
-                assert out.delivery_id == theirs[tag].delivery_id
-        self._check_ended()
-
-    def _check_ended(self) -> None:
-        """What came over a link that has ended is the beginning of what was sent on it, whole and in order."""
-        logs = [[s.payload for s in x.sent if s.whole and not s.aborted] for x in self.links if x.link.is_sender]
-        for one in self.links:
-            if not one.link.is_sender and one.got:
-                got = [payload for _, payload in one.got]
-                assert any(log[: len(got)] == got for log in logs), (one, got)
-
-    def _check_tables(self) -> None:
-        labels = {side: {x.label for x in self.sessions if x.side == side and not x.over} for side in self.engines}
-        assert labels["client"] == labels["server"]
-        for side, engine in self.engines.items():
-            connection = engine.connection
-            live = [x.session for x in self.sessions if x.side == side and not x.over]
-            for table in (connection._by_local_channel, connection._by_remote_channel):
-                assert {id(x) for x in table.values()} == {id(x) for x in live}
-            for session in live:
-                links = {id(x.link) for x in self.links if x.link.session is session and not x.over}
-                assert {id(x) for x in session._by_handle.values()} == links
-                assert {id(x) for x in session._by_remote_handle.values()} == links
-                assert not session.held
-                assert not session._dispositions
-                unsettled = [d for x in session._by_handle.values() for d in x.unsettled.values()]
-                tables = [*session.outgoing.values(), *session.incoming.values()]
-                assert {id(x) for x in tables} == {id(x) for x in unsettled}
-                assert session.sendable
-            assert engine.output_size == 0
-            assert engine._reader.buffered == 0
-
-    def _finish(self) -> None:
-        self.closing = True
-        for one in self.sessions[::2]:
-            one.session.end()
-        self.engines["server"].close()
-        self.engines["client"].close()
-        for _ in range(4):
-            self.do_run(0, 0)
-            self.look()
-        assert sum(isinstance(x, ConnectionEnded) for x in self.ended) == 2
-        assert all(x.over for x in self.links)
-        assert all(x.over for x in self.sessions)
-        for engine in self.engines.values():
-            connection = engine.connection
-            assert not connection.sessions()
-
-
-def pick(things: Sequence[Any], which: int) -> Any:
-    return things[which % len(things)] if things else None

@@ -27,6 +27,7 @@ from amqp10.messaging import ACCEPTED, RELEASED, Error, Source, Target
 from amqp10.sasl import Authenticator
 from amqp10.testing import Attach, Begin, Detach, End, EnginePair, EngineScript, Flow
 
+from ._checks import check
 from ._walk import SETTINGS, Step, Walk
 
 STEPS = st.lists(st.tuples(st.integers(0, 199), st.integers(0, 59), st.integers(0, 1259)), min_size=20, max_size=100)
@@ -43,7 +44,7 @@ def test_walk(chosen: int, steps: list[Step]) -> None:
     walk = Walk(chosen)
     for step in steps:
         walk.step(*step)
-    walk.check()
+    check(walk)
 
 
 def no_faults(pair: EnginePair) -> None:
