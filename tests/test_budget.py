@@ -23,6 +23,7 @@ def test_costs_what_is_recorded() -> None:
         assert f"| {workload} |" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(VERSION not in RECORDED, reason=f"the budget has no record for Python {VERSION}")
 def test_notices(tmp_path: Path) -> None:
     """Against a record that says a tenth less, the check fails, and names what is dearer."""

@@ -334,7 +334,7 @@ class TestTime:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 def test_nothing_is_lost_or_doubled(data: st.DataObject) -> None:
     """Whatever consumers do, each message is waiting, held by one consumer, or gone for a reason that was counted."""
     graves, clock = Graves(), Clock()

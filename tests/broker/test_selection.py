@@ -163,7 +163,7 @@ def test_nothing_of_the_dead_is_kept(make_queue: Make) -> None:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 def test_nothing_is_lost_or_doubled(data: st.DataObject) -> None:
     """Whatever consumers do: each message is in one place, went to whom it was for, and nobody waits for nothing."""
     clock = Clock()

@@ -27,7 +27,7 @@ SAMPLE = Message("x", subject="s", application_properties={"a": 1, "d": "x", "o"
 
 
 @given(st.text(max_size=60) | st.text(alphabet="aAnNdDoOrR ()'\"=<>1.%_-+*/,[]xX:$#LIKETRUE", max_size=60))
-@settings(max_examples=500)
+@settings(max_examples=5 * settings().max_examples)
 def test_any_text_is_a_condition_or_an_error(text: str) -> None:
     """Whatever is written, parsing ends with a condition or with a `SelectorError`, and a condition with an answer."""
     for grammar in (JMS, SQL):
@@ -127,7 +127,7 @@ trees: st.SearchStrategy[Tree] = st.recursive(
 
 
 @given(trees, st.fixed_dictionaries({}, optional=dict.fromkeys(NAMES, st.none() | given_values)))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=5 * settings().max_examples, deadline=None)
 def test_as_the_specification_reads(tree: Tree, properties: dict[str, Any]) -> None:
     """Closures come to what a plain walk over the same tree comes to, for every message."""
     expected = read(("AND", tree), properties)  # a name alone is a condition
@@ -135,7 +135,7 @@ def test_as_the_specification_reads(tree: Tree, properties: dict[str, Any]) -> N
 
 
 @given(st.text(max_size=12), st.text(alphabet="ab%_.*\\", max_size=8), st.text(alphabet="ab.*%_\\\n", max_size=12))
-@settings(max_examples=500)
+@settings(max_examples=5 * settings().max_examples)
 def test_like(other: str, pattern: str, text: str) -> None:
     """LIKE agrees with a regular expression that may try everything."""
     pieces = {"%": ".*", "_": "."}
@@ -148,7 +148,7 @@ def test_like(other: str, pattern: str, text: str) -> None:
 
 
 @given(st.text() | st.integers(-(2**63), 2**63 - 1) | st.booleans() | st.floats(allow_nan=False, allow_infinity=False))
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 def test_bound_values_are_only_values(bound: Any) -> None:
     """Whatever value goes into a selector, it selects the messages that have that value, and no other."""
     other = "other" if bound != "other" else "another"

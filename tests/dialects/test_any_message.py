@@ -49,7 +49,7 @@ QUEUE = Address("", "q")
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(messages(), odd_annotations)
 def test_any_message(message: Message, odd: dict[Any, Any]) -> None:
     """Any message, with anything in the annotations that dialects have for their own."""

@@ -85,7 +85,7 @@ wires = st.one_of(st.binary(max_size=400), st.lists(frames(), max_size=8).map(b"
 cuts = st.lists(st.integers(1, 50), max_size=30)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings().max_examples, deadline=None)
 @given(wires, cuts, st.sampled_from(list(ConnectionType)), st.booleans())
 def test_any_frames(wire: bytes, where: list[int], side: ConnectionType, driven: bool) -> None:
     """Whatever comes after the handshake ends in one of the stream's errors, and the transport is closed."""
@@ -108,7 +108,7 @@ def test_any_frames(wire: bytes, where: list[int], side: ConnectionType, driven:
     anyio.run(play)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(st.lists(st.binary(max_size=200), max_size=8), cuts, st.lists(st.binary(max_size=125), max_size=5))
 def test_any_cuts(messages: list[bytes], where: list[int], pings: list[bytes]) -> None:
     """A right wire in any portions gives all its bytes."""
@@ -143,7 +143,7 @@ def mutated(data: bytes) -> st.SearchStrategy[bytes]:
     return st.lists(edit, max_size=4).map(change)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings().max_examples, deadline=None)
 @given(st.one_of(mutated(HANDSHAKE), st.binary(max_size=200).map(lambda rest: b"GET " + rest)), cuts)
 def test_any_request(wire: bytes, where: list[int]) -> None:
     """The server's side takes it, or leaves it to AMQP, or refuses: with an answer, and the transport closed."""
@@ -161,7 +161,7 @@ def test_any_request(wire: bytes, where: list[int]) -> None:
     anyio.run(play)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings().max_examples, deadline=None)
 @given(st.one_of(mutated(ANSWER), st.binary(max_size=200).map(lambda rest: b"HTTP/1.1 " + rest)), cuts)
 def test_any_answer(wire: bytes, where: list[int]) -> None:
     """The client's side takes no answer that is not made for its key, by errors that `connect` knows."""

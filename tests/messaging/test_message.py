@@ -316,7 +316,7 @@ def test_repr_is_short() -> None:
     assert len(repr(Message(b"x" * 1_000_000, to="y" * 1_000_000, footer={"f": "z" * 10_000}))) < 700
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=3 * settings().max_examples)
 @given(messages(), st.data())
 def test_mutated_payloads_raise_nothing_but_decode_errors(message: Message, data: st.DataObject) -> None:
     """Whatever is done to the octets, reading all of the message ends well or in DecodeError."""
@@ -337,7 +337,7 @@ def test_mutated_payloads_raise_nothing_but_decode_errors(message: Message, data
     read_all(bytes(payload))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=3 * settings().max_examples)
 @given(st.lists(st.sampled_from([*range(0x70, 0x79)]), max_size=4), st.binary(max_size=30))
 def test_garbage_raises_nothing_but_decode_errors(codes: list[int], garbage: bytes) -> None:
     """Sections of garbage end in DecodeError too."""

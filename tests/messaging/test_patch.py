@@ -121,7 +121,7 @@ def test_a_broken_head_is_a_decode_error(payload: bytes) -> None:
         patch_header(payload, durable=True)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=2 * settings().max_examples)
 @given(messages(), st.data())
 def test_mutated_heads_raise_nothing_but_decode_errors(message: Message, data: st.DataObject) -> None:
     """Whatever is done to the octets, reading and patching the head end well or in DecodeError."""

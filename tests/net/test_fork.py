@@ -13,7 +13,11 @@ from anyio.abc import ByteStream, SocketAttribute
 from amqp10 import Connection
 from amqp10.broker import Broker
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.slow,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
+]
 
 PARENT_AND_CHILD = """
 import os, sys, anyio

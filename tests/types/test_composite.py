@@ -453,7 +453,7 @@ def _comparable(value: Any) -> Any:
     return value if isinstance(value, (int, str, tuple)) else exact(value)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=3 * settings().max_examples)
 @given(EVERYTHING, st.data())
 def test_mutations_never_raise_anything_else(value: Everything, data: st.DataObject) -> None:
     """An encoding with octets changed decodes, or is a DecodeError."""

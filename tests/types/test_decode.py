@@ -366,7 +366,7 @@ def _decodes_or_refuses(data: bytes) -> None:
     assert skip(data) == len(data)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=5 * settings().max_examples, deadline=None)
 @given(st.one_of(st.binary(max_size=64), mutations()))
 @example(b"\xe0\x02\xff\x40")
 def test_anything_decodes_or_is_a_decode_error(data: bytes) -> None:

@@ -81,7 +81,7 @@ def plain(body: Any) -> Any:
     return bytes(body) if isinstance(body, Data) else body
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=3 * settings().max_examples, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(messages())
 def test_any_message_comes_back(message: Message) -> None:
     """Whatever a message has but delivery-annotations and first-acquirer, which are for one hop, comes back."""

@@ -67,14 +67,14 @@ def feed(application: ClientApplication | ServerApplication, data: bytes, portio
     assert application.engine.events() == []
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=2 * settings().max_examples, suppress_health_check=[HealthCheck.too_slow])
 @given(mutants(BY_CLIENT), st.integers(1, 200))
 def test_a_server_with_a_broken_client(data: bytes, portion: int) -> None:
     """The server engine, and what drives it, get through it."""
     feed(ServerApplication(["stock"]), data, portion)
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=2 * settings().max_examples, suppress_health_check=[HealthCheck.too_slow])
 @given(mutants(BY_SERVER), st.integers(1, 200))
 def test_a_client_with_a_broken_server(data: bytes, portion: int) -> None:
     """The client engine does; what it has sent by then is what it would have sent."""

@@ -73,7 +73,7 @@ def ended(events: list[Event]) -> int:
     return sum(isinstance(event, ConnectionEnded) for event in events)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(st.sampled_from(DIALECTS), st.data())
 def test_changed_octets(dialect: tuple[Dialect, Variant], data: st.DataObject) -> None:
     """Whatever comes, nothing is raised; the connection goes on, or ends once, and says why in octets."""

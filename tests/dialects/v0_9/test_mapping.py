@@ -70,7 +70,7 @@ def test_every_field_comes_back(tables: Tables) -> None:
     assert there == message.message_annotations
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(messages(), st.sampled_from((TABLES, DRAFT_TABLES)))
 def test_any_message_comes_back(message: Message, tables: Tables) -> None:
     """Messages made by Hypothesis keep all that is not an intermediary's."""

@@ -164,7 +164,7 @@ def test_what_pamqp_writes_we_read(method: type[Method]) -> None:
 PROPERTIES = st.fixed_dictionaries({}, optional={field.name: values_of(field) for field in BasicProperties.fields})
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(PROPERTIES, st.integers(0, 2**40))
 def test_properties_that_we_write_pamqp_reads(values: dict[str, Any], size: int) -> None:
     """All 14 properties, each there or not."""
@@ -177,7 +177,7 @@ def test_properties_that_we_write_pamqp_reads(values: dict[str, Any], size: int)
         assert same(values[field.name], theirs) if field.name in values else not theirs, field.name
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(PROPERTIES)
 def test_properties_that_pamqp_writes_we_read(values: dict[str, Any]) -> None:
     """The same the other way; and our octets are pamqp's."""

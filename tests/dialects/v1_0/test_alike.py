@@ -103,7 +103,7 @@ def streams(draw: st.DrawFn) -> bytes:
 MANY = b"".join(transfer(n, 0, n.to_bytes(4, "big"), False, 0, 5, False) for n in range(40))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=3 * settings().max_examples)
 @given(
     streams(),
     st.sampled_from([1, 2, 7, 30, 1000]),
@@ -124,7 +124,7 @@ def test_many_at_a_time_or_octet_by_octet(
         assert became(data, len(data), *terms) == became(data, 1, *terms)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=3 * settings().max_examples)
 @given(
     st.lists(st.tuples(st.integers(1, 30), st.sampled_from([0, 5, 300]), st.booleans()), min_size=1, max_size=4),
     st.lists(st.tuples(st.integers(0, 40_000), st.integers(0, 255)), max_size=2),

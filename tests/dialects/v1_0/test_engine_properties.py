@@ -203,7 +203,7 @@ def answer(link: Link, choice: int) -> None:
         link.flow(3, drain=choice == 1)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=3 * settings().max_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     frames=st.lists(st.tuples(st.integers(0, 2), FRAMES, payloads), max_size=25),
     as_server=st.booleans(),
@@ -245,7 +245,7 @@ def test_any_frames(
     assert len({id(delivery) for delivery in deliveries}) == len(deliveries)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 @given(data=st.binary(max_size=200), as_server=st.booleans(), opened=st.booleans(), portion=st.integers(1, 50))
 def test_any_bytes(data: bytes, as_server: bool, opened: bool, portion: int) -> None:
     """Whatever bytes come, in whatever portions: nothing is raised."""
@@ -385,7 +385,7 @@ class Exchange:
 KINDS = ["send", "start", "finish", "abort", "flow", "drain", "drained", "settle", "read", "run", "one way"]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=3 * settings().max_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     steps=st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 2), st.integers(0, 200)), max_size=60),
     frame_size=st.sampled_from([512, 700, 131_072]),

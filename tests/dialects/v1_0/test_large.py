@@ -41,7 +41,7 @@ def everything(data: bytes, portions: list[int], *, reuses: bool) -> list[Any]:
     return [*found, reader.buffered]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=3 * settings().max_examples)
 @given(streams(), st.lists(st.integers(0, 700), max_size=8), st.integers(40, 400))
 @example(TransferTemplate(3, 0).head(0, b"tag", False, 300, False) + b"p" * 300, [60, 1], 48)
 @example(TransferTemplate(3, 0).head(0, b"tag", False, 300, False) + b"p" * 300, [1] * 90, 48)

@@ -98,7 +98,7 @@ def transfers(draw: st.DrawFn) -> bytes:
     return listed(fields, wide, size if length or size > 0 else 0, count if length or count > 0 else 0)
 
 
-@settings(max_examples=500)
+@settings(max_examples=5 * settings().max_examples)
 @given(transfers(), st.binary(max_size=10), st.binary(max_size=12))
 @example(HEAD + b"\x45", b"", b"")
 @example(HEAD + b"\xc0\0\0", b"", b"")
@@ -110,7 +110,7 @@ def test_fast_is_generic(performative: bytes, payload: bytes, after: bytes) -> N
     agree(performative + payload, after)
 
 
-@settings(max_examples=500)
+@settings(max_examples=5 * settings().max_examples)
 @given(
     transfers(),
     st.lists(st.tuples(st.integers(0, 80), st.integers(0, 255)), max_size=2),
