@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,13 @@ pytest.importorskip("pyspark")
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 import amqp10
 from amqp10.spark import AmqpDataSource
+from amqp10.spark._options import Options
+from amqp10.spark._queue_stream import QueueStreamReader
+from amqp10.spark._schema import usual_schema
 
 from ._pipes import Pipe, depth, sent
 
@@ -96,6 +101,7 @@ def test_the_scans_of_a_batch_are_of_one_run(tmp_path: Path) -> None:
     source = AmqpDataSource({"url": "amqp://127.0.0.1:1", "address": "orders", "walLocation": str(tmp_path)})
     reader, another = (source.streamReader(source.schema()) for _ in range(2))
     start = reader.initialOffset()
+    (tmp_path / start["wal"]).mkdir()
     end = {**start, "batch": 1, "max": 10, "parts": 2}
     runs = {partition.run for _ in range(2) for partition in reader.partitions(start, end)}
     assert len(runs) == 1
@@ -135,6 +141,41 @@ def test_a_restart_in_mid_batch_repeats_it_from_its_segment(pipe: Pipe) -> None:
     pipe.run(each=fail)
     assert seen[0] == seen[1]
     assert sorted(map(int, seen[2])) == list(range(50, 60))
+
+
+def test_a_first_batch_that_has_lost_its_segments(pipe: Pipe) -> None:
+    """Its messages are nowhere else: the next run says so, and goes on without them when told to."""
+    sent(pipe.url, pipe.address, 0, 50)
+
+    def fail(frame: DataFrame, batch: int) -> None:
+        raise RuntimeError(f"{frame.count()} rows, and the sink fails")
+
+    with pytest.raises(PySparkException, match="50 rows, and the sink fails"):
+        pipe.run(each=fail)
+    [lost] = pipe.wal.iterdir()
+    shutil.rmtree(pipe.wal)
+    sent(pipe.url, pipe.address, 50, 60)
+    with pytest.raises(PySparkException, match=f"there is no '{lost}', where this query has written before"):
+        pipe.run()
+    assert depth(pipe.url, pipe.address) == 10
+    lost.mkdir(parents=True)
+    pipe.run()
+    assert pipe.bodies() == list(range(50, 60))
+
+
+def test_a_first_batch_that_is_repeated(broker_url: str, tmp_path: Path) -> None:
+    """It was planned and never begun, so that nothing is lost; where `walLocation` is another one, nobody knows."""
+    sent(broker_url, "planned", 0, 1)
+
+    def reader(place: str) -> QueueStreamReader:
+        options = {"url": broker_url, "address": "planned", "walLocation": str(tmp_path / place)}
+        return QueueStreamReader(Options.parse(options), usual_schema())
+
+    first = reader("wal")
+    end = first.latestOffset(first.initialOffset(), ReadMaxRows(10))
+    assert len(reader("wal").partitions(first.initialOffset(), end)) == 1
+    with pytest.raises(ValueError, match=f"there is no '{tmp_path}/another/{end['wal']}'"):
+        reader("another").partitions(first.initialOffset(), end)
 
 
 def test_columns_are_pruned_and_ids_kept_for_oneself(pipe: Pipe) -> None:

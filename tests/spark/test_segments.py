@@ -16,7 +16,7 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 
 from amqp10.spark import _segments
-from amqp10.spark._segments import KEPT_SECONDS, Claimant, Segment, begin, known_rows, retire, saw_empty, usable
+from amqp10.spark._segments import KEPT_SECONDS, Claimant, Segment, begin, known_rows, retire, saw_empty, see, usable
 
 SCHEMA = pa.schema([("body", pa.binary()), ("message_id", pa.string())])
 FIRST = Claimant("run", 0)
@@ -276,12 +276,13 @@ def test_another_disk(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"there is no '.*/query', which the driver has made"):
         with Segment(str(wal), 1, 0).claimed(FIRST, 60):
             pass
-    begin(str(wal), 1)
+    begin(str(wal))
     with Segment(str(wal), 1, 0).claimed(FIRST, 60) as claim:
         assert claim is not None
-    begin(str(wal), 2)
+    begin(str(wal))  # for a first batch that was planned, and never begun
+    see(str(wal))
     with pytest.raises(ValueError, match=r"there is no '.*/elsewhere', where this query has written before"):
-        begin(str(tmp_path / "elsewhere"), 2)
+        see(str(tmp_path / "elsewhere"))
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ class TakingReader(DataSourceReader):
     def partitions(self) -> list[QueuePartition]:
         run(self._options, check_no_stream, self._options)
         if self._wal:
-            begin(self._wal, 1)
+            begin(self._wal)
         parts = self._options.num_partitions
         share, more = divmod(self._options.max_messages, parts)
         return [

@@ -22,7 +22,7 @@ from ._consume import QueuePartition, consumed
 from ._kind import no_stream
 from ._options import Options
 from ._probe import WAIT, something_waits
-from ._segments import Segment, begin, retire, saw_empty, usable
+from ._segments import Segment, begin, retire, saw_empty, see, usable
 from ._standing import Standing
 
 
@@ -69,6 +69,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.stopping or not self._something_waits():
             return start
         self._ran = True
+        # Of the first batch, too: with its end in Spark's log the folder is there, or what it had is lost.
+        if self._location and not start["batch"]:
+            begin(self._wal(start["wal"]))
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_messages_per_trigger
         return {
             "wal": start["wal"],
@@ -105,7 +108,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         wal = self._wal(end["wal"])
         if wal:
-            begin(wal, end["batch"])
+            see(wal)
         share, more = divmod(end["max"], parts)
         octets = self._options.max_bytes_per_trigger
         return [

@@ -292,18 +292,23 @@ def usable(location: str) -> None:
         raise ValueError(f"amqp: option 'walLocation': {location!r} cannot be written: {error.strerror}") from None
 
 
-def begin(wal: str, batch: int) -> None:
-    """Make the folder of a query on the driver. Tasks do not, to find out that they see another disk.
+def begin(wal: str) -> None:
+    """Make the folder of a query on the driver. Tasks do not, to find out that they see another disk."""
+    os.makedirs(wal, exist_ok=True)
+    _sync(Path(wal).parent)
+
+
+def see(wal: str) -> None:
+    """See that the folder of a query is there: it was made before Spark heard of its first batch.
 
     Raises:
-        ValueError: it is gone, with what earlier batches may have left there.
+        ValueError: it is gone, with what it had of a batch that is repeated.
     """
-    if batch > 1 and not os.path.isdir(wal):
+    if not os.path.isdir(wal):
         raise ValueError(
             f"amqp: option 'walLocation': there is no {wal!r}, where this query has written before: it was another "
             "directory. If what was there is lost, make an empty one of that name"
         )
-    os.makedirs(wal, exist_ok=True)
 
 
 # What a query has
