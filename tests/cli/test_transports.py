@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +52,51 @@ def test_proxy(amqp10: Commands, broker_url: str) -> None:
     assert refused.code == 3
     assert "407" in refused.err
     assert "hidden" not in refused.err
+
+
+@pytest.fixture
+def only_plain() -> Iterator[str]:
+    """A server that offers PLAIN and nothing else, and hears nothing; its URL, with a password."""
+    body = b"\0\x53\x40\xc0\x08\x01\xa3\x05PLAIN"
+    offer = b"AMQP\3\1\0\0" + (8 + len(body)).to_bytes(4, "big") + b"\2\1\0\0" + body
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                accepted.append(connection)
+                connection.recv(8)
+                connection.sendall(offer)
+
+    accepted: list[socket.socket] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield f"amqp://user:secret@127.0.0.1:{listener.getsockname()[1]}"
+    listener.shutdown(socket.SHUT_RDWR)
+    thread.join(10)
+    for each in (listener, *accepted):
+        each.close()
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (("send", "URL", "q", "x", "--proxy", "PROXY"), " --allow-insecure"),
+        (("receive", "URL", "q", "--proxy", "PROXY"), " --allow-insecure"),
+        (("bridge", "--from", "URL", "a", "--from-proxy", "PROXY", "--to", "BROKER", "b"), " --from-allow-insecure"),
+        (("bridge", "--from", "BROKER", "a", "--to", "URL", "b", "--to-proxy", "PROXY"), " --to-allow-insecure"),
+    ],
+)
+def test_insecure(amqp10: Commands, broker_url: str, only_plain: str, command: tuple[str, ...], option: str) -> None:
+    """Who would send a password readable is told by which option to do it all the same; it is not sent."""
+    with connect_proxy() as proxy:  # what lies behind it is not this machine, for all that anybody knows
+        names = {"URL": only_plain, "PROXY": proxy.url, "BROKER": broker_url}
+        dialects = ("--from-dialect", "1.0", "--to-dialect", "1.0") if command[0] == "bridge" else ()
+        result = amqp10(*(names.get(each, each) for each in command), *dialects)
+    assert result.code == 4
+    assert result.err.rstrip().endswith(f"say{option}")
+    assert "secret" not in result.err.replace("a secret readable", "")
 
 
 @pytest.mark.parametrize(

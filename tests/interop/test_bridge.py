@@ -17,7 +17,7 @@ import pika
 import pytest
 
 import amqp10
-from amqp10 import Connection, Message, Reconnect, Unsupported
+from amqp10 import Connection, Data, Message, Reconnect, Unsupported
 from amqp10.testing import FaultProxy
 
 from ._matrix import Peer
@@ -217,8 +217,9 @@ async def test_within_one_broker(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio"])
+@pytest.mark.parametrize("exchange", ["", "amq.topic"])
 @pytest.mark.parametrize("between", ["artemis", "embedded", "embedded 0-10", "embedded fast"])
-async def test_there_and_back_again(request: pytest.FixtureRequest, between: str) -> None:
+async def test_there_and_back_again(request: pytest.FixtureRequest, between: str, exchange: str) -> None:
     """From RabbitMQ in 0-9-1 to another broker or dialect, and back: what pika gets is what pika sent."""
     properties = pika.BasicProperties(
         content_type="text/plain",
@@ -246,10 +247,13 @@ async def test_there_and_back_again(request: pytest.FixtureRequest, between: str
 
         def channel(name: str, body: bytes | None) -> tuple[Any, bytes] | None:
             with pika.BlockingConnection(pika.URLParameters(url)) as connection:
+                there = connection.channel()
                 if body is not None:
-                    connection.channel().basic_publish("", name, body, properties)
+                    if exchange:
+                        there.queue_bind(name, exchange, name)
+                    there.basic_publish(exchange, name, body, properties)
                     return None
-                _, got, content = connection.channel().basic_get(name, auto_ack=True)
+                _, got, content = there.basic_get(name, auto_ack=True)
                 return got, content
 
         await anyio.to_thread.run_sync(channel, old.address.removeprefix("/queues/"), b"a body")
@@ -264,6 +268,22 @@ async def test_there_and_back_again(request: pytest.FixtureRequest, between: str
     assert content == b"a body"
     assert got.headers == properties.headers
     assert vars(got) == vars(properties)
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+@pytest.mark.parametrize("between", ["rabbitmq 0-9-1", "broker_j 0-9-1", "broker_j 0-9", "broker_j 0-10"])
+async def test_sections_there_and_back_again(request: pytest.FixtureRequest, between: str) -> None:
+    """A body of several data sections is one to programs of the older dialect, and comes back as it was."""
+    bodies = [Data(b"one", b"", b"two"), Data(*[b"x" * 100] * 5000), b"one section", Data(b"", b"")]
+    async with end(request, "embedded") as old, end(request, between) as other, end(request, "embedded") as new:
+        await old.fill([Message(body, footer={"x-sum": 1}) for body in bodies])
+        for here, there in ((old, other), (other, new)):
+            async with here.connection() as source, there.connection() as target:
+                ends = (source, here.address), (target, there.address)
+                assert (await amqp10.bridge(*ends, until_empty=True)).moved == len(bodies)
+        came = await new.empty(len(bodies))
+    assert [message.body for message in came] == bodies
+    assert all(message.footer == {"x-sum": 1} for message in came)
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio"])

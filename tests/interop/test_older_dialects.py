@@ -11,6 +11,7 @@ import pytest
 from amqp10 import (
     AuthenticationFailed,
     Connection,
+    Data,
     LinkDetached,
     Message,
     MessageReleased,
@@ -113,9 +114,9 @@ async def test_settled(spoken: Spoken) -> None:
 
 @pytest.mark.matrix("properties and headers of a message")
 async def test_properties(spoken: Spoken) -> None:
-    """They come back as they were sent, in the dialect that they were sent in."""
+    """They come back as they were sent, in the dialect that they were sent in; so do the sections of the body."""
     message = Message(
-        b"body",
+        Data(b"bo", b"", b"dy"),
         durable=True,
         priority=6,
         message_id="id",

@@ -19,9 +19,10 @@ from ..bridging import bridge as make_bridge
 from ..bridging._guarantee import Role, reconnect_for
 from ..client import Connection, DeliveryStore, MemoryDeliveryStore, SQLiteDeliveryStore
 from ..engine import dialect_names
+from ..errors import InsecureTransport
 from ..messaging import Filter, Source
 from ..net import parse_url
-from ._main import Failure, Interrupted, start
+from ._main import Failure, Interrupted, start, words
 from ._options import Peer, seconds
 from ._receive import with_selector
 
@@ -203,13 +204,20 @@ def bridge(
 
     async def run() -> None:
         async with AsyncExitStack() as stack:
+
+            async def opened(end: str, connection: Connection) -> Connection:
+                try:
+                    return await stack.enter_async_context(connection)
+                except InsecureTransport as error:
+                    raise Failure(words(error, f"--{end}-"), 4) from error
+
             kept: DeliveryStore | None = None
             if store:
                 kept = MemoryDeliveryStore() if dry_run else stack.enter_context(SQLiteDeliveryStore(store))
-            taking = await stack.enter_async_context(connect(ends[0], "source", kept))
+            taking = await opened("from", connect(ends[0], "source", kept))
             giving = taking
             if ends[0] != ends[1]:
-                giving = await stack.enter_async_context(connect(ends[1], "target", kept))
+                giving = await opened("to", connect(ends[1], "target", kept))
             try:
                 moving = make_bridge(
                     (taking, Source(source[1], filters=filters)),

@@ -132,9 +132,15 @@ def code_of(error: BaseException) -> int | None:
     return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), None)
 
 
-def words(error: BaseException) -> str:
-    """What went wrong in one line: the error's own words, behind its kind where they would not say it."""
+def words(error: BaseException, options: str = "--") -> str:
+    """What went wrong in one line: the error's own words, behind its kind where they would not say it.
+
+    Args:
+        options: what the options of that connection begin with.
+    """
     text = " ".join(str(error).split())
+    if isinstance(error, InsecureTransport):
+        text = text.replace("allow_insecure=True", f"{options}allow-insecure")
     kind = spaced(type(error).__name__)
     return f"{kind}: {text}" if text else kind
 

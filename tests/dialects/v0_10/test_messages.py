@@ -325,6 +325,15 @@ def test_noise(header: bytes, body: bytes) -> None:
     Message.decode(read.payload).check()
 
 
+@pytest.mark.parametrize("headers", [{}, {"qpid.subject": "key"}, {"qpid.subject": "s"}])
+def test_a_routing_key_is_no_subject(headers: dict[str, Any]) -> None:
+    """A message of an exchange that goes on by another key says no subject if it had none, and the one it had."""
+    delivery, properties = DeliveryProperties(exchange="e", routing_key="key"), MessageProperties()
+    properties.application_headers = headers
+    _, again, _ = there(back(delivery, properties, b"x"), Address("", "other"))
+    assert (again.application_headers or {}) == headers
+
+
 def test_where_a_message_came_from_is_no_address_of_its_sender() -> None:
     """A `to` that says what the annotations say of the way it came is not kept; another is."""
     came = {"x-exchange": "", "x-routing-key": "old"}

@@ -117,7 +117,7 @@ class _Reader:
         return bytes(out)
 
     def _headers(self, headers: dict[str, Any]) -> None:
-        left = {}
+        left: dict[str, Any] = {}
         for key, value in headers.items():
             if key == REST and isinstance(value, bytes):
                 try:
@@ -130,6 +130,8 @@ class _Reader:
                 self.kept[key[len(PREFIX) :]] = value
             elif key == SUBJECT and isinstance(value, str):
                 self.subject = value
+                if value == self.delivery.routing_key:
+                    left[key] = value  # else nobody would know that it was there
             elif key == GROUP_ID and isinstance(value, str):
                 self.fields["group_id"] = value
             elif key == GROUP_SEQUENCE and isinstance(value, int) and 0 <= value <= _UINT:

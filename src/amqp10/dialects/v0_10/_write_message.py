@@ -112,6 +112,12 @@ def _came_to(message: Message) -> str | None:
     return route_address(went.exchange, went.key) if went is not _NOWHERE else None
 
 
+def _came_by_key(message: Message) -> bool:
+    """The subject is but the routing key that the message came by: it goes on by another one, and had no subject."""
+    went = _went(message, _NOWHERE)
+    return bool(went.exchange) and message.subject == went.key and message.to == _came_to(message)
+
+
 class _Writer:
     """One message."""
 
@@ -191,7 +197,7 @@ class _Writer:
         if len(key.encode()) > 255:
             raise EncodeError(f"a routing key of {len(key.encode())} octets; at most 255 have room")
         delivery.routing_key = key
-        if subject is not None and (subject != key or not address.exchange):
+        if subject is not None and (subject != key or not address.exchange) and not _came_by_key(message):
             self._text(SUBJECT, subject)
         for name, moment in (("timestamp", message.creation_time), ("expiration", message.absolute_expiry_time)):
             if moment is not None:

@@ -22,6 +22,7 @@ from ._mapping import (
     MOST_ENTRIES,
     NATIVE,
     NUMBERS,
+    PARTS,
     PLACES,
     PROPERTIES,
     REPLY_TO,
@@ -30,14 +31,17 @@ from ._mapping import (
     SECTIONS,
     TEXTS,
     Clock,
+    Sizes,
     near_text,
     near_value,
     queue_of,
+    read_sizes,
 )
 from ._properties import BasicProperties
 from ._structured import Content
 from ._table import Latin1, Tables, octets_of, read_text
 
+MOST_EMPTY: Final = 1024  # sections that a body may have beyond one for each of its octets
 _SIMPLE: Final = (bool, int, float, str, bytes, datetime, type(None))
 
 
@@ -51,7 +55,7 @@ class Incoming:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self.clock: Clock | None = None
-        self._known: dict[bytes, tuple[bytes, bytes, bool]] = {}
+        self._known: dict[bytes, tuple[bytes, bytes, bool | Sizes]] = {}
 
     def map(self, route: bytes, properties: bytes, body: bytes, children: Sequence[Content] = ()) -> bytes:
         """The payload of a message.
@@ -79,11 +83,13 @@ class Incoming:
             if self.clock is None or said.expiration is None:
                 self._known[known] = found
         head, footer, sections = found
-        if sections:
+        if sections is True:
             kind = kind_of(body)
             if kind is not Kind.OTHER:
                 return b"".join((head, body, footer)) if kind is Kind.BODY else body
             head, footer = self._untyped(route, properties)
+        elif sections:
+            return b"".join((head, *_parts(body, sections), footer))
         return b"".join((head, data_head(len(body)), body, footer))
 
     def _untyped(self, route: bytes, properties: bytes) -> tuple[bytes, bytes]:
@@ -98,8 +104,23 @@ class Incoming:
         within = [self.map(b"\0\0\0", each.properties, each.body, each.children) for each in children]
         exchange, key, _ = read_route(route)
         said = BasicProperties.decode(properties, self._tables)
-        head, footer, _ = incoming_head(said, exchange, key, bool(route[0] & 1), self._tables, within)
-        return b"".join((head, data_head(len(body)), body, footer))
+        head, footer, sections = incoming_head(said, exchange, key, bool(route[0] & 1), self._tables, within)
+        return b"".join((head, *_parts(body, sections), footer))
+
+
+def _parts(body: bytes, sizes: bool | Sizes) -> list[bytes]:
+    """The data sections that a body was, if it still is as large as they were; else it is one."""
+    runs = ((len(body), 1),) if isinstance(sizes, bool) else sizes
+    count = sum(count for _, count in runs)
+    if sum(size * count for size, count in runs) != len(body) or count > len(body) + MOST_EMPTY:
+        runs = ((len(body), 1),)
+    found: list[bytes] = []
+    at = 0
+    for size, count in runs:
+        for _ in range(count):
+            found += data_head(size), body[at : at + size]
+            at += size
+    return found
 
 
 def read_route(route: bytes) -> tuple[str, str, int]:
@@ -143,8 +164,8 @@ def incoming_head(
     *,
     clock: Clock | None = None,
     typed: bool = True,
-) -> tuple[bytes, bytes, bool]:
-    """The sections before the body, those after it, and whether the body is sections of its own.
+) -> tuple[bytes, bytes, bool | Sizes]:
+    """The sections before the body, those after it, and whether the body is encoded sections; or the sizes of its own.
 
     Args:
         typed: the type that says so is to be believed.
@@ -187,6 +208,8 @@ def incoming_head(
     spelled = {tables.spelled(name): name for name in RESERVED}
     headers = {spelled.get(name, name): value for name, value in headers.items()}
     application = _read_headers(headers, fields, annotations, native)
+    if exchange and headers.get(PLACES["subject"]) == key:  # else nobody would know that it was there
+        native.setdefault("headers", {})[PLACES["subject"]] = key
     footer = _restore(headers.get(LOST), fields, annotations, application, tables, clock)
     if fields.get("ttl") is not None:
         native.pop("expiration", None)  # a moment, and the time to live was kept beside it
@@ -202,7 +225,7 @@ def incoming_head(
     fields["application_properties"] = application
     fields["message_annotations"] = annotations
     try:
-        return Message(**fields).encode_head(), footer, sections
+        return Message(**fields).encode_head(), footer, sections or read_sizes(headers.get(PARTS)) or False
     except EncodeError:  # what a table can have and a message can not
         return Message(to=fields["to"], subject=fields.get("subject")).encode_head(), b"", sections
 

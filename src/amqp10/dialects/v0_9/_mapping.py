@@ -6,7 +6,8 @@
                       to: exchange and routing key; subject: the key, or the header qpid.subject
                       group-id, -sequence: the headers JMSXGroupID, JMSXGroupSeq; the rest: x-opt-amqp10-NAME
     application-properties, and message-annotations x-*: headers of the same name
-    body              data: the body; anything else: its sections as they are, and the type "amqp-1.0" (RabbitMQ's)
+    body              data: the body; of several sections, with the header x-opt-amqp10-sections: their sizes;
+                      anything else: its sections as they are, and the type "amqp-1.0" (RabbitMQ's)
 
 What finds no place so is not lost. A header `x-opt-amqp10` has it as the sections that it came in, and on the way back
 they count if what can be read beside them still says the same. The other way a message annotation, `x-opt-0-9-1`, is a
@@ -17,8 +18,10 @@ The way out is in `_outgoing`, the way in in `_incoming`; here is what both go b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from datetime import datetime
+from itertools import groupby
 from typing import Any, Final
 
 from ...engine import parse_address
@@ -27,6 +30,8 @@ from ...types import Int, Symbol, Timestamp
 from ._table import Tables, moment, seconds
 
 Clock = Callable[[], int]
+Sizes = tuple[tuple[int, int], ...]
+"""Those of the sections of a body: sizes, and how many sections in a row have each."""
 
 LOST: Final = "x-opt-amqp10"
 NATIVE: Final = Symbol("x-opt-0-9-1")
@@ -45,7 +50,8 @@ PLACES: Final = {
 }
 NUMBERS: Final = ("group_sequence", "absolute_expiry_time")
 REPLY_TO: Final = f"{LOST}-reply-to"
-RESERVED: Final = frozenset((*PLACES.values(), LOST, REPLY_TO, COUNT))
+PARTS: Final = f"{LOST}-sections"
+RESERVED: Final = frozenset((*PLACES.values(), LOST, REPLY_TO, COUNT, PARTS))
 PROPERTIES: Final = ("type", "app_id", "cluster_id")
 # Of what came as no UTF-8 (see `Latin1`) the native annotation has the names: of properties, and of headers.
 LATIN1: Final = "latin-1"
@@ -54,7 +60,9 @@ TEXTS: Final = (
     *("content_type", "content_encoding", "correlation_id", "reply_to", "expiration", "message_id"),
     *("type", "user_id", "app_id", "cluster_id"),
 )
+_SIZES: Final = re.compile(r"[0-9]{1,10}(\*[0-9]{1,7})?(,[0-9]{1,10}(\*[0-9]{1,7})?)*", re.ASCII)
 MOST_ENTRIES: Final = 256  # of what is remembered: programs send the same few heads again and again
+MOST_SIZES: Final = 4096  # characters that the sizes of sections may take
 
 
 def near_value(value: Any, tables: Tables) -> Any:
@@ -79,6 +87,21 @@ def near_text(value: Any) -> str | None:
     except UnicodeDecodeError:
         return None
     return text if len(text.encode()) <= 255 else None
+
+
+def write_sizes(parts: Iterable[bytes]) -> str | None:
+    """The sizes of sections, "3,0*2,5" for 3, 0, 0 and 5; None for too many different ones."""
+    runs = ((size, len(list(run))) for size, run in groupby(map(len, parts)))
+    text = ",".join(f"{size}*{count}" if count > 1 else str(size) for size, count in runs)
+    return text if len(text) <= MOST_SIZES else None
+
+
+def read_sizes(text: Any) -> Sizes | None:
+    """The way back; None for what says none."""
+    if not isinstance(text, str) or len(text) > MOST_SIZES or _SIZES.fullmatch(text) is None:
+        return None
+    runs = (run.partition("*") for run in text.split(","))
+    return tuple((int(size), int(count or 1)) for size, _, count in runs)
 
 
 def queue_of(address: str) -> str:

@@ -20,6 +20,7 @@ from ._mapping import (
     MOST_ENTRIES,
     NATIVE,
     NUMBERS,
+    PARTS,
     PLACES,
     PROPERTIES,
     REPLY_TO,
@@ -31,6 +32,7 @@ from ._mapping import (
     near_text,
     near_value,
     queue_of,
+    write_sizes,
 )
 from ._properties import BasicProperties
 from ._structured import Content
@@ -123,13 +125,13 @@ class Outgoing:
             message.check()
             body = message.body
             if isinstance(body, Data):
-                return self._route(message, False), b"".join(body.parts)
+                return self._route(message, False, write_sizes(body.parts)), b"".join(body.parts)
             sections = not isinstance(body, bytes)
             return self._route(message, sections), Message(body).encode() if sections else body
         except DecodeError:  # no message at all: let it pass as it is
             return self._route(Message(), True), payload
 
-    def _route(self, message: Message, sections: bool) -> Route:
+    def _route(self, message: Message, sections: bool, sizes: str | None = None) -> Route:
         exchange, key = self._exchange, self._key
         if self._anonymous:
             if message.to is None:
@@ -148,7 +150,7 @@ class Outgoing:
         if key is None:
             key = message.subject or ""
         passing = self._clock is not None and message.ttl is not None
-        properties = outgoing_properties(message, self._tables, exchange, key, sections, self._clock)
+        properties = outgoing_properties(message, self._tables, exchange, key, sections, self._clock, sizes)
         children = [self._child(each) for each in _children(message)] if self._tables.structured else ()
         said = properties.encode(self._tables)
         if len(said) + CONTENT_HEADER > self._room:
@@ -198,9 +200,19 @@ def _body_at(payload: bytes) -> int:
 
 
 def outgoing_properties(
-    message: Message, tables: Tables, exchange: str, key: str, sections: bool = False, clock: Clock | None = None
+    message: Message,
+    tables: Tables,
+    exchange: str,
+    key: str,
+    sections: bool = False,
+    clock: Clock | None = None,
+    sizes: str | None = None,
 ) -> BasicProperties:
     """What a message says, in the words of the basic class.
+
+    Args:
+        sections: the body is encoded sections.
+        sizes: those of the data sections that it is, where it is not one.
 
     Raises:
         EncodeError: something in it can be said in no way.
@@ -234,6 +246,8 @@ def outgoing_properties(
     _say_places(message, headers, lost, tables, exchange, key)
     if sections:
         said.type = SECTIONS
+    if sizes is not None:
+        headers[PARTS] = sizes
     _say_annotations(said, message, headers, lost, tables, arrays=clock is None)
     _say_application(message, headers, lost, tables)
     if message.footer:
@@ -308,7 +322,7 @@ def _say_places(
 ) -> None:
     for name, header in PLACES.items():
         value = getattr(message, name)
-        if value is None or (name == "subject" and exchange and value == key):
+        if value is None or (name == "subject" and ((exchange and value == key) or _came_by_key(message))):
             continue
         if name == "to" and value in (route_address(exchange, key), _came_to(message)):
             continue
@@ -320,6 +334,14 @@ def _say_places(
             headers[header] = value
         else:
             lost[name] = getattr(message, name)
+
+
+def _came_by_key(message: Message) -> bool:
+    """The subject is but the routing key that the message came by: it goes on by another one, and had no subject."""
+    annotations, came_to = message.message_annotations, _came_to(message)
+    if came_to is None or not annotations[EXCHANGE] or message.to != came_to:
+        return False
+    return bool(message.subject == annotations[ROUTING_KEY])
 
 
 def _came_to(message: Message) -> str | None:
@@ -377,6 +399,7 @@ def _say_native(
         said.expiration = near_text(native["expiration"])
     more = native.get("headers")
     if isinstance(more, dict):
+        more = {name: value for name, value in more.items() if name not in headers}
         fitting = ((name, value) for name, value in more.items() if arrays or not _has_array(value))
         taken = {name: value for name, value in fitting if tables.takes(name, value)}
         headers.update(taken)
