@@ -1,4 +1,4 @@
-"""Spark's format on RabbitMQ, which ignores a place in a stream when it is asked of a queue, and gives its messages."""
+"""Spark's format on RabbitMQ, which ignores a place in a stream when it is asked of a queue, and counts deliveries."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ pytest.importorskip("pyspark")
 
 from amqp10 import Connection, Message, receive
 from amqp10.rabbitmq import queue_address
-from amqp10.spark._connect import run
+from amqp10.spark._columns import Columns
+from amqp10.spark._connect import connection, run
 from amqp10.spark._kind import check_no_stream
 from amqp10.spark._log import read
 from amqp10.spark._log_stream import planned
 from amqp10.spark._options import Options
+from amqp10.spark._probe import something_waits
 from amqp10.spark._ranges import Range
+from amqp10.spark._receive import browse
 
 from ._matrix import fresh_name
 from .brokers import Server
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+SCHEMA = pa.schema([("body", pa.binary())])
 TRIES = 25
 """More than the 20 that RabbitMQ gives a message of a quorum queue before it drops it."""
 
@@ -57,7 +61,7 @@ def test_a_queue_is_no_stream(rabbitmq: Server, kind: str) -> None:
             with pytest.raises(ValueError, match=f"'{name}' is a queue, no stream"):
                 run(options, planned, options)
             with pytest.raises(ValueError, match=f"'{name}' is a queue, no stream"):
-                run(options, read, options, Range(name, 0, 1), pa.schema([("body", pa.binary())]), emit)
+                run(options, read, options, Range(name, 0, 1), SCHEMA, emit)
     assert anyio.run(waiting, url, name, backend="trio") == b"1"
 
 
@@ -70,3 +74,47 @@ def test_a_stream_is_no_queue(rabbitmq: Server) -> None:
         run(options, check_no_stream, options)
     queue = Options.parse({"url": url, "address": anyio.run(filled, url, "quorum", backend="trio")})
     run(queue, check_no_stream, queue)
+
+
+@pytest.mark.parametrize("dialect", ["1.0", "0-9-1"])
+def test_a_look_is_no_delivery(rabbitmq: Server, dialect: str) -> None:
+    """However often the driver asks whether something waits in a quorum queue, it stays; an empty one has nothing."""
+    url = rabbitmq.url()
+    name = anyio.run(filled, url, "quorum", backend="trio")
+    options = Options.parse({"url": url, "address": name, "dialect": dialect})
+
+    async def looks(now: bool, times: int) -> set[bool]:
+        async with connection(options) as opened:
+            return {await something_waits(opened, options, now) for _ in range(times)}
+
+    for now in (True, False):
+        assert run(options, looks, now, TRIES) == {True}
+    assert anyio.run(waiting, url, name, backend="trio") == b"1"
+    for now in (True, False):
+        assert run(options, looks, now, 1) == {False}
+
+
+def test_browsing_a_classic_queue(rabbitmq: Server) -> None:
+    """It can be read as often as one likes."""
+    url = rabbitmq.url()
+    name = anyio.run(filled, url, "classic", backend="trio")
+    rows: list[bytes] = []
+
+    async def keep(batch: pa.RecordBatch) -> None:
+        rows.extend(batch.column("body").to_pylist())
+
+    options = Options.parse({"url": url, "address": name})
+    for _ in range(TRIES):
+        run(options, browse, options, Columns(SCHEMA), keep)
+    assert rows == [b"1"] * TRIES
+
+
+def test_browsing_a_quorum_queue(rabbitmq: Server) -> None:
+    """Each time would count as a delivery: it is refused, and nothing was taken."""
+    url = rabbitmq.url()
+    name = anyio.run(filled, url, "quorum", backend="trio")
+    options = Options.parse({"url": url, "address": name})
+    for _ in range(TRIES):
+        with pytest.raises(ValueError, match=f"'{name}' is a quorum queue.*ack=wal"):
+            run(options, browse, options, Columns(SCHEMA), emit)
+    assert anyio.run(waiting, url, name, backend="trio") == b"1"

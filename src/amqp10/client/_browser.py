@@ -34,8 +34,8 @@ class Browser(Receiver):
     meanwhile; `receive` waits for it. Outcomes have no effect on these deliveries, `with delivery as message:` neither.
 
     A broker that takes messages although it said to copy them (`profile.copies`: RabbitMQ) has them back when the block
-    is left; until then they are here, and nobody else gets them. A browser that is lost with its connection is over:
-    what was seen would all be seen again.
+    is left; until then they are here, and nobody else gets them, and a quorum queue drops what was taken 20 times. A
+    browser that is lost with its connection is over: what was seen would all be seen again.
     """
 
     _restorable = False

@@ -1,7 +1,8 @@
-"""What an address is where there are queues and streams: asked, never tried, for trying takes a message.
+"""What an address is, and what waits there: asked, never tried, for trying takes a message.
 
 RabbitMQ ignores a place in a stream when it is asked of a queue, and gives what waits; without a place a stream gives
-only what is yet to come. Either would go unnoticed.
+only what is yet to come. Either would go unnoticed. And its quorum queues count each delivery, given back or not, and
+drop a message that was delivered 20 times.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from urllib.parse import unquote
 from ..client import Connection
 from ..errors import FilterNotApplied, LinkDetached, ManagementError, SessionEnded, Unsupported
 from ..messaging import Source, StreamOffset
-from ..rabbitmq import management
+from ..rabbitmq import QueueInfo, management
 from ._connect import connection, source
 from ._options import Options
 
@@ -32,14 +33,51 @@ async def is_stream(opened: Connection, place: Source) -> bool | None:
             return False
         except LinkDetached:
             return None
-    address = str(place.address)
-    if opened.profile.name != "rabbitmq" or not address.startswith(_QUEUES):
+    told = await _told(opened, place)
+    return None if told is None else told.type == "stream"
+
+
+async def ready(opened: Connection, place: Source) -> int | None:
+    """The messages that wait in a queue, without a look at one; None where nobody can say.
+
+    Raises:
+        ConnectionClosed, ConnectionLost: the connection is over.
+    """
+    if opened.dialect.startswith("0-9"):
+        facts = await opened.native.queue(_name(place))
+        return None if facts is None else facts.messages
+    told = await _told(opened, place)
+    return None if told is None else told.messages
+
+
+async def no_browsing(opened: Connection, place: Source) -> None:
+    """See that looking at a queue leaves it as it is, where the broker says that it does.
+
+    Raises:
+        ValueError: it is a queue that counts each look, and drops what was looked at too often.
+    """
+    told = await _told(opened, place)
+    if told is not None and told.type == "quorum":
+        raise ValueError(
+            f"amqp: {told.name!r} is a quorum queue: RabbitMQ counts each look at a message as a delivery, and "
+            "drops it after 20: ack=wal takes what waits"
+        )
+
+
+async def _told(opened: Connection, place: Source) -> QueueInfo | None:
+    """What RabbitMQ's management node knows of a queue; None where there is none to ask."""
+    if opened.profile.name != "rabbitmq" or opened.dialect != "1.0" or not str(place.address).startswith(_QUEUES):
         return None
     try:
         async with management(opened) as manager:
-            return (await manager.queue(unquote(address.removeprefix(_QUEUES)))).type == "stream"
+            return await manager.queue(_name(place))
     except (Unsupported, ManagementError, SessionEnded, LinkDetached):
         return None  # older than 4, or we may not ask
+
+
+def _name(place: Source) -> str:
+    address = str(place.address)
+    return unquote(address.removeprefix(_QUEUES)) if address.startswith(_QUEUES) else address
 
 
 async def no_stream(opened: Connection, options: Options) -> None:

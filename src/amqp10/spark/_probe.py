@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import anyio
+
 from ..client import Connection, Receiver
 from ..errors import Unsupported
 from ._connect import properties, source
+from ._kind import ready
 from ._options import Options
 from ._receive import drained
 
@@ -22,6 +25,12 @@ async def something_waits(opened: Connection, options: Options, now: bool) -> bo
         AmqpError: the peer does not let us look.
     """
     queue = source(opened, options)
+    count = await ready(opened, queue)
+    if count is not None:
+        if not count and not now:
+            await anyio.sleep(WAIT)
+            count = await ready(opened, queue)
+        return bool(count)
     try:
         async with opened.browser(queue, credit=1) as browser:
             return await _first(browser, options, now)

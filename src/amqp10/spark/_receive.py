@@ -12,7 +12,7 @@ from ..client import Delivery, Receiver
 from ..errors import ConnectionLost, DecodeError
 from ._columns import Columns
 from ._connect import connection, source
-from ._kind import no_stream
+from ._kind import no_browsing, no_stream
 from ._options import Options
 
 CREDIT = 10_000
@@ -109,6 +109,7 @@ async def browse(options: Options, columns: Columns, emit: Callable[[pa.RecordBa
     address = options.require_address()
     async with connection(options, comes_back=True) as opened:  # before the first message, that is
         await no_stream(opened, options)
+        await no_browsing(opened, source(opened, options))
         async with (
             opened.browser(source(opened, options), credit=CREDIT) as browser,
             aclosing(waiting(browser, options.max_messages, options.receive_timeout)) as batches,
