@@ -85,7 +85,7 @@ class XA:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """End the session; branches that are not prepared are rolled back with it.
+        """End the session; branches that are not prepared are rolled back with it, though not by Broker-J.
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most.
         """

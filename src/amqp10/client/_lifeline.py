@@ -280,7 +280,10 @@ class Lifeline:
             return False
         keep_from_children(owner, stream, type(owner)._forked)
         assert self.dialect is not None
-        self.engine = engine = self.dialect.client(self._open(endpoint, tls), login, facts.secure)
+        engine = self.dialect.client(self._open(endpoint, tls), login, facts.secure)
+        if self.engine is not None:
+            engine.inherit(self.engine)
+        self.engine = engine
         self.pump = Pump(traced(stream, self.dialect.tracer, f"{endpoint}"), engine, owner._handle, self._before_write)
         if self._first:
             owner._adopt()

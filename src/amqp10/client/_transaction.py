@@ -317,8 +317,11 @@ class Transaction:
                 # A coordinator that could not reject the message says it so (§4.3).
                 self._end("rolled-back")
                 raise TransactionRolledBack(error.condition, error.description, error.info) from error
-            self._end("in-doubt")
-            raise TransactionInDoubt(description=f"it was to be committed, and no answer came: {error}") from error
+            found = await self._found_out(discharge)
+            if found is None:
+                self._end("in-doubt")
+                raise TransactionInDoubt(description=f"it was to be committed, and no answer came: {error}") from error
+            outcome = found
         if isinstance(outcome, Returned):
             self._end("committed")
             raise not_accepted(outcome, self._coordinator.connection.profile)
@@ -326,6 +329,13 @@ class Transaction:
             self._end("rolled-back")
             raise _refused(TransactionRolledBack, outcome)
         self._end("committed")
+
+    async def _found_out(self, discharge: SentDelivery) -> Outcome | None:
+        """What became of it, where the next connection can tell; None: nobody knows."""
+        connection = self._coordinator.connection
+        if connection._in_engine.finds_out:
+            await connection._ready()
+        return discharge._known_outcome()
 
     async def rollback(self) -> None:
         """Undo it: messages sent in it are forgotten, and what was settled in it is as if it had not been.

@@ -49,6 +49,8 @@ class Engine(ABC):
             for those who send, where the transport is all there is to hold them back. Looked at after each pass.
         frame_size: bytes of the last frame that came in pieces, where a dialect knows: whoever drives the engine reads
             more at a time if they are many.
+        finds_out: client side: of a discharge without an answer the next connection finds out what became of it, if
+            that can be known: its delivery has the outcome then (see `inherit`).
         keeper: server side: who keeps sessions that are suspended, in dialects with "session-resume"; None for nobody.
     """
 
@@ -61,6 +63,7 @@ class Engine(ABC):
     output_size: int
     reading: bool = True
     frame_size: int = 0
+    finds_out: bool = False
     keeper: SessionKeeper | None = None
     context: Any
 
@@ -114,6 +117,12 @@ class Engine(ABC):
     @abstractmethod
     def open(self, terms: ConnectionTerms | None = None) -> None:
         """Open the connection, or (server) answer the peer's open; `terms` replaces those given at creation."""
+
+    def inherit(self, before: Engine) -> None:  # noqa: B027  # few leave anything
+        """Client side, before `start`: see to what the connection before this one left undone at the server.
+
+        With `finds_out` that is known before `ConnectionOpened` is told.
+        """
 
     @abstractmethod
     def begin(self, terms: SessionTerms | None = None) -> Session:

@@ -64,9 +64,15 @@ class Raw:
         return self.put(encode_control(channel, control.encode()))
 
     def do(
-        self, command: Command, header: bytes | None = None, body: bytes | None = None, *, sync: bool = True
+        self,
+        command: Command,
+        header: bytes | None = None,
+        body: bytes | None = None,
+        *,
+        sync: bool = True,
+        channel: int = 1,
     ) -> list[Any]:
-        return self.put(encode_command(1, command.encode(sync), header, body, 65_523))
+        return self.put(encode_command(channel, command.encode(sync), header, body, 65_523))
 
     # Opening
 
@@ -90,8 +96,8 @@ class Raw:
         self.say(ConnectionTune(256, 65_535, 0, 100), 0)
         self.say(ConnectionOpenOk([]), 0)
 
-    def attached(self, point: int = 0) -> None:
+    def attached(self, point: int = 0, channel: int = 1) -> list[Any]:
         """Answer the client's attach; our first command has the id `point`."""
         attach = next(each for each in reversed(self.heard) if isinstance(each, SessionAttach))
-        self.say(SessionAttached(attach.name))
-        self.say(SessionCommandPoint(point, 0))
+        said = self.say(SessionAttached(attach.name), channel)
+        return said + self.say(SessionCommandPoint(point, 0), channel)

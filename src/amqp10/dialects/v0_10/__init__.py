@@ -2,14 +2,15 @@
 
 `_values` §3 what says its type · `_declare` §3.7 what is declared · `_controls`, `_commands`, `_topology`, `_content`
 §9, §10 the declarations · `_frames` §3.2 · `_ledger`, `_session` §7 · `_client_session` with `_publisher`,
-`_subscriber`, `_transactions`, `_requests` · `_server_session` with `_intake`, `_outlet`, `_server_requests` ·
-`_headers`, `_write_message`, `_read_message` messages of AMQP 1.0 and back · `_login`, `_engine` the connection ·
-`_trace` frames as lines
+`_subscriber`, `_transactions`, `_requests`, and `_aftermath` of what they leave · `_server_session` with `_intake`,
+`_outlet`, `_server_requests` · `_headers`, `_write_message`, `_read_message` messages of AMQP 1.0 and back · `_login`,
+`_engine` the connection · `_capabilities` · `_trace` frames as lines
 """
 
 from ...engine import Dialect
+from ._capabilities import CAPABILITIES
 from ._declare import Command as Command
-from ._engine import CAPABILITIES, client, server
+from ._engine import client, server
 from ._frames import PROTOCOL_HEADER
 from ._requests import Invoke as Invoke
 from ._topology import DtxCommit as DtxCommit

@@ -44,7 +44,7 @@ from ._publisher import PublisherLink
 from ._requests import ON_DEMAND_ARGUMENT, look_exchange, talk_of
 from ._session import SessionEndpoint, SessionFault
 from ._subscriber import INFINITE, SubscriberLink
-from ._topology import QueueDeclare, QueueQuery
+from ._topology import DtxRollback, QueueDeclare, QueueQuery
 from ._transactions import CoordinatorLink, Transactions
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class ClientSession(SessionEndpoint):
         self.say(SessionRequestTimeout(self.terms.timeout))
         self.remote = SessionTerms()
         self.begun = not self.muted
-        self.engine.emit(SessionBegun(self))
+        self.announce(SessionBegun(self))
         waiting, self._waiting = self._waiting, []
         for data in waiting:
             self.engine.write(data)
@@ -207,6 +207,12 @@ class ClientSession(SessionEndpoint):
         login = self.engine.login
         capabilities = login.server_properties.get("capabilities") if isinstance(login, ClientLogin) else None
         return isinstance(capabilities, list) and ON_DEMAND in capabilities
+
+    @property
+    def branches_outlive(self) -> bool:
+        """The server is Qpid's: it does not roll branches back when their session ends."""
+        login = self.engine.login
+        return isinstance(login, ClientLogin) and "qpid" in str(login.server_properties.get("product")).lower()
 
     # Asking
 
@@ -352,9 +358,15 @@ class ClientSession(SessionEndpoint):
 
     # Ending
 
+    def leave(self) -> None:
+        """Have the server end what would outlive the session there."""
+        for xid in self.transactions.leave():
+            self.invoke(DtxRollback(xid))
+
     def end(self, error: Error | None = None) -> None:
         if self.muted or self.terms is None:
             return
+        self.leave()
         self.flush()
         self.mute()
         if self.suspended:
@@ -377,6 +389,8 @@ class ClientSession(SessionEndpoint):
             self.engine.emit(RequestAnswered(pending))
         for link in links:
             link.over(error)
+        if self.transactions.witness is not None:
+            self.engine.aftermath.left(self.transactions.started, self.transactions.witness)
 
 
 def _key(state: Any) -> Any:

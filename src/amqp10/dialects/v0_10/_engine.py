@@ -9,8 +9,9 @@ The peer's faults are caught here, in one place: whatever the layers below raise
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...engine import (
     Authenticated,
@@ -18,6 +19,7 @@ from ...engine import (
     ConnectionEnded,
     ConnectionOpened,
     ConnectionTerms,
+    Engine,
     Event,
     Role,
     SessionBegun,
@@ -35,6 +37,8 @@ from ...errors import (
     Unsupported,
 )
 from ...messaging import Error
+from ._aftermath import Aftermath
+from ._capabilities import CAPABILITIES
 from ._client_session import ClientSession
 from ._codes import CLOSE_CONDITIONS, close_code
 from ._content import FileQos as FileQos  # enters the classes that no session here does in the table of commands
@@ -72,24 +76,8 @@ if TYPE_CHECKING:
     from ._controller import ServedBranch
     from ._session import SessionEndpoint
 
-CAPABILITIES: Final = frozenset(
-    {
-        "anonymous-terminus",
-        "browse",
-        "detach-releases",
-        "drain",
-        "dynamic",
-        "filters",
-        "modified",
-        "multi-frame",
-        "rejected",
-        "released",
-        "requests",
-        "session-resume",
-        "settle-second",
-        "transactions",
-    }
-)
+
+S = TypeVar("S", bound=ClientSession)
 
 
 class Phase(Enum):
@@ -110,6 +98,8 @@ class V010Engine(TimedEngine):
         room: octets of payload that fit one frame of ours.
         stopping: who, at the server, asks publishers to stop.
     """
+
+    finds_out = True
 
     def __init__(self, role: Role, terms: ConnectionTerms) -> None:
         self.role = role
@@ -134,6 +124,7 @@ class V010Engine(TimedEngine):
         self.branches: dict[BranchId, ServedBranch] = {}
         self.backlog = Backlog(self, self._owed, self._ask)
         self.stopping: set[str] = set()
+        self.aftermath = Aftermath(self)
         self._answering = False  # server: the client's open is here, and is to be answered
 
     # Opening
@@ -154,6 +145,10 @@ class V010Engine(TimedEngine):
             self.terms = terms
         self._open_asked = True
         self._open_if_asked()
+
+    def inherit(self, before: Engine) -> None:
+        if isinstance(before, V010Engine):
+            self.aftermath.inherit(before.aftermath)
 
     def _open_if_asked(self) -> None:
         if not self._open_asked:
@@ -179,9 +174,18 @@ class V010Engine(TimedEngine):
     def begin(self, terms: SessionTerms | None = None) -> SessionEndpoint:
         if self._phase is not Phase.OPEN:
             raise LocalProtocolError(f"no session can begin while the next to come is {self._phase.value}")
-        session = ClientSession(self, self._free_channel())
-        self.sessions[session.channel] = session
+        session = self.begin_as(lambda channel: ClientSession(self, channel))
         session.begin(terms)
+        return session
+
+    def begin_as(self, kind: Callable[[int], S]) -> S:
+        """A session on a channel that is free.
+
+        Raises:
+            LocalProtocolError: none is.
+        """
+        session = kind(self._free_channel())
+        self.sessions[session.channel] = session
         return session
 
     def _free_channel(self) -> int:
@@ -202,8 +206,6 @@ class V010Engine(TimedEngine):
         self._reader.feed(data)
         try:
             self._read()
-        except RemoteProtocolError as error:
-            self.fail(error)
         except DecodeError as error:
             self.fail(RemoteProtocolError(str(error), "amqp:connection:framing-error"))
         except AmqpError as error:
@@ -279,7 +281,8 @@ class V010Engine(TimedEngine):
                 properties=properties,
             )
             self._opened()
-            self.emit(ConnectionOpened())
+            # Before anybody looks for the messages that are in there.
+            self.aftermath.settle(lambda: self.emit(ConnectionOpened()))
         elif isinstance(control, ConnectionRedirect) and login.proved:
             host, _, port = control.host.rpartition(":")
             info = {"network-host": host or control.host, **({"port": int(port)} if port.isdigit() and host else {})}
@@ -434,6 +437,9 @@ class V010Engine(TimedEngine):
         if self._phase is not Phase.OPEN and not self._answering:
             self._end(None)  # nothing was opened, so there is nothing to close
             return
+        for session in self.sessions.values():
+            if isinstance(session, ClientSession) and session.begun:
+                session.leave()
         self.flush()
         self._say_close(error)
         self._phase = Phase.CLOSING

@@ -165,6 +165,7 @@ class PublisherLink(LinkEndpoint, SenderLink):
 
     def _send_later(self, delivery: OutgoingDelivery, written: WrittenMessage, branch: Branch) -> None:
         """Part of a transaction: sent when that is to be committed, and accepted as far as can be said till then."""
+        branch.size += len(delivery.payload)
         branch.add(lambda: self._transfer(delivery, written, branch))
         delivery.on_wire = True
         if not delivery.local_settled:

@@ -36,7 +36,7 @@ from ._frames import CONTROL, Assembly, FrameReader, encode_command, encode_cont
 from ._ledger import MASK, MOST_TOLD, Inbox, Outbox, Sent, from_ranges, near
 
 if TYPE_CHECKING:
-    from ...engine import IncomingDelivery, Link, OutgoingDelivery
+    from ...engine import Event, IncomingDelivery, Link, OutgoingDelivery
     from ._engine import V010Engine
 
 SYNC_FLAG: Final = 15
@@ -167,6 +167,10 @@ class SessionEndpoint(Session):
         self.engine.owe(self)
 
     # Events
+
+    def announce(self, event: Event) -> None:
+        """Tell of the session itself."""
+        self.engine.emit(event)
 
     def outcome(self, link: Link, delivery: OutgoingDelivery) -> None:
         """One more whose outcome is known."""
@@ -435,7 +439,7 @@ class SessionEndpoint(Session):
         self.settle_events()
         self.end_links(error)
         self.outbox.open.clear()
-        self.engine.emit(SessionUnmapped(self, error))
+        self.announce(SessionUnmapped(self, error))
 
     @abstractmethod
     def forget(self, link: Any) -> None:

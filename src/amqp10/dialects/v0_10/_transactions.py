@@ -17,7 +17,7 @@ from ...messaging import ACCEPTED, Coordinator, Declare, Declared, Discharge, Er
 from ...types import as_composite
 from ._commands import ExecutionSync
 from ._link import LinkEndpoint
-from ._topology import DtxCommit, DtxEnd, DtxRollback, DtxSelect, DtxStart, XaResult, Xid
+from ._topology import DtxCommit, DtxEnd, DtxRollback, DtxSelect, DtxSetTimeout, DtxStart, XaResult, Xid
 
 if TYPE_CHECKING:
     from ...messaging import DeliveryState
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 FORMAT: Final = 0x616D7170
 """The format of our xids: "amqp"."""
+TIMEOUT: Final = 60
+"""Seconds after which a server ends a branch whose client is gone, and ..."""
+SLOWEST: Final = 100_000
+"""... one more for so many octets that are sent in it."""
 XA_OK: Final = 0
 XA_READ_ONLY: Final = 7
 XA_STATES: Final = (
@@ -47,12 +51,18 @@ class Branch:
     Attributes:
         id: its name.
         failure: why it can not be committed.
+        size: octets of what is sent in it.
+        discharge: asks for its commit, once that is so.
+        committing: the server was asked to commit it.
     """
 
     def __init__(self, number: bytes) -> None:
         self.id = number
         self.xid = Xid(FORMAT, secrets.token_bytes(16), number)
         self.failure: Error | None = None
+        self.size = 0
+        self.discharge: OutgoingDelivery | None = None
+        self.committing = False
         self._work: list[Callable[[], None]] = []
         self._undo: list[Callable[[], None]] = []
 
@@ -71,6 +81,12 @@ class Branch:
         """Do it all."""
         for work in self._work:
             work()
+
+    def decided(self, state: DeliveryState) -> None:
+        """How it ended, if nobody was told so far."""
+        if self.discharge is not None and self.discharge.remote_state is None:
+            self.discharge.remote_state = state
+            self.discharge.remote_settled = True
 
     # As the owner of its transfers
 
@@ -106,12 +122,17 @@ class Transactions:
 
     Attributes:
         selected: the session is ready for branches.
+        started: those that the server has, and has not ended.
+        witness: a branch without work, that the server has as long as it knows what it did; None where a
+            server rolls back what a session leaves.
     """
 
     def __init__(self) -> None:
         self._branches: dict[bytes, Branch] = {}
         self._count = 0
         self.selected = False
+        self.started: dict[Branch, None] = {}
+        self.witness: Xid | None = None
 
     def declare(self) -> Branch:
         """A new one."""
@@ -134,6 +155,11 @@ class Transactions:
     def end(self, number: bytes) -> Branch | None:
         """It is over."""
         return self._branches.pop(number, None)
+
+    def leave(self) -> list[Xid]:
+        """The session ends: what is to be rolled back before."""
+        witness, self.witness = self.witness, None
+        return [each.xid for each in self.started if not each.committing] + [witness] if witness is not None else []
 
 
 class CoordinatorLink(LinkEndpoint, SenderLink):
@@ -159,9 +185,13 @@ class CoordinatorLink(LinkEndpoint, SenderLink):
     def _select(self) -> Talk:
         if self.session.transactions.selected:
             yield ExecutionSync()
-        else:
-            yield DtxSelect()
-            self.session.transactions.selected = True
+            return
+        yield DtxSelect()
+        self.session.transactions.selected = True
+        if self.session.branches_outlive:
+            self.session.transactions.witness = witness = Xid(FORMAT, secrets.token_bytes(16), b"witness")
+            self.session.invoke(DtxStart(witness))
+            yield DtxEnd(witness)
 
     def _ready(self, _: object) -> None:
         assert self.terms is not None
@@ -205,6 +235,7 @@ class CoordinatorLink(LinkEndpoint, SenderLink):
                 branch.undo()
                 self.session.soon(self._tell, delivery, ACCEPTED)
             else:
+                branch.discharge = delivery
                 self.session.converse(
                     self._commit(branch),
                     lambda state: self._tell(delivery, state),
@@ -219,8 +250,12 @@ class CoordinatorLink(LinkEndpoint, SenderLink):
 
     def _commit(self, branch: Branch) -> Talk:
         # All at once: what the session is asked to do besides must not get in between.
+        transactions = self.session.transactions
         self.session.flush_dispositions()
+        transactions.started[branch] = None
         self.session.invoke(DtxStart(branch.xid))
+        if transactions.witness is not None:
+            self.session.invoke(DtxSetTimeout(branch.xid, TIMEOUT + branch.size // SLOWEST))
         branch.do()
         self.session.flush_dispositions()
         end = _Ended()
@@ -228,8 +263,11 @@ class CoordinatorLink(LinkEndpoint, SenderLink):
         yield ExecutionSync()  # by then each message of it is taken, or was rejected
         if branch.failure is not None or not _good(end.given):
             yield DtxRollback(branch.xid)
+            del transactions.started[branch]
             return Rejected(branch.failure) if branch.failure is not None else _rolled_back(end.given)
+        branch.committing = True
         result = yield DtxCommit(branch.xid, one_phase=True)
+        del transactions.started[branch]
         return ACCEPTED if _good(result) else _rolled_back(result)
 
     def _tell(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:

@@ -1,0 +1,95 @@
+"""Transactions in AMQP 0-10 whose connection is lost, at brokers that keep what their sessions leave."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from amqp10 import AmqpError, Connection, Message, Reconnect, TransactionInDoubt
+from amqp10.dialects.v0_10 import _transactions
+from amqp10.testing import FaultProxy
+
+from .brokers import Server
+
+pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+
+on_trio = pytest.mark.parametrize("anyio_backend", ["trio"])
+
+
+@pytest.fixture(params=["broker_j", "embedded"])
+def server(request: pytest.FixtureRequest) -> Server:
+    """Both brokers that speak 0-10, in turn."""
+    found: Server = request.getfixturevalue(request.param)
+    return found
+
+
+@asynccontextmanager
+async def connected(url: str, reconnect: Reconnect | None = None) -> AsyncIterator[Connection]:
+    async with Connection(url, dialect="0-10", reconnect=reconnect) as connection:
+        yield connection
+
+
+async def bodies(url: str, address: str) -> list[object]:
+    """What anybody can have."""
+    async with connected(url) as connection, connection.receiver(address, credit=0) as receiver:
+        receiver.add_credit(100)
+        await receiver.drain()
+        return [(await receiver.receive()).message.body for _ in range(receiver.buffered)]
+
+
+@on_trio
+@pytest.mark.parametrize("side", ["up", "down"])
+async def test_cut_in_a_commit(server: Server, address: str, side: str) -> None:
+    """Wherever the line is cut: what became of it is known, and the message is where that says, for all to have."""
+    target = f"{address}-target"
+    said: set[str] = set()
+    quick = Reconnect(initial_delay=0.01, max_delay=0.05)
+    async with connected(server.url()) as there:
+        await there.native.declare_queue(target, durable=True)
+        for cut in range(0, 700, 28):
+            with anyio.fail_after(60):
+                async with there.sender(address) as sender:
+                    await sender.send(Message("a message", durable=True))
+                async with FaultProxy(server.url()) as proxy, connected(proxy.url, quick) as connection:
+                    async with connection.receiver(address) as receiver, connection.sender(target) as sender:
+                        delivery = await receiver.receive()
+                        async with connection.transaction():
+                            pass  # so that its coordinator is there
+                        proxy.cut_after(cut, side)  # type: ignore[arg-type]
+                        try:
+                            async with connection.transaction() as transaction:
+                                await sender.send(Message("a message", durable=True), transaction=transaction)
+                                delivery.accept(transaction=transaction)
+                            state = "committed"
+                        except TransactionInDoubt:
+                            raise
+                        except AmqpError:  # rolled back; or its work could not be done, for the links were lost
+                            state = "rolled-back"
+                said.add(state)
+                left, moved = await bodies(server.url(), address), await bodies(server.url(), target)
+                assert (left, moved) == ((["a message"], []) if state == "rolled-back" else ([], ["a message"])), cut
+                for each in (address, target):
+                    await there.native.purge_queue(each)
+        await there.native.delete_queue(target)
+    assert "committed" in said
+
+
+@on_trio
+async def test_who_does_not_come_back(broker_j: Server, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that is gone for good leaves its branch to the broker's clock."""
+    monkeypatch.setattr(_transactions, "TIMEOUT", 1)
+    async with connected(broker_j.url()) as there, there.sender(address) as filling:
+        await filling.send("a message")
+        async with FaultProxy(broker_j.url()) as proxy:
+            async with connected(proxy.url) as connection, connection.receiver(address) as receiver:
+                delivery = await receiver.receive()
+                with pytest.raises(TransactionInDoubt):
+                    async with connection.transaction() as transaction:
+                        delivery.accept(transaction=transaction)
+                        proxy.cut_after(0, "down")
+        with anyio.fail_after(60):
+            async with there.receiver(address) as receiver:
+                assert (await receiver.receive()).message.body == "a message"
