@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -21,6 +22,7 @@ from amqp10.spark._columns import Columns
 from amqp10.spark._options import Options
 from amqp10.spark._rows import Rows
 from amqp10.spark._schema import arrow_schema, check_read, check_written, struct, usual_schema
+from amqp10.spark._variants import plain
 
 MOMENT = datetime(2024, 2, 29, 12, 30, 15, 250_000, UTC)
 FULL: dict[str, Any] = {
@@ -189,9 +191,28 @@ def rows_of(*payloads: bytes, ddl: str) -> list[dict[str, Any]]:
 
 
 def test_a_body_that_is_no_text() -> None:
-    """A column of strings cannot have it, one of bytes can."""
+    """A column of strings cannot have it, one of bytes can; kept by its error, nothing of the message is lost."""
+    message = Message(b"\xff", message_id="m", priority=200, application_properties={"a": "1"})
     with pytest.raises(DecodeError, match="not UTF-8"):
-        rows([Message(b"\xff")], "body STRING")
+        rows([message], "body STRING")
+    assert rows([message], "body BINARY")[0] == {"body": b"\xff"}
+    wanted = "body STRING, message_id STRING, application_properties map<string,string>, _decode_error STRING"
+    [row] = rows([message], wanted)
+    assert b64decode(row["body"]) == message.encode()
+    assert (row["message_id"], row["application_properties"]) == ("m", [("a", "1")])
+    assert "not UTF-8" in row["_decode_error"]
+
+
+def test_what_is_whole_of_a_malformed_message() -> None:
+    """Each section counts by itself: one that is malformed takes no other with it."""
+    message = Message(b"x", message_id="m", priority=200, message_annotations={"x-a": "1"})
+    wanted = "priority TINYINT, message_id STRING, message_annotations map<string,string>, _decode_error STRING"
+    [row] = rows([message], wanted)
+    assert (row["priority"], row["message_id"], row["message_annotations"]) == (4, "m", [("x-a", "1")])
+    assert "its priority is 200" in row["_decode_error"]
+    broken = message.encode().replace(b"\xa3\x03x-a", b"\xa3\x03\xff-a")
+    [row] = rows_of(broken, ddl=wanted.replace("TINYINT", "INT"))
+    assert (row["priority"], row["message_id"], row["message_annotations"]) == (200, "m", None)
 
 
 def test_offsets_of_a_log() -> None:
@@ -263,11 +284,12 @@ def test_variants_keep_types(body: Any) -> None:
 
 
 def test_a_body_that_is_no_json_is_no_variant() -> None:
-    """It fails, or is kept by its error alone."""
+    """It fails, or is kept."""
     with pytest.raises(DecodeError, match="no JSON"):
         rows([Message(b"{")], "body VARIANT")
-    (row,) = rows([Message(b"{", subject="s")], "body VARIANT, _decode_error STRING")
-    assert row["body"] is None
+    message = Message(b"{", subject="s")
+    (row,) = rows([message], "body VARIANT, _decode_error STRING")
+    assert b64decode(plain(row["body"])) == message.encode()
     assert "no JSON" in row["_decode_error"]
 
 

@@ -7,7 +7,9 @@ leaves no trace.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -25,6 +27,7 @@ from ..messaging._layout import (
     HEADER,
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
+    Place,
     scan,
 )
 from ..types import Timestamp
@@ -175,12 +178,7 @@ class Columns:
                 if not low <= offset < high:
                     return offset
             if self._wants_header and HEADER in places:
-                header = HEADER_FIELDS.read(payload, places[HEADER])
-                for name, most in self._narrow:
-                    if (getattr(header, name) or 0) > most:
-                        raise DecodeError(
-                            f"its {name} is {getattr(header, name)}, a column of up to {most} has no room"
-                        )
+                header = self._read_header(payload, places[HEADER])
             if self._wants_properties and PROPERTIES in places:
                 properties = PROPERTIES_FIELDS.read(payload, places[PROPERTIES])
             if self._wants_application and APPLICATION_PROPERTIES in places:
@@ -193,9 +191,9 @@ class Columns:
                     return offset
             if not self._keeps_errors:
                 raise
+            body = self._as_it_came(payload)
+            annotations, header, properties, application = self._whole_sections(payload)
             self._put("_decode_error", str(error))
-            annotations = application = header = properties = None
-            body = payload.decode("utf-8", "replace") if self._text_body else None if self._variant_body else payload
         row = self.rows
         if self._body is not None:
             self._body.append(body)
@@ -227,6 +225,38 @@ class Columns:
         values = self._lists[name]
         values.extend([None] * (self.rows - len(values)))
         values.append(value)
+
+    def _read_header(self, payload: bytes, place: Place) -> Any:
+        header = HEADER_FIELDS.read(payload, place)
+        for name, most in self._narrow:
+            if (getattr(header, name) or 0) > most:
+                raise DecodeError(f"its {name} is {getattr(header, name)}, a column of up to {most} has no room")
+        return header
+
+    def _whole_sections(self, payload: bytes) -> list[Any]:
+        """Of a message with something malformed what is not, its message-id above all, by which it is known again."""
+        found: list[Any] = [None] * 4
+        with suppress(DecodeError):
+            places = scan(payload)
+            for at, (wanted, code, read) in enumerate(
+                (
+                    (self._wants_annotations, MESSAGE_ANNOTATIONS, MAPS[MESSAGE_ANNOTATIONS].read),
+                    (self._wants_header, HEADER, self._read_header),
+                    (self._wants_properties, PROPERTIES, PROPERTIES_FIELDS.read),
+                    (self._wants_application, APPLICATION_PROPERTIES, MAPS[APPLICATION_PROPERTIES].read),
+                )
+            ):
+                if wanted and code in places:
+                    with suppress(DecodeError):
+                        found[at] = read(payload, places[code])
+        return found
+
+    def _as_it_came(self, payload: bytes) -> Any:
+        """A payload in the column of the body, so that nothing of it is lost."""
+        if not self._text_body and not self._variant_body:
+            return payload
+        spelled = b64encode(payload).decode()
+        return variant(to_json(spelled)) if self._variant_body else spelled
 
     def _read_body(self, payload: bytes, places: dict[int, Any]) -> Any:
         if self._raw:

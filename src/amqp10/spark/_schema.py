@@ -93,7 +93,7 @@ COLUMNS: Final = tuple(
             "_decode_error",
             _TEXT,
             False,
-            "why the message could not be decoded; its body is the raw payload then",
+            "why the message could not be decoded; its body is the encoded message then, in base64 if no binary",
             False,
         ),
     )
