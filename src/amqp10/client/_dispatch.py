@@ -21,6 +21,7 @@ from ..engine import (
     OutcomesReceived,
     PartsReceived,
     PeerBlocked,
+    PostsAccepted,
     RequestAnswered,
     SessionBegun,
     SessionResumed,
@@ -42,6 +43,8 @@ def dispatch(connection: Connection, events: Iterable[Event]) -> None:
             event.link.context._on_deliveries()
         elif isinstance(event, OutcomesReceived):
             event.link.context._on_outcomes(event.deliveries)
+        elif isinstance(event, PostsAccepted):
+            event.link.context._on_accepted(event.waiter, event.count)
         elif isinstance(event, CreditChanged):
             event.link.context._on_credit()
         elif isinstance(event, SettlementsReceived):

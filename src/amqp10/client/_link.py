@@ -39,6 +39,8 @@ class Retired:
 
     def _on_outcomes(self, deliveries: Any) -> None: ...
 
+    def _on_accepted(self, waiter: Any, count: int) -> None: ...
+
     def _on_settlements(self, deliveries: object) -> None: ...
 
     def _on_flow(self, drained: bool, wasted: int) -> None: ...
@@ -66,6 +68,9 @@ class Left(Retired):
 
     def _on_outcomes(self, deliveries: object) -> None:
         self._owner._on_outcomes(deliveries)
+
+    def _on_accepted(self, waiter: Any, count: int) -> None:
+        self._owner._on_accepted(waiter, count)
 
     def _on_settlements(self, deliveries: object) -> None:
         self._owner._on_settlements(deliveries)

@@ -74,6 +74,13 @@ class Pipeline:
         if self._event is not None and (self.in_flight <= self._resume_at or self.failed):
             self._event.set()
 
+    def accepted_more(self, count: int) -> None:
+        """The receiver accepted so many of those that are no objects."""
+        self.in_flight -= count
+        self.accepted += count
+        if self._event is not None and self.in_flight <= self._resume_at:
+            self._event.set()
+
     async def wait(self) -> None:
         """Until half of the deliveries have outcomes, or one has failed, or the link is over."""
         # Half of them: room for one would mean a switch of tasks for each message.

@@ -231,12 +231,11 @@ class Sender(StreamingSender):
                     if pipeline.failed:
                         break
             else:
-                # `_feed`, written out: a coroutine less for each message. benchmarks/budget.py, "send".
+                posts = transaction is None and self._remembered is None
                 for message in messages:
-                    while pipeline.full and not pipeline.failed:
-                        await self._next_outcome(pipeline)
-                    if not pipeline.failed:
-                        pipeline.add(await self.submit(message, settled=settled, transaction=transaction))
+                    # Mostly there is no need for a coroutine. benchmarks/budget.py, "send".
+                    if not posts or pipeline.full or pipeline.failed or not self._post(pipeline, message, settled):
+                        await self._feed(pipeline, message, settled, transaction)
                     if pipeline.failed:
                         break
         except Exception:
@@ -252,8 +251,48 @@ class Sender(StreamingSender):
     async def _feed(self, pipeline: Pipeline, message: object, settled: bool, transaction: Transaction | None) -> None:
         while pipeline.full and not pipeline.failed:
             await self._next_outcome(pipeline)
-        if not pipeline.failed:
+        if pipeline.failed:
+            return
+        if transaction is not None or self._remembered is not None:
             pipeline.add(await self.submit(message, settled=settled, transaction=transaction))
+        elif not self._post(pipeline, message, settled):
+            self._post(pipeline, message, settled, await self._room())
+
+    def _post(self, pipeline: Pipeline, message: object, settled: bool, link: SenderLink | None = None) -> bool:
+        """`submit`, where the outcome is only counted and nothing is to be waited for; False if something is.
+
+        Args:
+            link: of who has waited: there is room on it.
+        """
+        if link is None:
+            link = self._link
+            if (
+                link is None
+                or self._run > BURST
+                or self._turns
+                or not self.open
+                or link.credit <= 0
+                or not link.session.sendable
+                or self.connection._output_full
+            ):
+                return False
+        try:
+            payload = message.encode() if isinstance(message, Message) else Message(message).encode()
+            settled = settled or self._presettled
+            self._last = link.post(payload, pipeline, settled=settled)
+        except BaseException:
+            self._pass_on()
+            raise
+        self._run += len(payload) + MESSAGE_COST
+        pipeline.sent += 1
+        if settled:
+            pipeline.accepted += 1
+        else:
+            pipeline.in_flight += 1
+        self._wake()
+        if self._draining:
+            self._give_back()
+        return True
 
     async def _flow_out(self, pipeline: Pipeline) -> None:
         while pipeline.in_flight:
@@ -281,6 +320,12 @@ class Sender(StreamingSender):
                 delivery.waiter = None
                 self._waiters.discard(waiter)
                 waiter.set()
+        if self._change is not None:
+            self._changed()
+
+    def _on_accepted(self, pipeline: Pipeline, count: int) -> None:
+        """The receiver accepted so many of those that were posted."""
+        pipeline.accepted_more(count)
         if self._change is not None:
             self._changed()
 

@@ -37,6 +37,7 @@ from ._events import LinkIncomplete as LinkIncomplete
 from ._events import OutcomesReceived as OutcomesReceived
 from ._events import PartsReceived as PartsReceived
 from ._events import PeerBlocked as PeerBlocked
+from ._events import PostsAccepted as PostsAccepted
 from ._events import RequestAnswered as RequestAnswered
 from ._events import RequestReceived as RequestReceived
 from ._events import SessionBegun as SessionBegun

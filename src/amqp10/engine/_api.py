@@ -356,6 +356,23 @@ class SenderLink(Link):
             LocalProtocolError: no credit, not attached, tag in use, a settle mode that was not negotiated, too large.
         """
 
+    def post(self, payload: bytes, waiter: Any, *, settled: bool = False) -> OutgoingDelivery | None:
+        """`send` a message, for who counts outcomes and holds no delivery: it need not be an object.
+
+        Args:
+            waiter: counts them, as the `waiter` of a delivery or by `PostsAccepted`.
+
+        Returns:
+            None if it is no object, and whole on the wire. It becomes one, and is in `unsettled`, when there is more to
+            be said of it than that it was accepted and settled, or when somebody looks there. Otherwise the delivery.
+
+        Raises:
+            LocalProtocolError: as for `send`.
+        """
+        delivery = self.send(payload, settled=settled)
+        delivery.waiter = None if settled else waiter
+        return delivery
+
     @abstractmethod
     def send_more(self, delivery: OutgoingDelivery, payload: bytes, *, more: bool = False) -> None:
         """The next part of a delivery begun with `more=True`; what the window has no room for is held back.

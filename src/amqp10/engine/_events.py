@@ -159,6 +159,15 @@ class OutcomesReceived(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class PostsAccepted(Event):
+    """The receiver accepted and settled so many of those that were posted for this waiter (`SenderLink.post`)."""
+
+    link: SenderLink
+    waiter: Any
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class SettlementsReceived(Event):
     """The sender settled these, which we had not (receiver-settle-mode "second", or on its own accord)."""
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ...engine import OutcomesReceived, Session, SettlementsReceived
+from ...engine import OutcomesReceived, PostsAccepted, Session, SettlementsReceived
+from ...messaging import Accepted
 from ._frames import encode_disposition
 from ._link import SessionFault
+from ._posted import Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,12 +20,18 @@ if TYPE_CHECKING:
     from ._engine import V1Engine
     from ._link import LinkEndpoint
     from ._performatives import Disposition
+    from ._sender import SenderEndpoint
 
 MASK = 0xFFFF_FFFF
 
 
 class SettlingSession(Session):
-    """The part of a session that tells and hears states: `outgoing` and `incoming` are deliveries by delivery-id."""
+    """The part of a session that tells and hears states: by delivery-id.
+
+    Attributes:
+        outgoing, incoming: unsettled deliveries.
+        posted: runs of those that were not made into objects, each by its first.
+    """
 
     engine: V1Engine
 
@@ -33,6 +42,9 @@ class SettlingSession(Session):
         self.muted = False
         self.outgoing: dict[int, OutgoingDelivery] = {}
         self.incoming: dict[int, IncomingDelivery] = {}
+        self.next_delivery_id = 0
+        self.posted: dict[int, Run] = {}
+        self._last_run: Run | None = None  # of them, the one that may go on
         self._by_remote_handle: dict[int, LinkEndpoint] = {}
         self._dispositions: dict[tuple[bool, bool, Any], list[int]] = {}
         self._last_key = (False, False)
@@ -74,6 +86,42 @@ class SettlingSession(Session):
         for first, last in ranges(ids):
             self.engine.write(encode_disposition(self.channel, as_receiver, first, last, settled, state))
 
+    # What was posted (`_posted`)
+
+    def keep_posted(self, link: SenderEndpoint, payload: bytes, waiter: Any, number: int, tag: int) -> None:
+        """Keep what was sent without an object, under its delivery-id."""
+        run = self._last_run
+        if run is None or run.waiter is not waiter or run.end != number or run.link is not link:
+            self._last_run = run = self.posted[number] = Run(link, waiter, number, tag)
+        run.payloads.append(payload)
+        run.end = number + 1 & MASK
+        link.posted += 1
+
+    def make_posted(self) -> None:
+        """Make objects of all that was posted: there is more to be said of them, or they are to be looked at."""
+        runs, self.posted, self._last_run = sorted(self.posted.values(), key=attrgetter("tag")), {}, None
+        for run in runs:
+            run.link.posted = 0
+        for run in runs:
+            for delivery in run.deliveries():
+                run.link.unsettled[delivery.tag] = delivery
+                self.outgoing[delivery.delivery_id] = delivery  # type: ignore[index]
+
+    def _accept_posted(self, first: int, count: int) -> int:
+        """The receiver has accepted and settled a range: how many of it, from the first on, were posted."""
+        done = 0
+        while done < count and (run := self.posted.get(first + done & MASK)) is not None and run.link.attached:
+            del self.posted[run.number]
+            taken = min(count - done, len(run.payloads))
+            run.drop(taken)
+            if run.payloads:
+                self.posted[run.number] = run
+            elif run is self._last_run:
+                self._last_run = None
+            self.engine.emit(PostsAccepted(run.link, run.waiter, taken))
+            done += taken
+        return done
+
     # Dispositions in
 
     def _receive_disposition(self, frame: Disposition) -> None:
@@ -83,6 +131,14 @@ class SettlingSession(Session):
             raise SessionFault(
                 "amqp:invalid-field", f"a disposition from {first} to {frame.last}: last is before first"
             )
+        if self.posted and frame.role:
+            if type(frame.state) is Accepted and frame.settled:
+                done = self._accept_posted(first, count)
+                if done == count:
+                    return
+                first, count = first + done & MASK, count - done
+            if any(run.overlaps(first, count) for run in self.posted.values()):
+                self.make_posted()
         # The role in the frame is its sender's: a receiver speaks of what we sent (§2.7.6).
         table: dict[int, Any] = self.outgoing if frame.role else self.incoming
         numbers: Iterable[int]
@@ -90,7 +146,10 @@ class SettlingSession(Session):
             numbers = (first,)
         elif count > len(table):
             # A range may span four thousand million ids; only those that are unsettled cost anything.
-            numbers = [number for number in table if (number - first & MASK) < count]
+            numbers = sorted(
+                (number for number in table if (number - first & MASK) < count),
+                key=lambda number: number - first & MASK,
+            )
         else:
             numbers = [number & MASK for number in range(first, first + count)]
         changed = [delivery for number in numbers if (delivery := table.get(number)) is not None]

@@ -71,6 +71,7 @@ class LinkEndpoint(Link):
 
     session: SessionEndpoint
     # Of the class, until they are true: an object of more than thirty attributes is slower in each of them.
+    errant = False
     incomplete = False
     resumes = False
     _told_reduced = False
@@ -87,7 +88,6 @@ class LinkEndpoint(Link):
         self.properties: Any = {}
         self.state = LinkState.DETACHED
         self.detach_sent = False
-        self.errant = False
         self._ended = False
 
     @property

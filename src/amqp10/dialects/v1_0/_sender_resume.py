@@ -65,12 +65,19 @@ class OutgoingPart:
 
 
 class ResumingSender(LinkEndpoint, SenderLink):
-    """A sending end, as far as it is about resuming; `SenderEndpoint` is the whole of it."""
+    """A sending end, as far as it is about resuming; `SenderEndpoint` is the whole of it.
+
+    Attributes:
+        posted: how many deliveries are unsettled that were not made into objects (`_posted`).
+    """
+
+    drain_owed = False
 
     def __init__(self, session: SessionEndpoint, name: str) -> None:
         super().__init__(session, name)
         self.flow_state = SenderCredit(0)
-        self.unsettled: dict[bytes, OutgoingDelivery] = {}
+        self.posted = 0
+        self._unsettled: dict[bytes, OutgoingDelivery] = {}
         self.auto_settle = True
         self._next_tag = 0
         self._streaming: OutgoingDelivery | None = None
@@ -79,9 +86,14 @@ class ResumingSender(LinkEndpoint, SenderLink):
         self._taken: list[OutgoingDelivery] = []
         self._waiting: deque[OutgoingPart] = deque()  # to be resumed or sent again when there is credit
         self._template = TransferTemplate(0, 0)
-        self.drain_owed = False
         self._must_settle = False
         self._settled: bool | None = False  # what the next delivery has to be; None where none may be sent
+
+    @property
+    def unsettled(self) -> dict[bytes, OutgoingDelivery]:  # type: ignore[override]
+        if self.posted:
+            self.session.make_posted()
+        return self._unsettled
 
     @abstractmethod
     def write_frame_of(self, part: OutgoingPart) -> None:

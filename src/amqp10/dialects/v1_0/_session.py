@@ -54,7 +54,6 @@ class SessionEndpoint(SettlingSession):
         self.state = SessionState.UNMAPPED
         self.window = SessionWindow(0, 0)
         self.held: deque[OutgoingPart] = deque()
-        self.next_delivery_id = 0
         self._expected_id: int | None = None  # of the peer's next delivery; it begins where it likes
         self._by_handle: dict[int, LinkEndpoint] = {}
         self._end_asked = False
@@ -402,6 +401,7 @@ class SessionEndpoint(SettlingSession):
         if self._by_remote_handle.get(link.remote_handle) is link:
             del self._by_remote_handle[link.remote_handle]
         self.held = deque(part for part in self.held if part.link is not link)
+        self.make_posted()
         tables: tuple[dict[int, Any], ...] = (self.outgoing, self.incoming)
         for table in tables:
             for number in [number for number, delivery in table.items() if delivery.link is link]:
@@ -460,6 +460,7 @@ class SessionEndpoint(SettlingSession):
         for link in list({id(x): x for t in (self._by_handle, self._by_remote_handle) for x in t.values()}.values()):
             link.over(cause)
         self.held.clear()
+        self.make_posted()  # for their links, which are theirs to ask
         self.outgoing.clear()
         self.incoming.clear()
         self._dispositions.clear()
