@@ -114,6 +114,7 @@ __all__ = (
     "PartsReceived",
     "PeerBlocked",
     "PendingRequest",
+    "PostsAccepted",
     "PrepareBranch",
     "PurgeQueue",
     "QueryBinding",
