@@ -17,7 +17,8 @@ import amqp10.testing
 from amqp10.spark._consume import Consumption, QueuePartition, consumed
 from amqp10.spark._options import Options
 from amqp10.spark._schema import struct
-from amqp10.spark._segments import Claimant, Draft, Segment, saw_empty
+from amqp10.spark._segments import Claimant, Draft, Segment
+from amqp10.spark._wal import saw_empty
 
 from ._pipes import depth, sent
 

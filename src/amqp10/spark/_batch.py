@@ -19,7 +19,8 @@ from ._options import Options
 from ._pushdown import selector
 from ._receive import browse
 from ._schema import arrow_schema
-from ._segments import Segment, begin, usable
+from ._segments import Segment
+from ._wal import begin, usable
 
 
 class BrowseReader(DataSourceReader):

@@ -16,13 +16,14 @@ from pyspark.sql.types import StructType
 
 from ..client import Connection, Delivery, Receiver
 from ..errors import AmqpError, ConnectionLost
-from . import _segments
+from ._again import IDS
 from ._columns import Columns
 from ._connect import connection, properties, run, source
 from ._options import Options
 from ._receive import add, waiting
 from ._schema import arrow_schema, with_column
 from ._segments import Claim, Claimant, Draft, Segment
+from ._wal import known_rows
 
 _log = logging.getLogger("amqp10.spark")
 
@@ -84,7 +85,7 @@ class Consumption:
         self._limit = partition.limit
         self._octets = partition.octets
         self._claim = claim
-        self._schema = arrow_schema(schema if options.dedupe == "none" else with_column(schema, _segments.IDS))
+        self._schema = arrow_schema(schema if options.dedupe == "none" else with_column(schema, IDS))
 
     async def run(self) -> None:
         async with anyio.create_task_group() as tasks:
@@ -152,7 +153,7 @@ class Consumption:
         """Without what another segment has already: those who took that could not settle it."""
         dedupe, segment = self._options.dedupe, self._segment
         if dedupe != "none":
-            known = _segments.known_rows(segment.wal, batch=segment.batch, confirmed=dedupe == "all")
+            known = known_rows(segment.wal, batch=segment.batch, confirmed=dedupe == "all")
             dropped = draft.drop(known) if known else 0
             if dropped:
                 _log.warning("%d messages were delivered again and dropped", dropped)

@@ -22,8 +22,9 @@ from ._consume import QueuePartition, consumed
 from ._kind import no_stream
 from ._options import Options
 from ._probe import WAIT, something_waits
-from ._segments import Segment, begin, retire, saw_empty, see, usable
+from ._segments import Segment
 from ._standing import Standing
+from ._wal import begin, retire, saw_empty, see, usable
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

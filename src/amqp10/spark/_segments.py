@@ -15,12 +15,9 @@ on a redelivered message is asked for: Artemis sets none, and others forget it w
 
 from __future__ import annotations
 
-import errno
 import fcntl
-import hashlib
 import json
 import os
-import shutil
 import socket
 import time
 import uuid
@@ -28,27 +25,18 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import anyio
 import pyarrow as pa
-import pyarrow.compute as pc
 
-IDS: Final = "message_id"
-BODY: Final = "body"
-DIGEST: Final = "digest"
-CONFIRMED: Final = ".confirmed.ids"
+from ._again import known_again
+
 POLL: Final = 0.1
 """Seconds between two looks for a segment that another task is about to publish."""
 
 LOCK_POLL: Final = 0.01
 """Seconds between two tries to be the one that publishes."""
-
-KEPT_SECONDS: Final = 24 * 3600
-"""How long ids of unconfirmed segments are kept: a broker may hear late that who took their messages is gone."""
-
-KEPT_BATCHES: Final = 1000
-"""The most batches of which such ids are kept, should a broker never confirm anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +225,7 @@ class Draft:
         whole = self._path, self._file
         with pa.memory_map(str(self._path)) as source, pa.ipc.open_stream(source) as content:
             rows = content.read_all()
-            again = _known_again(rows, known)
+            again = known_again(rows, known)
             dropped = sum(again)
             if not dropped:
                 return 0
@@ -257,8 +245,8 @@ class Draft:
             return False
         finally:
             self._path.unlink()
-        _sync(self._segment.folder)
-        _sync(self._segment.folder.parent)
+        sync(self._segment.folder)
+        sync(self._segment.folder.parent)
         return True
 
     def __enter__(self) -> Self:
@@ -269,171 +257,10 @@ class Draft:
         self._path.unlink(missing_ok=True)
 
 
-def _sync(folder: Path) -> None:
+def sync(folder: Path) -> None:
     """Have the names in a folder on the disk, too."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def usable(location: str) -> None:
-    """See that segments can be made there.
-
-    Raises:
-        ValueError: they cannot.
-    """
-    try:
-        os.makedirs(location, exist_ok=True)
-        if not os.access(location, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    except OSError as error:
-        raise ValueError(f"amqp: option 'walLocation': {location!r} cannot be written: {error.strerror}") from None
-
-
-def begin(wal: str) -> None:
-    """Make the folder of a query on the driver. Tasks do not, to find out that they see another disk."""
-    os.makedirs(wal, exist_ok=True)
-    _sync(Path(wal).parent)
-
-
-def see(wal: str) -> None:
-    """See that the folder of a query is there: it was made before Spark heard of its first batch.
-
-    Raises:
-        ValueError: it is gone, with what it had of a batch that is repeated.
-    """
-    if not os.path.isdir(wal):
-        raise ValueError(
-            f"amqp: option 'walLocation': there is no {wal!r}, where this query has written before: it was another "
-            "directory. If what was there is lost, make an empty one of that name"
-        )
-
-
-# What a query has
-
-
-def batches(wal: str) -> list[int]:
-    """The numbers of the batches of which there is something."""
-    try:
-        return sorted(int(name) for name in os.listdir(wal) if name.isdigit())
-    except FileNotFoundError:
-        return []
-
-
-def saw_empty(wal: str, batch: int) -> bool:
-    """Whether the queue was seen empty by a task of this batch."""
-    return any((Path(wal) / f"{batch}").glob("part-*.empty"))
-
-
-def known_rows(wal: str, *, batch: int | None = None, confirmed: bool = False) -> list[pa.Table]:
-    """What is in a segment already, and may be delivered again: message-ids, with the bodies or their digests.
-
-    Args:
-        batch: all of its segments whatever their state: a link can lose a message that it still has, and another one
-            be done with it by now.
-        confirmed: those of segments that the broker has confirmed, too, of all batches.
-    """
-    found = []
-    for each in batches(wal):
-        for path in (Path(wal) / f"{each}").glob("part-*.*"):
-            unsure = confirmed or each == batch or not _settled(path)
-            if path.suffix == ".ids" or (path.suffix == ".arrow" and unsure):
-                found += _rows(path)
-    return found
-
-
-def _known_again(rows: pa.Table, known: list[pa.Table]) -> list[bool]:
-    """Which of the rows are known: bodies are looked at only where ids are the same."""
-    again = [False] * len(rows)
-    ids = pa.chunked_array([chunk for table in known for chunk in table.column(IDS).chunks], pa.string())
-    met = pc.and_(pc.is_in(rows.column(IDS), value_set=ids), pc.not_equal(rows.column(IDS), ""))  # NULL for NULL
-    suspects = pc.indices_nonzero(met)
-    if len(suspects):
-        mine = rows.take(suspects)
-        seen: dict[str, set[str | None]] = {}
-        for table in known:
-            for name, digest in _digests(table.filter(pc.is_in(table.column(IDS), value_set=mine.column(IDS)))):
-                seen.setdefault(name, set()).add(digest)
-        for row, (name, digest) in zip(suspects.to_pylist(), _digests(mine), strict=True):
-            again[row] = digest is None or not seen[name].isdisjoint((digest, None))
-    return again
-
-
-def _digests(rows: pa.Table) -> Iterator[tuple[str, str | None]]:
-    """The id of each row, and a digest of its body; None where that is not known, so that the id has to do."""
-    ids = rows.column(IDS).to_pylist()
-    if DIGEST in rows.column_names:
-        return zip(ids, rows.column(DIGEST).to_pylist(), strict=True)
-    if BODY in rows.column_names:
-        return zip(ids, map(_digest, rows.column(BODY).to_pylist()), strict=True)
-    return ((each, None) for each in ids)
-
-
-def _digest(body: Any) -> str:
-    if isinstance(body, dict):  # a variant
-        body = body["value"] + body["metadata"]
-    data = body.encode() if isinstance(body, str) else body or b""
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
-
-
-def retire(wal: str, committed: int, retained: int, *, all_ids: bool = False) -> None:
-    """Delete the segments of the batches up to the one that is committed, and ids that were kept for long enough.
-
-    Args:
-        retained: for how many batches ids are kept, those of unconfirmed segments for `KEPT_SECONDS` as well; 0 for
-            none.
-        all_ids: those of confirmed segments, too.
-    """
-    done = [batch for batch in batches(wal) if batch <= committed]
-    most = retained and max(retained, KEPT_BATCHES)
-    first = max(0, len(done) - most)
-    for batch in done[:first]:
-        shutil.rmtree(Path(wal) / f"{batch}", ignore_errors=True)
-    for batch in done[first:]:
-        _retire(Path(wal) / f"{batch}", recent=batch > committed - retained, all_ids=all_ids)
-
-
-def _retire(folder: Path, *, recent: bool, all_ids: bool) -> None:
-    for path in folder.glob("part-*.arrow"):
-        if not _settled(path):
-            _keep_ids(path, ".ids")
-        elif all_ids:
-            _keep_ids(path, CONFIRMED)
-        path.unlink(missing_ok=True)
-    oldest = time.time() - KEPT_SECONDS
-    for path in folder.iterdir():
-        confirmed = path.name.endswith(CONFIRMED)
-        kept = path.suffix == ".ids" and (recent or (not confirmed and path.stat().st_mtime > oldest))
-        if not kept:
-            path.unlink(missing_ok=True)
-    with suppress(OSError):
-        folder.rmdir()  # if nothing is left
-
-
-def _settled(path: Path) -> bool:
-    return path.with_suffix(".settled").exists()
-
-
-def _keep_ids(path: Path, suffix: str) -> None:
-    kept = [each for table in _rows(path) for each in _digests(table) if each[0]]
-    if kept:
-        draft = path.with_suffix(".ids.tmp")
-        ids, digests = zip(*kept, strict=True)
-        table = pa.table({IDS: pa.array(ids, pa.string()), DIGEST: pa.array(digests, pa.string())})
-        with draft.open("wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
-            writer.write_table(table)
-        draft.replace(path.with_suffix(suffix))
-
-
-def _rows(path: Path) -> list[pa.Table]:
-    """The rows of a file, with what there is to know them by."""
-    try:
-        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as content:
-            table = content.read_all()
-    except FileNotFoundError:
-        return []
-    if IDS not in table.column_names:
-        return []
-    return [table.select([name for name in (IDS, BODY, DIGEST) if name in table.column_names])]

@@ -1,0 +1,76 @@
+"""What may be delivered again, and is known then: by its message-id and its body.
+
+No broker's mark on a redelivered message is asked for: Artemis sets none, and others forget it when they are restarted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+IDS: Final = "message_id"
+BODY: Final = "body"
+DIGEST: Final = "digest"
+
+
+def rows(path: Path) -> list[pa.Table]:
+    """The rows of a file, with what there is to know them by."""
+    try:
+        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as content:
+            table = content.read_all()
+    except FileNotFoundError:
+        return []
+    if IDS not in table.column_names:
+        return []
+    return [table.select([name for name in (IDS, BODY, DIGEST) if name in table.column_names])]
+
+
+def known_again(table: pa.Table, known: list[pa.Table]) -> list[bool]:
+    """Which of its rows are known: bodies are looked at only where ids are the same."""
+    again = [False] * len(table)
+    ids = pa.chunked_array([chunk for each in known for chunk in each.column(IDS).chunks], pa.string())
+    met = pc.and_(pc.is_in(table.column(IDS), value_set=ids), pc.not_equal(table.column(IDS), ""))  # NULL for NULL
+    suspects = pc.indices_nonzero(met)
+    if len(suspects):
+        mine = table.take(suspects)
+        seen: dict[str, set[str | None]] = {}
+        for each in known:
+            for name, digest in digests(each.filter(pc.is_in(each.column(IDS), value_set=mine.column(IDS)))):
+                seen.setdefault(name, set()).add(digest)
+        for row, (name, digest) in zip(suspects.to_pylist(), digests(mine), strict=True):
+            again[row] = digest is None or not seen[name].isdisjoint((digest, None))
+    return again
+
+
+def digests(table: pa.Table) -> Iterator[tuple[str, str | None]]:
+    """The id of each row, and a digest of its body; None where that is not known, so that the id has to do."""
+    ids = table.column(IDS).to_pylist()
+    if DIGEST in table.column_names:
+        return zip(ids, table.column(DIGEST).to_pylist(), strict=True)
+    if BODY in table.column_names:
+        return zip(ids, map(_digest, table.column(BODY).to_pylist()), strict=True)
+    return ((each, None) for each in ids)
+
+
+def _digest(body: Any) -> str:
+    if isinstance(body, dict):  # a variant
+        body = body["value"] + body["metadata"]
+    data = body.encode() if isinstance(body, str) else body or b""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def keep_ids(path: Path, suffix: str) -> None:
+    """Keep what there is to know the rows of a file by, in one beside it."""
+    kept = [each for table in rows(path) for each in digests(table) if each[0]]
+    if kept:
+        draft = path.with_suffix(".ids.tmp")
+        ids, bodies = zip(*kept, strict=True)
+        table = pa.table({IDS: pa.array(ids, pa.string()), DIGEST: pa.array(bodies, pa.string())})
+        with draft.open("wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+            writer.write_table(table)
+        draft.replace(path.with_suffix(suffix))

@@ -1,0 +1,65 @@
+"""What is delivered again is known by its message-id and its body."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+import pyarrow as pa
+
+from amqp10.spark._segments import Segment
+from amqp10.spark._wal import known_rows, retire
+
+from ._segment_files import SCHEMA, batch, files, make
+
+
+def test_a_draft_drops_what_is_known(tmp_path: Path) -> None:
+    """Rows without an id are never known."""
+    segment = Segment(str(tmp_path), 2, 0)
+    segment.folder.mkdir()
+    make(Segment(str(tmp_path), 1, 0), "a", None, "", "c")
+    with segment.write(SCHEMA) as draft:
+        draft.append(batch("a", None, "b"))
+        draft.append(batch("c", "a"))
+        assert draft.drop(known_rows(str(tmp_path))) == 3
+        assert draft.drop(known_rows(str(tmp_path))) == 0
+        assert draft.publish()
+    assert [row["message_id"] for each in segment.read(["message_id"]) for row in each.to_pylist()] == [None, "b"]
+    assert files(segment) == ["part-0.arrow"]
+
+
+@pytest.mark.parametrize("committed", [False, True], ids=["in a segment", "in its ids"])
+@pytest.mark.parametrize(
+    ("kind", "body", "other"),
+    [
+        (pa.binary(), b"\xff", b"other"),
+        (pa.string(), "one", "other"),
+        (pa.struct({"value": pa.binary(), "metadata": pa.binary()}), {"value": b"a", "metadata": b"b"}, None),
+    ],
+    ids=["binary", "string", "variant"],
+)
+def test_an_id_that_is_used_again(tmp_path: Path, kind: pa.DataType, body: Any, other: Any, committed: bool) -> None:
+    """A message with another body is another message; without bodies the id has to do."""
+    wal = str(tmp_path)
+    schema = pa.schema([("body", kind), ("message_id", pa.string())])
+
+    def write(segment: Segment, *bodies: Any, columns: pa.Schema = schema) -> int:
+        segment.folder.mkdir(parents=True)
+        with segment.write(columns) as draft:
+            rows = pa.RecordBatch.from_pydict({"body": list(bodies), "message_id": ["a"] * len(bodies)}, schema)
+            draft.append(rows.select(columns.names))
+            dropped = draft.drop(known_rows(wal))
+            assert draft.publish()
+        return dropped
+
+    assert write(Segment(wal, 1, 0), body) == 0
+    if committed:
+        retire(wal, 1, 10)
+    dropped = write(Segment(wal, 2, 0), other, body, other)
+    assert dropped == 1
+    assert [row["body"] for rows in Segment(wal, 2, 0).read(["body"]) for row in rows.to_pylist()] == [other, other]
+    assert write(Segment(wal, 3, 0), other, columns=pa.schema([("message_id", pa.string())])) == 1

@@ -1,0 +1,108 @@
+"""The folder of a query: what is known from it, and what a commit leaves."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from amqp10.spark import _wal
+from amqp10.spark._segments import Segment
+from amqp10.spark._wal import KEPT_SECONDS, batches, retire, saw_empty, usable
+
+from ._segment_files import SCHEMA, files, known, make
+
+
+def test_ids_that_are_known(tmp_path: Path) -> None:
+    """Those of unconfirmed segments; of all, when that is asked for."""
+    make(Segment(str(tmp_path), 1, 0), "a", None)
+    make(Segment(str(tmp_path), 1, 1), "b", confirmed=True)
+    make(Segment(str(tmp_path), 2, 0), "c", "")
+    assert known(tmp_path) == {"a", "c"}
+    assert known(tmp_path, confirmed=True) == {"a", "b", "c"}
+    assert known(tmp_path / "none") == set()
+
+
+def test_ids_of_the_same_batch(tmp_path: Path) -> None:
+    """Are known whatever became of their segment: who holds a message that another has done with, has lost it."""
+    make(Segment(str(tmp_path), 1, 0), "a", confirmed=True)
+    make(Segment(str(tmp_path), 2, 0), "b", confirmed=True)
+    assert known(tmp_path, batch=2) == {"b"}
+
+
+def test_a_commit_deletes_segments(tmp_path: Path) -> None:
+    """Of confirmed ones nothing stays, of others their ids for a while; later batches are not touched."""
+    wal = str(tmp_path)
+    confirmed, uncertain, later = Segment(wal, 1, 0), Segment(wal, 2, 0), Segment(wal, 3, 0)
+    make(confirmed, "a", confirmed=True)
+    make(uncertain, "b", "c")
+    make(later, "d")
+    (uncertain.folder / "part-0.x.tmp").touch()
+    retire(wal, 2, 2)
+    assert batches(wal) == [2, 3]
+    assert files(uncertain) == ["part-0.ids"]
+    assert files(later) == ["part-0.arrow"]
+    assert known(wal) == {"b", "c", "d"}
+    retire(wal, 2, 2)  # again, as after a restart
+    assert known(wal) == {"b", "c", "d"}
+    later.confirm()
+    retire(wal, 100, 2)
+    assert known(wal) == {"b", "c"}  # a broker may notice much later that its consumer is gone
+    ids = uncertain.folder / "part-0.ids"
+    os.utime(ids, (0, time.time() - KEPT_SECONDS - 1))
+    retire(wal, 3, 2)
+    assert known(wal) == {"b", "c"}  # a run may be the first in days
+    retire(wal, 4, 2)
+    assert batches(wal) == []
+
+
+def test_ids_are_kept_of_so_many_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest ones, where nothing is ever confirmed."""
+    monkeypatch.setattr(_wal, "KEPT_BATCHES", 3)
+    for number in range(1, 6):
+        make(Segment(str(tmp_path), number, 0), f"m{number}")
+    retire(str(tmp_path), 5, 1)
+    assert known(tmp_path) == {"m3", "m4", "m5"}
+
+
+def test_all_ids_or_none(tmp_path: Path) -> None:
+    """With `dedupe=all` those of confirmed segments stay, too; with none nothing does."""
+    wal = str(tmp_path)
+    make(Segment(wal, 1, 0), "a", confirmed=True)
+    make(Segment(wal, 1, 1), "b")
+    retire(wal, 1, 5, all_ids=True)
+    assert known(wal) == {"a", "b"}
+    retire(wal, 6, 5, all_ids=True)
+    assert known(wal) == {"b"}
+    retire(wal, 6, 0)
+    assert batches(wal) == []
+
+
+def test_the_end_of_the_queue(tmp_path: Path) -> None:
+    """One task of a batch that saw it is enough; the note goes with the segment."""
+    wal = str(tmp_path)
+    make(Segment(wal, 1, 0), "a", "b")
+    make(Segment(wal, 1, 1))
+    assert not saw_empty(wal, 1)
+    Segment(wal, 1, 1).note_empty()
+    assert saw_empty(wal, 1)
+    with Segment(wal, 1, 1).write(SCHEMA):
+        assert not saw_empty(wal, 1)  # another attempt has to see it itself
+    Segment(wal, 1, 1).note_empty()
+    retire(wal, 1, 2)
+    assert files(Segment(wal, 1, 0)) == ["part-0.ids"]
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    """It is made if need be; what is wrong with it is said with the option's name."""
+    usable(str(tmp_path / "new" / "wal"))
+    assert (tmp_path / "new" / "wal").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        ValueError, match=r"^amqp: option 'walLocation': '.*/file/wal' cannot be written: Not a directory"
+    ):
+        usable(str(tmp_path / "file" / "wal"))
