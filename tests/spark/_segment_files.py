@@ -17,6 +17,11 @@ def batch(*ids: str | None) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"body": [b"x"] * len(ids), "message_id": list(ids)}, SCHEMA)
 
 
+def retired(segment: Segment) -> Path:
+    """Its folder after the commit."""
+    return segment.folder.with_suffix(".done")
+
+
 def make(segment: Segment, *ids: str | None, confirmed: bool = False) -> None:
     segment.folder.mkdir(parents=True, exist_ok=True)
     with segment.write(SCHEMA) as draft:
@@ -31,4 +36,5 @@ def known(wal: Path | str, **which: Any) -> set[str]:
 
 
 def files(segment: Segment) -> list[str]:
-    return sorted(path.name for path in segment.folder.iterdir()) if segment.folder.exists() else []
+    folder = segment.folder if segment.folder.exists() else retired(segment)
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []

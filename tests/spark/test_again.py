@@ -11,6 +11,8 @@ pytest.importorskip("pyspark")
 
 import pyarrow as pa
 
+from amqp10 import Message
+from amqp10.spark._again import way
 from amqp10.spark._segments import Segment
 from amqp10.spark._wal import known_rows, retire
 
@@ -63,3 +65,41 @@ def test_an_id_that_is_used_again(tmp_path: Path, kind: pa.DataType, body: Any, 
     assert dropped == 1
     assert [row["body"] for rows in Segment(wal, 2, 0).read(["body"]) for row in rows.to_pylist()] == [other, other]
     assert write(Segment(wal, 3, 0), other, columns=pa.schema([("message_id", pa.string())])) == 1
+
+
+@pytest.mark.parametrize("committed", [False, True], ids=["in a segment", "in its ids"])
+def test_whole_messages_that_come_again(tmp_path: Path, committed: bool) -> None:
+    """A broker has written in the header and the annotations, and a footer: the bare message is the same."""
+    wal = str(tmp_path)
+    schema = way(SCHEMA, "amqp")
+
+    def write(batch: int, *messages: Message) -> int:
+        segment = Segment(wal, batch, 0)
+        segment.folder.mkdir()
+        with segment.write(schema) as draft:
+            bodies = [message.encode() for message in messages]
+            draft.append(pa.RecordBatch.from_arrays([bodies, ["a"] * len(bodies)], schema=schema))
+            dropped = draft.drop(known_rows(wal))
+            assert draft.publish()
+        return dropped
+
+    assert write(1, Message(b"x", message_id="a")) == 0
+    if committed:
+        retire(wal, 1, 10)
+    again = Message(b"x", message_id="a", delivery_count=1, message_annotations={"x-acquired": 1}, footer={"f": 1})
+    assert write(2, again, Message(b"y", message_id="a")) == 1
+    assert [each.schema.metadata for each in Segment(wal, 2, 0).read(["body"])] == [None]
+
+
+def test_bodies_that_are_read_in_another_way_by_then(tmp_path: Path) -> None:
+    """They cannot be compared, so that the id has to do; text and data can be."""
+    wal = str(tmp_path)
+    for number, kind, dropped in ((1, "binary", 0), (2, "amqp", 1), (3, "json", 1), (4, "string", 0)):
+        schema = way(SCHEMA, kind)
+        segment = Segment(wal, number, 0)
+        segment.folder.mkdir()
+        with segment.write(schema) as draft:
+            body = Message(kind, message_id="a").encode()
+            draft.append(pa.RecordBatch.from_arrays([[body], ["a"]], schema=schema))
+            assert draft.drop(known_rows(wal)) == dropped
+            assert draft.publish()

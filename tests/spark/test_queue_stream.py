@@ -19,6 +19,7 @@ import amqp10
 from amqp10.spark import AmqpDataSource
 from amqp10.spark._options import Options
 from amqp10.spark._queue_stream import QueueStreamReader
+from amqp10.spark._ranges import DataLoss
 from amqp10.spark._schema import usual_schema
 
 from ._pipes import Pipe, depth, sent
@@ -176,6 +177,27 @@ def test_a_first_batch_that_is_repeated(broker_url: str, tmp_path: Path) -> None
     assert len(reader("wal").partitions(first.initialOffset(), end)) == 1
     with pytest.raises(ValueError, match=f"there is no '{tmp_path}/another/{end['wal']}'"):
         reader("another").partitions(first.initialOffset(), end)
+
+
+def test_a_checkpoint_that_is_older_than_the_segments(
+    broker_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A batch is repeated whose segments were deleted when it was committed: that is told, whatever comes of it."""
+    sent(broker_url, "older", 0, 1)
+
+    def reader(**given: str) -> QueueStreamReader:
+        options = {"url": broker_url, "address": "older", "walLocation": str(tmp_path), **given}
+        return QueueStreamReader(Options.parse(options), usual_schema())
+
+    first = reader()
+    end = first.latestOffset(first.initialOffset(), ReadMaxRows(10))
+    [partition] = first.partitions(first.initialOffset(), end)
+    assert sum(len(rows) for rows in first.read(partition)) == 1
+    first.commit(end)
+    with pytest.raises(DataLoss, match=r"segments of batch 1 are deleted: it was committed, .* older"):
+        reader().partitions(first.initialOffset(), end)
+    assert reader(failOnDataLoss="false").partitions(first.initialOffset(), end) == []
+    assert "it has no rows" in caplog.text
 
 
 def test_columns_are_pruned_and_ids_kept_for_oneself(pipe: Pipe) -> None:

@@ -16,13 +16,19 @@ import amqp10
 import amqp10.testing
 from amqp10.spark._consume import Consumption, QueuePartition, consumed
 from amqp10.spark._options import Options
-from amqp10.spark._schema import struct
+from amqp10.spark._schema import arrow_schema, struct
 from amqp10.spark._segments import Claimant, Draft, Segment
-from amqp10.spark._wal import saw_empty
+from amqp10.spark._wal import begin_batch, retire, saw_empty
 
 from ._pipes import depth, sent
 
 SCHEMA = struct([("body", "binary")])
+
+
+def planned(wal: Path | str, batch: int, part: int = 0) -> Segment:
+    """The place of a segment, with the folder that the driver makes."""
+    assert begin_batch(str(wal), batch)
+    return Segment(str(wal), batch, part)
 
 
 def bodies(options: Options, partition: QueuePartition) -> list[int]:
@@ -36,7 +42,7 @@ def test_the_slower_one_gives_back_what_it_took(
     address = "racing"
     sent(broker_url, address, 0, 200)
     options = Options.parse({"url": broker_url, "address": address, "walLocation": str(tmp_path)})
-    segment = Segment(str(tmp_path), 1, 0)
+    segment = planned(tmp_path, 1)
     both_have_taken = threading.Barrier(2, timeout=30)
     first_has_published = threading.Event()
     receive, publish = Consumption._receive, Consumption._publish
@@ -69,7 +75,7 @@ def test_the_slower_one_gives_back_what_it_took(
     assert len(found["fast"]) == 100
     assert depth(broker_url, address) == 100
     monkeypatch.undo()
-    rest = bodies(options, QueuePartition(Segment(segment.wal, 2, 0), 1000, "next"))
+    rest = bodies(options, QueuePartition(planned(segment.wal, 2), 1000, "next"))
     assert sorted(found["fast"] + rest) == list(range(200))
 
 
@@ -112,7 +118,7 @@ def test_a_task_that_has_lost_its_messages_to_another(
 
     def task(url: str, part: int) -> None:
         options = Options.parse({**given, "url": url})
-        found[part] = bodies(options, QueuePartition(Segment(str(wal), 1, part), 50, "run"))
+        found[part] = bodies(options, QueuePartition(planned(wal, 1, part), 50, "run"))
 
     async def race() -> None:
         run = anyio.to_thread.run_sync
@@ -133,11 +139,72 @@ def test_a_task_that_has_lost_its_messages_to_another(
     assert depth(broker_url, address) == 50 - rest
 
 
+@pytest.mark.parametrize("begun", [False, True], ids=["before it has begun", "when it has received"])
+def test_an_attempt_that_comes_to_life_after_the_commit(
+    broker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, begun: bool
+) -> None:
+    """Its node stood still, and another did its part: it takes nothing, for nobody would ever read that."""
+    address = request.node.name
+    wal = str(tmp_path)
+    options = Options.parse({"url": broker_url, "address": address, "walLocation": wal})
+    partition = QueuePartition(planned(wal, 1), 100, "run")
+    receive = Consumption._receive
+
+    def commit() -> None:
+        with partition.segment.write(arrow_schema(SCHEMA)) as draft:
+            assert draft.publish()
+        retire(wal, 1, 10)
+
+    async def late(self: Consumption, *args: Any) -> list[amqp10.Delivery]:
+        held = await receive(self, *args)
+        assert len(held) == 20
+        commit()
+        return held
+
+    sent(broker_url, address, 0, 20)
+    if begun:
+        monkeypatch.setattr(Consumption, "_receive", late)
+    else:
+        commit()
+    with pytest.raises(FileNotFoundError if begun else ValueError, match="1/lock" if begun else "batch 1 is committed"):
+        bodies(options, partition)
+    assert depth(broker_url, address) == 20
+    assert [path.name for path in tmp_path.rglob("*")] == ["1.done"]
+
+
+@pytest.mark.parametrize("kind", ["binary", "json", "amqp"])
+def test_messages_that_come_again(
+    broker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, kind: str
+) -> None:
+    """Their task died before it accepted them: the broker marks that in their headers, and they are known."""
+    address = request.node.name
+    options = {"url": broker_url, "address": address, "walLocation": str(tmp_path), "bodyFormat": kind}
+
+    def taken(batch: int) -> int:
+        partition = QueuePartition(planned(tmp_path, batch), 100, "run")
+        return sum(len(rows) for rows in consumed(Options.parse(options), SCHEMA, partition))
+
+    sent(broker_url, address, 0, 20)
+    with monkeypatch.context() as patches:
+        patches.setattr(Consumption, "_settle", died)
+        with pytest.raises(OSError, match="died"):
+            taken(1)
+    while depth(broker_url, address) < 20:
+        pass
+    sent(broker_url, address, 20, 25)
+    assert taken(1) == 20
+    assert taken(2) == 5
+
+
+def died(*_: object, accepted: bool) -> None:
+    raise OSError("died")
+
+
 @pytest.mark.anyio
 async def test_a_link_that_the_peer_has_ended(broker_url: str, tmp_path: Path) -> None:
     """On a connection that lives: what it received is not published."""
     options = Options.parse({"url": broker_url, "address": "ended", "walLocation": str(tmp_path)})
-    partition = QueuePartition(Segment(str(tmp_path), 1, 0), 100, "run")
+    partition = QueuePartition(planned(tmp_path, 1), 100, "run")
     with partition.segment.claimed(Claimant("run", 0), 60) as claim:
         assert claim is not None
         consumption = Consumption(options, SCHEMA, partition, claim)
@@ -151,7 +218,7 @@ async def test_a_link_that_the_peer_has_ended(broker_url: str, tmp_path: Path) -
 def test_an_empty_queue_makes_an_empty_segment(broker_url: str, tmp_path: Path) -> None:
     """So that a batch that had nothing has nothing when it is repeated, whatever has come since."""
     options = Options.parse({"url": broker_url, "address": "nothing", "walLocation": str(tmp_path)})
-    partition = QueuePartition(Segment(str(tmp_path), 1, 0), 100, "run")
+    partition = QueuePartition(planned(tmp_path, 1), 100, "run")
     assert bodies(options, partition) == []
     sent(broker_url, "nothing", 0, 10)
     assert bodies(options, partition) == []
@@ -168,7 +235,7 @@ def test_links_have_the_properties_that_were_asked_for(broker_url: str, tmp_path
 
     given = {"amqp.linkProperties": '{"exclusive": true}', "walLocation": str(tmp_path)}
     options = Options.parse({"url": broker_url, "address": "alone", **given})
-    partition = QueuePartition(Segment(str(tmp_path), 1, 0), 100, "run")
+    partition = QueuePartition(planned(tmp_path, 1), 100, "run")
     anyio.run(attempt, backend="trio")
 
 
@@ -184,7 +251,7 @@ def test_a_limit_of_octets(broker_url: str, tmp_path: Path) -> None:
     counts: list[int] = []
     numbers: list[int] = []
     while not counts or counts[-1]:
-        partition = QueuePartition(Segment(wal, len(counts) + 1, 0), 1000, "run", octets=30_000)
+        partition = QueuePartition(planned(wal, len(counts) + 1), 1000, "run", octets=30_000)
         rows = [row for batch in consumed(options, SCHEMA, partition) for row in batch.to_pylist()]
         numbers += [int(row["body"][:4]) for row in rows]
         counts.append(len(rows))
@@ -201,7 +268,7 @@ def test_what_cannot_be_decoded_stays_in_the_queue(broker_url: str, tmp_path: Pa
 
     anyio.run(send, backend="trio")
     options = Options.parse({"url": broker_url, "address": "undecodable", "walLocation": str(tmp_path)})
-    partition = QueuePartition(Segment(str(tmp_path), 1, 0), 100, "run")
+    partition = QueuePartition(planned(tmp_path, 1), 100, "run")
     with pytest.raises(amqp10.DecodeError, match="a message of 'undecodable'"):
         list(consumed(options, struct([("body", "string")]), partition))
     assert depth(broker_url, "undecodable") == 2

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from amqp10.spark._segments import Claimant, Segment
-from amqp10.spark._wal import begin, see
+from amqp10.spark._wal import begin, begin_batch
 
 from ._segment_files import SCHEMA, batch, files, make
 
@@ -55,6 +55,7 @@ def test_a_column_that_the_segment_has_not(tmp_path: Path) -> None:
 def test_a_second_scan_waits_for_the_first(tmp_path: Path) -> None:
     """It consumes nothing, and has the segment when the first has published it."""
     segment = Segment(str(tmp_path), 1, 0)
+    segment.folder.mkdir()
     second: list[object] = []
 
     def scan() -> None:
@@ -74,6 +75,7 @@ def test_a_second_scan_waits_for_the_first(tmp_path: Path) -> None:
 def test_a_later_attempt_takes_over_at_once(tmp_path: Path, later: Claimant) -> None:
     """Of the same driver, or of one that was started since; giving up afterwards leaves its claim alone."""
     segment = Segment(str(tmp_path), 1, 0)
+    segment.folder.mkdir()
     with segment.claimed(FIRST, 60) as dead:
         assert dead is not None
         with segment.claimed(later, 60) as claim:
@@ -86,6 +88,7 @@ def test_a_later_attempt_takes_over_at_once(tmp_path: Path, later: Claimant) -> 
 def test_a_claim_that_is_not_renewed_runs_out(tmp_path: Path) -> None:
     """After the lease the next one takes over; one that is renewed is waited for."""
     segment = Segment(str(tmp_path), 1, 0)
+    segment.folder.mkdir()
     with segment.claimed(FIRST, 60) as first:
         assert first is not None
         began = time.monotonic()
@@ -125,9 +128,9 @@ def test_another_disk(tmp_path: Path) -> None:
         with Segment(str(wal), 1, 0).claimed(FIRST, 60):
             pass
     begin(str(wal))
+    begin(str(wal))  # for a first batch that was planned, and never begun
+    assert begin_batch(str(wal), 1)
     with Segment(str(wal), 1, 0).claimed(FIRST, 60) as claim:
         assert claim is not None
-    begin(str(wal))  # for a first batch that was planned, and never begun
-    see(str(wal))
     with pytest.raises(ValueError, match=r"there is no '.*/elsewhere', where this query has written before"):
-        see(str(tmp_path / "elsewhere"))
+        begin_batch(str(tmp_path / "elsewhere"), 1)

@@ -12,9 +12,9 @@ pytest.importorskip("pyspark")
 
 from amqp10.spark import _wal
 from amqp10.spark._segments import Segment
-from amqp10.spark._wal import KEPT_SECONDS, batches, retire, saw_empty, usable
+from amqp10.spark._wal import KEPT_SECONDS, batches, begin_batch, retire, saw_empty, usable
 
-from ._segment_files import SCHEMA, files, known, make
+from ._segment_files import SCHEMA, files, known, make, retired
 
 
 def test_ids_that_are_known(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_commit_deletes_segments(tmp_path: Path) -> None:
     make(later, "d")
     (uncertain.folder / "part-0.x.tmp").touch()
     retire(wal, 2, 2)
-    assert batches(wal) == [2, 3]
+    assert [number for number, _ in batches(wal)] == [2, 3]
     assert files(uncertain) == ["part-0.ids"]
     assert files(later) == ["part-0.arrow"]
     assert known(wal) == {"b", "c", "d"}
@@ -52,12 +52,34 @@ def test_a_commit_deletes_segments(tmp_path: Path) -> None:
     later.confirm()
     retire(wal, 100, 2)
     assert known(wal) == {"b", "c"}  # a broker may notice much later that its consumer is gone
-    ids = uncertain.folder / "part-0.ids"
+    ids = retired(uncertain) / "part-0.ids"
     os.utime(ids, (0, time.time() - KEPT_SECONDS - 1))
     retire(wal, 3, 2)
     assert known(wal) == {"b", "c"}  # a run may be the first in days
     retire(wal, 4, 2)
-    assert batches(wal) == []
+    assert batches(wal) == [(3, retired(later))]  # it says that there was one
+    assert files(later) == []
+
+
+def test_a_driver_that_dies_while_it_deletes(tmp_path: Path) -> None:
+    """What it has not done is done at the next commit; until then the ids are known from the segment."""
+    segment = Segment(str(tmp_path), 1, 0)
+    make(segment, "a")
+    segment.folder.rename(retired(segment))
+    assert known(tmp_path) == {"a"}
+    retire(str(tmp_path), 1, 2)
+    assert files(segment) == ["part-0.ids"]
+
+
+def test_a_batch_that_was_committed_before(tmp_path: Path) -> None:
+    """It has no folder any more, and gets none, whether something was kept of it or not."""
+    wal = str(tmp_path)
+    for number in (1, 2, 3):
+        assert begin_batch(wal, number)
+        make(Segment(wal, number, 0), "a", confirmed=number > 1)
+    retire(wal, 2, 1)
+    assert [begin_batch(wal, number) for number in (1, 2, 3, 4)] == [False, False, True, True]
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["1.done", "2.done", "3", "4"]
 
 
 def test_ids_are_kept_of_so_many_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +101,7 @@ def test_all_ids_or_none(tmp_path: Path) -> None:
     retire(wal, 6, 5, all_ids=True)
     assert known(wal) == {"b"}
     retire(wal, 6, 0)
-    assert batches(wal) == []
+    assert files(Segment(wal, 1, 0)) == []
 
 
 def test_the_end_of_the_queue(tmp_path: Path) -> None:

@@ -1,5 +1,8 @@
 """What may be delivered again, and is known then: by its message-id and its body.
 
+Bodies are compared as the query has them. Of whole encoded messages it is the bare message: a broker writes in the
+header of what it delivers again, and in annotations. Where bodies were read in another way by then the id has to do.
+
 No broker's mark on a redelivered message is asked for: Artemis sets none, and others forget it when they are restarted.
 """
 
@@ -13,9 +16,18 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..messaging._layout import FOOTER, PROPERTIES, scan
+from ._variants import is_variant
+
 IDS: Final = "message_id"
 BODY: Final = "body"
 DIGEST: Final = "digest"
+
+WAY: Final = b"amqp10.body"
+"""In the metadata of an Arrow schema: how bodies were read."""
+
+WHOLE: Final = b"amqp"
+_WAYS: Final = {"amqp": WHOLE, "json": b"json"}
 
 
 def rows(path: Path) -> list[pa.Table]:
@@ -40,8 +52,9 @@ def known_again(table: pa.Table, known: list[pa.Table]) -> list[bool]:
         mine = table.take(suspects)
         seen: dict[str, set[str | None]] = {}
         for each in known:
+            alike = _way(each) == _way(table)
             for name, digest in digests(each.filter(pc.is_in(each.column(IDS), value_set=mine.column(IDS)))):
-                seen.setdefault(name, set()).add(digest)
+                seen.setdefault(name, set()).add(digest if alike else None)
         for row, (name, digest) in zip(suspects.to_pylist(), digests(mine), strict=True):
             again[row] = digest is None or not seen[name].isdisjoint((digest, None))
     return again
@@ -53,8 +66,26 @@ def digests(table: pa.Table) -> Iterator[tuple[str, str | None]]:
     if DIGEST in table.column_names:
         return zip(ids, table.column(DIGEST).to_pylist(), strict=True)
     if BODY in table.column_names:
-        return zip(ids, map(_digest, table.column(BODY).to_pylist()), strict=True)
+        bodies = table.column(BODY).to_pylist()
+        return zip(ids, map(_digest, map(_bare, bodies) if _way(table) == WHOLE else bodies), strict=True)
     return ((each, None) for each in ids)
+
+
+def way(schema: pa.Schema, body_format: str) -> pa.Schema:
+    """The schema of rows, with a note on how their bodies are read."""
+    variant = BODY in schema.names and is_variant(schema.field(BODY).type)
+    return schema.with_metadata({WAY: b"variant" if variant else _WAYS.get(body_format, b"plain")})
+
+
+def _way(table: pa.Table) -> bytes | None:
+    return (table.schema.metadata or {}).get(WAY)
+
+
+def _bare(payload: bytes) -> bytes:
+    """The part of a message that nobody on its way may change (§3.2); it has an id, and so can be scanned."""
+    places = scan(payload)
+    begin = min(place[0] for code, place in places.items() if code >= PROPERTIES)
+    return payload[begin : places[FOOTER][0] if FOOTER in places else None]
 
 
 def _digest(body: Any) -> str:
@@ -66,11 +97,12 @@ def _digest(body: Any) -> str:
 
 def keep_ids(path: Path, suffix: str) -> None:
     """Keep what there is to know the rows of a file by, in one beside it."""
-    kept = [each for table in rows(path) for each in digests(table) if each[0]]
-    if kept:
-        draft = path.with_suffix(".ids.tmp")
-        ids, bodies = zip(*kept, strict=True)
-        table = pa.table({IDS: pa.array(ids, pa.string()), DIGEST: pa.array(bodies, pa.string())})
-        with draft.open("wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
-            writer.write_table(table)
-        draft.replace(path.with_suffix(suffix))
+    for table in rows(path):
+        kept = [each for each in digests(table) if each[0]]
+        if kept:
+            ids, bodies = zip(*kept, strict=True)
+            draft = path.with_suffix(".ids.tmp")
+            schema = pa.schema({IDS: pa.string(), DIGEST: pa.string()}, table.schema.metadata)
+            with draft.open("wb") as file, pa.ipc.new_stream(file, schema) as writer:
+                writer.write_table(pa.table([ids, bodies], schema))
+            draft.replace(path.with_suffix(suffix))

@@ -20,7 +20,7 @@ from ._pushdown import selector
 from ._receive import browse
 from ._schema import arrow_schema
 from ._segments import Segment
-from ._wal import begin, usable
+from ._wal import begin, begin_batch, usable
 
 
 class BrowseReader(DataSourceReader):
@@ -71,6 +71,7 @@ class TakingReader(DataSourceReader):
         run(self._options, check_no_stream, self._options)
         if self._wal:
             begin(self._wal)
+            begin_batch(self._wal, 0)
         parts = self._options.num_partitions
         share, more = divmod(self._options.max_messages, parts)
         return [

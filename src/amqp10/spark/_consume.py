@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from ..client import Connection, Delivery, Receiver
 from ..errors import AmqpError, ConnectionLost
-from ._again import IDS
+from ._again import IDS, way
 from ._columns import Columns
 from ._connect import connection, properties, run, source
 from ._options import Options
@@ -59,7 +59,9 @@ def consumed(options: Options, schema: StructType, partition: QueuePartition) ->
         yield from _kept(options, schema, partition)
         return
     with tempfile.TemporaryDirectory(prefix="amqp10-", ignore_cleanup_errors=True) as own:
-        yield from _kept(options, schema, replace(partition, segment=replace(segment, wal=own)))
+        segment = replace(segment, wal=own)
+        segment.folder.mkdir()
+        yield from _kept(options, schema, replace(partition, segment=segment))
 
 
 def _kept(options: Options, schema: StructType, partition: QueuePartition) -> Iterator[pa.RecordBatch]:
@@ -85,7 +87,8 @@ class Consumption:
         self._limit = partition.limit
         self._octets = partition.octets
         self._claim = claim
-        self._schema = arrow_schema(schema if options.dedupe == "none" else with_column(schema, IDS))
+        wanted = arrow_schema(schema if options.dedupe == "none" else with_column(schema, IDS))
+        self._schema = way(wanted, options.body_format)
 
     async def run(self) -> None:
         async with anyio.create_task_group() as tasks:

@@ -257,8 +257,8 @@ class Options:
     fail_on_data_loss: bool = _option(
         "read, stream",
         boolean,
-        "Fail when messages that were to be read are not there any more: retention has removed them, or the log was "
-        "made anew. Else warn, and go on with what there is.",
+        "Fail when messages that were to be read are not there any more: retention has removed them, the log was made "
+        "anew, or an older checkpoint asks for segments that are deleted. Else warn, and go on with what there is.",
         True,
     )
     min_partitions: int = _option(

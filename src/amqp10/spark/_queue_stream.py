@@ -22,9 +22,10 @@ from ._consume import QueuePartition, consumed
 from ._kind import no_stream
 from ._options import Options
 from ._probe import WAIT, something_waits
+from ._ranges import lost_batch
 from ._segments import Segment
 from ._standing import Standing
-from ._wal import begin, retire, saw_empty, see, usable
+from ._wal import begin, begin_batch, retire, saw_empty, usable
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -108,8 +109,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start["batch"] == end["batch"] or not parts:
             return []
         wal = self._wal(end["wal"])
-        if wal:
-            see(wal)
+        if wal and not begin_batch(wal, end["batch"]):
+            lost_batch(end["batch"], fail=self._options.fail_on_data_loss)
+            return []
         share, more = divmod(end["max"], parts)
         octets = self._options.max_bytes_per_trigger
         return [

@@ -15,6 +15,7 @@ from ..errors import AmqpError
 
 _log = logging.getLogger("amqp10.spark")
 Offsets = dict[str, dict[str, int]]
+CAUSE = "retention has removed messages, or the log was made anew"
 Wanted = str | Mapping[str, int | str] | None
 
 
@@ -71,8 +72,21 @@ def anew(done: Offsets, bounds: Mapping[str, Bounds], *, fail: bool) -> Offsets:
     return {**done, **offsets(firsts, firsts)}
 
 
-def _lost(fact: str, otherwise: str, *, fail: bool) -> None:
-    cause = "retention has removed messages, or the log was made anew"
+def lost_batch(batch: int, *, fail: bool) -> None:
+    """A batch of a queue is repeated that was committed, and what it had is deleted.
+
+    Raises:
+        DataLoss: that is to be an error.
+    """
+    _lost(
+        f"the segments of batch {batch} are deleted",
+        "it has no rows",
+        "it was committed, and the checkpoint is an older one",
+        fail=fail,
+    )
+
+
+def _lost(fact: str, otherwise: str, cause: str = CAUSE, *, fail: bool) -> None:
     if fail:
         raise DataLoss(f"amqp: {fact}: {cause}. With failOnDataLoss=false {otherwise}")
     _log.warning("%s: %s; %s", fact, cause, otherwise)

@@ -4,13 +4,15 @@
                                 part-0.settled    the broker has confirmed that the messages are gone there
                                 part-0.claim      who consumes for this segment just now
                                 part-0.empty      its task saw the queue empty
-                                part-0.ids        after the commit: message-ids of a segment that was never confirmed
-                                part-0.confirmed.ids  the same of one that was, where that is asked for
                                 lock              held by the one task of the batch that publishes just now
+                        <batch>.done/part-0.ids   after the commit: message-ids of a segment that was never confirmed
+                                part-0.confirmed.ids  the same of one that was, where that is asked for
 
 A segment that is there is the answer of its partition, for every retry, replay and second scan. One that is not
-confirmed may have its messages delivered again: they are known by their ids and bodies, and dropped. No broker's mark
-on a redelivered message is asked for: Artemis sets none, and others forget it when they are restarted.
+confirmed may have its messages delivered again: they are known by their ids and bodies, and dropped.
+
+The driver makes the folder of a batch, and renames it when Spark has committed it; tasks do neither. So an attempt that
+comes to life after the commit finds no place for what it would take, and takes nothing.
 """
 
 from __future__ import annotations
@@ -93,21 +95,23 @@ class Segment:
                     "schema that the query had, then change it"
                 )
             for batch in batches:
-                yield batch.select(names)
+                yield batch.select(names).replace_schema_metadata()
 
     @contextmanager
     def claimed(self, who: Claimant, lease: float) -> Iterator[Claim | None]:
         """The right to consume for this segment; None when it is published meanwhile, by whoever had that right.
 
         Raises:
-            ValueError: the folder that the driver has made is not there: this machine sees another disk.
+            ValueError: the folder that the driver has made is not there: this machine sees another disk, or the batch
+                is committed.
         """
         if not os.path.isdir(self.wal):
             raise ValueError(
                 f"amqp: option 'walLocation': on {socket.gethostname()} there is no {self.wal!r}, which the driver has "
                 "made: it must be a directory that the driver and all executors see"
             )
-        self.folder.mkdir(exist_ok=True)
+        if not self.folder.is_dir():
+            raise ValueError(f"amqp: batch {self.batch} is committed: an attempt that comes so late takes nothing")
         claim = self._claim(who, lease)
         try:
             yield claim
@@ -159,7 +163,8 @@ class Segment:
 
     def confirm(self) -> None:
         """Note that the broker has let go of its messages."""
-        self._file("settled").touch()
+        with suppress(FileNotFoundError):  # another attempt was faster, and its batch is committed
+            self._file("settled").touch()
 
 
 class Claim:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -13,9 +12,10 @@ from typing import Final
 import pyarrow as pa
 
 from ._again import keep_ids, rows
-from ._segments import sync
+from ._segments import Segment, sync
 
 CONFIRMED: Final = ".confirmed.ids"
+DONE: Final = ".done"
 KEPT_SECONDS: Final = 24 * 3600
 """How long ids of unconfirmed segments are kept: a broker may hear late that who took their messages is gone."""
 
@@ -43,26 +43,30 @@ def begin(wal: str) -> None:
     sync(Path(wal).parent)
 
 
-def see(wal: str) -> None:
-    """See that the folder of a query is there: it was made before Spark heard of its first batch.
+def begin_batch(wal: str, batch: int) -> bool:
+    """Make the folder of a batch; False if the batch was committed before, so that its segments are gone.
 
     Raises:
-        ValueError: it is gone, with what it had of a batch that is repeated.
+        ValueError: that of the query is gone, with what it had of a batch that is repeated.
     """
     if not os.path.isdir(wal):
         raise ValueError(
             f"amqp: option 'walLocation': there is no {wal!r}, where this query has written before: it was another "
             "directory. If what was there is lost, make an empty one of that name"
         )
+    if any(number >= batch for number, folder in batches(wal) if folder.suffix == DONE):
+        return False
+    Segment(wal, batch, 0).folder.mkdir(exist_ok=True)
+    return True
 
 
 # What a query has
 
 
-def batches(wal: str) -> list[int]:
-    """The numbers of the batches of which there is something."""
+def batches(wal: str) -> list[tuple[int, Path]]:
+    """The batches of which there is something, by their numbers, and their folders."""
     try:
-        return sorted(int(name) for name in os.listdir(wal) if name.isdigit())
+        return sorted((int(path.stem), path) for path in Path(wal).iterdir() if path.stem.isdigit())
     except FileNotFoundError:
         return []
 
@@ -81,8 +85,8 @@ def known_rows(wal: str, *, batch: int | None = None, confirmed: bool = False) -
         confirmed: those of segments that the broker has confirmed, too, of all batches.
     """
     found = []
-    for each in batches(wal):
-        for path in (Path(wal) / f"{each}").glob("part-*.*"):
+    for each, folder in batches(wal):
+        for path in folder.glob("part-*.*"):
             unsure = confirmed or each == batch or not _settled(path)
             if path.suffix == ".ids" or (path.suffix == ".arrow" and unsure):
                 found += rows(path)
@@ -97,30 +101,35 @@ def retire(wal: str, committed: int, retained: int, *, all_ids: bool = False) ->
             none.
         all_ids: those of confirmed segments, too.
     """
-    done = [batch for batch in batches(wal) if batch <= committed]
-    most = retained and max(retained, KEPT_BATCHES)
-    first = max(0, len(done) - most)
-    for batch in done[:first]:
-        shutil.rmtree(Path(wal) / f"{batch}", ignore_errors=True)
-    for batch in done[first:]:
-        _retire(Path(wal) / f"{batch}", recent=batch > committed - retained, all_ids=all_ids)
+    for batch, folder in batches(wal):
+        if batch <= committed and folder.suffix != DONE:
+            folder.rename(folder.with_suffix(DONE))  # at once, before anything of it is deleted
+    done = [each for each in batches(wal) if each[1].suffix == DONE]
+    oldest = len(done) - (retained and max(retained, KEPT_BATCHES))
+    for number, (batch, folder) in enumerate(done):
+        if number >= oldest:
+            _keep(folder, all_ids=all_ids)
+        _clear(folder, recent=batch > committed - retained, none=number < oldest)
+        if number + 1 < len(done):  # the last one says that there was one
+            with suppress(OSError):
+                folder.rmdir()  # if nothing is left
 
 
-def _retire(folder: Path, *, recent: bool, all_ids: bool) -> None:
+def _keep(folder: Path, *, all_ids: bool) -> None:
     for path in folder.glob("part-*.arrow"):
         if not _settled(path):
             keep_ids(path, ".ids")
         elif all_ids:
             keep_ids(path, CONFIRMED)
-        path.unlink(missing_ok=True)
+
+
+def _clear(folder: Path, *, recent: bool, none: bool) -> None:
     oldest = time.time() - KEPT_SECONDS
     for path in folder.iterdir():
         confirmed = path.name.endswith(CONFIRMED)
         kept = path.suffix == ".ids" and (recent or (not confirmed and path.stat().st_mtime > oldest))
-        if not kept:
+        if none or not kept:
             path.unlink(missing_ok=True)
-    with suppress(OSError):
-        folder.rmdir()  # if nothing is left
 
 
 def _settled(path: Path) -> bool:
