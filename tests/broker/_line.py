@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from amqp10.broker._carrier import Carrier, PeerTerms
-from amqp10.broker._connection import Peer
 from amqp10.broker._router import Router
 from amqp10.engine import (
     ConnectionTerms,
@@ -16,8 +14,8 @@ from amqp10.engine import (
     dialect,
 )
 from amqp10.errors import RemoteProtocolError
-from amqp10.messaging import Error
-from amqp10.sasl import Authenticator
+
+from ._served import Served
 
 TIMEOUT = 60
 LASTING: dict[str, Any] = {"expiry_policy": "connection-close", "timeout": TIMEOUT}
@@ -48,38 +46,21 @@ class Setting:
 SETTINGS = 32
 
 
-class Line(Carrier):
+class Line(Served):
     """One connection: a client engine, the broker's side, and the octets under way."""
 
     def __init__(self, router: Router, setting: Setting, name: str) -> None:
-        spoken = dialect("1.0")
-        size = setting.frame_size
-        self.client = spoken.client(ConnectionTerms(name, max_frame_size=size), None, True)
-        self.server = spoken.server(ConnectionTerms("broker"), Authenticator(None, anonymous=True))
-        terms = PeerTerms(
-            ConnectionTerms("broker", max_frame_size=size), SessionTerms(incoming_window=setting.window), 1_000_000
-        )
-        self.peer = Peer(self.server, router, terms, self)
+        size, session = setting.frame_size, SessionTerms(incoming_window=setting.window)
+        super().__init__("1.0", router, offered=ConnectionTerms("broker", max_frame_size=size), session=session)
+        self.server = self.engine
+        self.client = dialect("1.0").client(ConnectionTerms(name, max_frame_size=size), None, True)
         self.there, self.back = bytearray(), bytearray()
         self.events: list[Event] = []
-        self.server.start()
         self.client.start()
         self.client.open()
-        self.session = self.client.begin(SessionTerms(incoming_window=setting.window))
+        self.session = self.client.begin(session)
         while self.carry(1 << 30, 1 << 30):
             pass
-
-    def wake(self) -> None:
-        pass
-
-    def blocked(self) -> bool:
-        return False
-
-    def opened(self) -> Error | None:
-        return None
-
-    def ended(self) -> None:
-        pass
 
     def carry(self, there: int, back: int) -> bool:
         """Let that many octets cross, each way; whether any did."""

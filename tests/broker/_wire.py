@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from amqp10.broker._carrier import Carrier, PeerTerms
-from amqp10.broker._connection import Peer
 from amqp10.broker._queue import Queue
 from amqp10.broker._router import Router
 from amqp10.engine import (
@@ -26,43 +24,33 @@ from amqp10.messaging import (
     Source,
     Target,
 )
-from amqp10.sasl import Authenticator
+
+from ._served import Served
 
 
-class Wire(Carrier):
+class Wire(Served):
     """A client engine and the broker's side of its connection, with the bytes carried by hand."""
 
     def __init__(
         self, router: Router, *, admit: bool = True, session: SessionTerms | None = None, max_frame_size: int = 131_072
     ) -> None:
-        spoken = dialect("1.0")
-        self.router = router
-        self.client = spoken.client(ConnectionTerms("client", max_frame_size=max_frame_size), None, True)
-        self.server = spoken.server(ConnectionTerms("broker"), Authenticator(None, anonymous=True))
+        super().__init__("1.0", router)
+        self.server = self.engine
+        self.client = dialect("1.0").client(ConnectionTerms("client", max_frame_size=max_frame_size), None, True)
         self.events: list[Event] = []
         self.full = False
-        self.over = False
         self._admit = admit
-        terms = PeerTerms(ConnectionTerms("broker"), SessionTerms(), max_message_size=1_000_000)
-        self.peer = Peer(self.server, router, terms, self)
-        self.server.start()
         self.client.start()
         self.client.open()
         self.turn()
         self.session: Session = self.client.begin(session or SessionTerms()) if admit else None  # type: ignore[assignment]
         self.turn()
 
-    def wake(self) -> None:
-        pass
-
     def blocked(self) -> bool:
         return self.full
 
     def opened(self) -> Error | None:
         return None if self._admit else Error("amqp:resource-limit-exceeded", "no")
-
-    def ended(self) -> None:
-        self.over = True
 
     def turn(self) -> list[Event]:
         """Carry bytes until both sides are quiet; what the client was told by that."""

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._carrier import Carrier, PeerTerms
-from amqp10.broker._connection import Peer
 from amqp10.broker._node import Limits
 from amqp10.broker._router import Router
 from amqp10.engine import (
@@ -26,48 +24,16 @@ from amqp10.engine import (
     dialect_names,
 )
 from amqp10.errors import LocalProtocolError, Unsupported
-from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Source, Target
-from amqp10.sasl import Anonymous, Authenticator
+from amqp10.messaging import ACCEPTED, RELEASED, Message, Source, Target
+from amqp10.sasl import Anonymous
 from amqp10.types import Symbol
 
+from ._served import Served
 from .conftest import Clock
 
 ROUNDS = 200
+OFFERED = ConnectionTerms("broker", offered_capabilities=("amqp10_on_demand",))
 CHANGES = ("flip", "set", "cut", "insert", "double")
-
-
-class Served(Carrier):
-    """A server engine and the broker behind it, fed by hand."""
-
-    def __init__(self, name: str, router: Router) -> None:
-        self.engine = dialect(name).server(
-            ConnectionTerms("broker", offered_capabilities=("amqp10_on_demand",)), Authenticator(None, anonymous=True)
-        )
-        self.peer = Peer(self.engine, router, PeerTerms(ConnectionTerms("broker"), SessionTerms(), 1_000_000), self)
-        self.engine.start()
-
-    def wake(self) -> None:
-        """Everything is written at once here."""
-
-    def blocked(self) -> bool:
-        return False
-
-    def opened(self) -> Error | None:
-        return None
-
-    def ended(self) -> None:
-        """Nobody counts."""
-
-    def take(self, data: bytes) -> bytes:
-        """Feed octets; what is answered."""
-        self.engine.receive_data(data)
-        self.settle_down()
-        return self.engine.data_to_send()
-
-    def settle_down(self) -> None:
-        """Act on what happened, and on what that leads to."""
-        while events := self.engine.events():
-            self.peer.handle(events)
 
 
 def make_router() -> Router:
@@ -81,7 +47,7 @@ class Client:
     def __init__(self, name: str) -> None:
         spoken = dialect(name)
         self.engine: Engine = spoken.client(ConnectionTerms("client", hostname="host"), (Anonymous(),), True)
-        self.served = Served(name, make_router())
+        self.served = Served(name, make_router(), offered=OFFERED)
         self.said: list[bytes] = []
         self.engine.start()
         self.engine.open()
@@ -156,7 +122,7 @@ def octets_of(name: str) -> tuple[bytes, ...]:
 @pytest.mark.parametrize("name", sorted(dialect_names()))
 def test_unchanged(name: str) -> None:
     """The octets as they are: they lead where they led, so the changed ones lead into all that follows, too."""
-    served = Served(name, make_router())
+    served = Served(name, make_router(), offered=OFFERED)
     written = [served.take(data) for data in octets_of(name)]
     assert len(octets_of(name)) >= 8
     assert sum(map(len, written)) > 100
@@ -172,7 +138,7 @@ def test_changed(name: str) -> None:
         for _ in range(dice.choice((1, 1, 1, 3))):
             place = dice.randrange(len(writes))
             writes[place] = _changed(writes[place], dice)
-        served = Served(name, make_router())
+        served = Served(name, make_router(), offered=OFFERED)
         for data in writes:
             served.take(data)
         served.engine.receive_eof()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from amqp10.dialects.fast import DIALECT, List, Show
+from amqp10.dialects.fast import List, Show
 from amqp10.dialects.fast._frames import INITIATION, CommandReader
-from amqp10.engine import ConnectionTerms, LinkTerms, ReceiverLink, SenderLink
+from amqp10.engine import LinkTerms, SenderLink
 from amqp10.messaging import (
     ACCEPTED,
     RELEASED,
@@ -19,67 +18,14 @@ from amqp10.messaging import (
     Discharge,
     Message,
     Source,
-    Target,
     TransactionalState,
     data_head,
 )
 from amqp10.sasl import Authenticator, ScramSha256
 from amqp10.testing import EnginePair
 
-from ._second import BY_NAME, read, write
-from .test_hostile import Served
-
-
-class Talk:
-    """A client engine before the embedded broker; all that crosses is kept."""
-
-    def __init__(self, **client: Any) -> None:
-        self.served = Served()
-        self.client = DIALECT.client(ConnectionTerms("c", **client), None, True)
-        self.there, self.back = b"", b""
-        self.client.start()
-        self.client.open()
-        self.run()
-        self.session = self.client.begin()
-        self.run()
-
-    def run(self) -> None:
-        """Carry octets until neither side says more."""
-        engine, peer = self.served.engine, self.served.peer
-        for _ in range(8):
-            data = self.client.data_to_send()
-            self.there += data
-            engine.receive_data(data)
-            for _ in range(4):
-                while events := engine.events():
-                    peer.handle(events)
-                answer = engine.data_to_send()
-                self.back += answer
-                self.client.receive_data(answer)
-            self.client.events()
-
-    def sender(self, address: str | None = "q", **terms: Any) -> SenderLink:
-        link = self.session.attach_sender(LinkTerms(f"s-{len(self.there)}", Source(), Target(address), **terms))
-        self.run()
-        assert link.attached
-        return link
-
-    def receiver(self, source: Source, **terms: Any) -> ReceiverLink:
-        link = self.session.attach_receiver(LinkTerms(f"r-{len(self.there)}", source, Target(), **terms))
-        self.run()
-        assert link.attached
-        return link
-
-
-def commands(data: bytes) -> Iterator[tuple[str, dict[str, Any], bytes]]:
-    """All that is said, by the second decoder; what it reads it also writes as it was."""
-    while data:
-        name, values, rest = read(data)
-        said = data[: len(data) - len(rest)]
-        assert write(name, values) == said
-        size = values.get("fragment-size", 0)
-        yield name, values, rest[:size]
-        data = rest[size:]
+from ._second import BY_NAME
+from ._talk import Talk, commands
 
 
 @contextmanager

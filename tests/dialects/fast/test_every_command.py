@@ -32,7 +32,7 @@ from amqp10.sasl import Authenticator, ScramSha256
 from amqp10.testing import EnginePair
 
 from ._second import GRAMMAR
-from .test_both_decoders import Talk, commands
+from ._talk import Talk, commands
 from .test_restart import AGAIN, BODY, FIRST, attached, receiving
 
 Side = Literal["client", "server"]

@@ -10,7 +10,7 @@ import hashlib
 from typing import Any
 
 from ._second import BY_NAME, GRAMMAR, read, read_head, write, write_fields
-from .test_hostile import Served
+from ._talk import HostileClient
 
 HEAD = {
     "body-size": 5,
@@ -29,7 +29,7 @@ class Raw:
     """The client."""
 
     def __init__(self) -> None:
-        self.served = Served()
+        self.served = HostileClient()
         self._left = b""
 
     def said(self, name: str, content: bytes = b"", **fields: Any) -> list[tuple[Any, ...]]:

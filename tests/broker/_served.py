@@ -1,0 +1,60 @@
+"""A server engine and the broker behind it, fed by hand."""
+
+from __future__ import annotations
+
+from amqp10.broker._carrier import Carrier, PeerTerms
+from amqp10.broker._connection import Peer
+from amqp10.broker._router import Router
+from amqp10.engine import ConnectionTerms, SessionTerms, dialect
+from amqp10.messaging import Error
+from amqp10.sasl import Authenticator
+
+
+class Served(Carrier):
+    """See the module.
+
+    Args:
+        name: of the dialect.
+
+    Attributes:
+        over: the connection is.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        router: Router,
+        *,
+        offered: ConnectionTerms | None = None,
+        session: SessionTerms | None = None,
+        max_message_size: int = 1_000_000,
+    ) -> None:
+        offered = offered or ConnectionTerms("broker")
+        self.router = router
+        self.engine = dialect(name).server(offered, Authenticator(None, anonymous=True))
+        self.peer = Peer(self.engine, router, PeerTerms(offered, session or SessionTerms(), max_message_size), self)
+        self.over = False
+        self.engine.start()
+
+    def wake(self) -> None:
+        """What there is to say is asked for."""
+
+    def blocked(self) -> bool:
+        return False
+
+    def opened(self) -> Error | None:
+        return None
+
+    def ended(self) -> None:
+        self.over = True
+
+    def take(self, data: bytes) -> bytes:
+        """Feed octets; what is answered."""
+        self.engine.receive_data(data)
+        self.settle_down()
+        return self.engine.data_to_send()
+
+    def settle_down(self) -> None:
+        """Act on what happened, and on what that leads to."""
+        while events := self.engine.events():
+            self.peer.handle(events)

@@ -1,0 +1,131 @@
+"""Talks with the embedded broker, octets carried by hand: of our own client, and of one that says what it likes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from amqp10.broker._node import Limits
+from amqp10.broker._router import Router
+from amqp10.dialects.fast import DIALECT
+from amqp10.dialects.fast._commands import (
+    ChannelClose,
+    ChannelOpen,
+    Command,
+    ConnectionClose,
+    ConnectionOpen,
+    ConnectionResponse,
+    ConnectionTune,
+    HandleClose,
+    HandleOpen,
+)
+from amqp10.dialects.fast._frames import INITIATION, CommandReader, encode_command
+from amqp10.engine import ConnectionTerms, Event, LinkTerms, ReceiverLink, SenderLink
+from amqp10.messaging import Source, Target
+
+from ...broker._served import Served
+from ._second import read, write
+
+
+class Broker(Served):
+    """The broker's side of a connection, and a broker of its own."""
+
+    def __init__(self) -> None:
+        router = Router(clock=lambda: 0.0, limits=Limits())
+        super().__init__("fast", router, max_message_size=10_000)
+
+
+class HostileClient(Broker):
+    """The same, and what is said to it is up to the test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reader = CommandReader(1 << 20)
+
+    def says(self, data: bytes) -> list[Command]:
+        """What the broker answers."""
+        answers = []
+        for octets in (data, b"", b""):
+            self.reader.feed(self.take(octets))
+            while (read := self.reader.next()) is not None:
+                answers.append(read[0])
+        return answers
+
+    def begun(self) -> HostileClient:
+        """With channel 1, a producer's handle 1 and a consumer's handle 2, and a transacted channel 2 with handle 3."""
+        self.says(INITIATION)
+        self.says(encode_command(ConnectionResponse(mechanism="ANONYMOUS")))
+        self.says(encode_command(ConnectionTune(frame_max=4096, channel_max=1023, heartbeat=30)))
+        self.says(encode_command(ConnectionOpen(confirm_tag=1, virtual_path="/", client_name="c")))
+        for command in (
+            ChannelOpen(channel_id=1, confirm_tag=1, restartable=True),
+            ChannelOpen(channel_id=2, transacted=True),
+            HandleOpen(channel_id=1, handle_id=1, service_type=1, producer=True, dest_name="q"),
+            HandleOpen(channel_id=1, handle_id=2, service_type=1, consumer=True, browser=True, dest_name="q"),
+            HandleOpen(channel_id=2, handle_id=3, service_type=1, producer=True, dest_name="q"),
+        ):
+            self.says(encode_command(command))
+        assert self.engine.opened
+        return self
+
+
+def codes(answers: list[Command]) -> dict[str, int]:
+    """The closes among the answers, and their codes."""
+    return {
+        each.title(): each.reply_code
+        for each in answers
+        if isinstance(each, ConnectionClose | ChannelClose | HandleClose)
+    }
+
+
+class Talk:
+    """A client engine before the embedded broker; all that crosses is kept."""
+
+    def __init__(self, **client: Any) -> None:
+        self.served = Broker()
+        self.client = DIALECT.client(ConnectionTerms("c", **client), None, True)
+        self.there, self.back = b"", b""
+        self.events: list[Event] = []
+        self.client.start()
+        self.client.open()
+        self.run()
+        self.session = self.client.begin()
+        self.run()
+
+    def run(self) -> None:
+        """Carry octets until neither side says more."""
+        engine, peer = self.served.engine, self.served.peer
+        for _ in range(8):
+            data = self.client.data_to_send()
+            self.there += data
+            engine.receive_data(data)
+            for _ in range(4):
+                while events := engine.events():
+                    peer.handle(events)
+                answer = engine.data_to_send()
+                self.back += answer
+                self.client.receive_data(answer)
+            self.events += self.client.events()
+
+    def sender(self, address: str | None = "q", **terms: Any) -> SenderLink:
+        link = self.session.attach_sender(LinkTerms(f"s-{len(self.there)}", Source(), Target(address), **terms))
+        self.run()
+        assert link.attached
+        return link
+
+    def receiver(self, source: Source, **terms: Any) -> ReceiverLink:
+        link = self.session.attach_receiver(LinkTerms(f"r-{len(self.there)}", source, Target(), **terms))
+        self.run()
+        assert link.attached
+        return link
+
+
+def commands(data: bytes) -> Iterator[tuple[str, dict[str, Any], bytes]]:
+    """All that is said, by the second decoder; what it reads it also writes as it was."""
+    while data:
+        name, values, rest = read(data)
+        said = data[: len(data) - len(rest)]
+        assert write(name, values) == said
+        size = values.get("fragment-size", 0)
+        yield name, values, rest[:size]
+        data = rest[size:]
