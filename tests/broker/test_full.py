@@ -14,11 +14,11 @@ pytestmark = pytest.mark.anyio
 DIALECTS = sorted(dialect_names())
 
 
+@pytest.mark.parametrize(("count", "size"), [(1500, 2000), (80, 300_000)])
 @pytest.mark.parametrize("mode", ["settled", "unsettled"])
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_publishing_and_consuming_on_one_connection(dialect: str, mode: str) -> None:
+async def test_publishing_and_consuming_on_one_connection(dialect: str, mode: str, count: int, size: int) -> None:
     """What makes room is behind what there is no room for, in the same stream of bytes: it is heard all the same."""
-    count, size = 1500, 2000
 
     async def produce(connection: Connection) -> None:
         async with connection.sender("q", settle_mode=mode) as sender:  # type: ignore[arg-type]

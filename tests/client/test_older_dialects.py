@@ -34,7 +34,7 @@ async def test_tags_of_earlier_attachments(name: str) -> None:
             assert all(delivery.remote_settled for delivery in (*old, *new))
 
 
-@pytest.mark.parametrize("name", ["0-9-1", "0-9", "0-9-draft"])
+@pytest.mark.parametrize("name", ["0-9-1", "0-9", "0-9-draft", "fast"])
 async def test_a_message_above_the_limit(name: str) -> None:
     """It ends the receiver's link, with the condition that says why; the message stays, and so does the connection."""
     async with Broker() as broker, Connection(broker.url, dialect=name) as connection:

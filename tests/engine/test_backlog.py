@@ -37,30 +37,57 @@ def test_octets_count_as_well() -> None:
     assert (said, reader.reading) == ([True], True)
     backlog.add(1, 800_000)
     assert (said, reader.reading) == ([True], True)
-    backlog.add(1, 1 << 24)
+    for _ in range(2):
+        backlog.add(1, 1 << 24)
     assert not reader.reading
 
 
-def test_who_cannot_be_asked() -> None:
-    """Is held back by the transport."""
+def test_as_much_as_may_wait_and_one_message_more() -> None:
+    """Who cannot be asked is held back by the transport; a large message alone, or as the last one, is not too much."""
     reader = Reader()
-    backlog = Backlog(cast("Engine", reader), lambda: False, most_items=8)
-    backlog.add(7, 70)
-    before = reader.reading
-    backlog.add(1, 10)
-    assert (before, reader.reading) == (True, False)
-    backlog.add(-1, 1 << 20)
-    assert (backlog.items, reader.reading) == (7, False)
+    backlog = Backlog(cast("Engine", reader), lambda: False)
+    read = []
+    for octets in (1 << 25, 1, -1, -(1 << 25), (1 << 24) - 512, 1 << 25, 1, -1):
+        backlog.add(1 if octets > 0 else -1, octets)
+        read.append(reader.reading)
+    assert read == [True, False, False, True, True, True, False, False]
 
 
-def test_who_has_something_to_settle_is_read() -> None:
-    """It may be what makes room; but not without end."""
-    reader, owed = Reader(), list[int]()
+def test_small_ones_weigh_something_too() -> None:
+    """Messages of nothing do not come without end."""
+    reader = Reader()
+    backlog = Backlog(cast("Engine", reader), lambda: False)
+    read = []
+    for items in (1 << 16, 1):
+        backlog.add(items, 0)
+        read.append(reader.reading)
+    assert read == [True, False]
+
+
+def test_standing_still() -> None:
+    """Nothing was taken for a while, and what the peer has to settle would come behind what is not read."""
+    reader, owed = Reader(), [1]
     backlog = Backlog(cast("Engine", reader), lambda: bool(owed))
-    backlog.add(2000, 2_000_000)
-    assert not reader.reading
+    assert [backlog.stands(now) for now in (0, 100)] == [False, False]
+    for _ in range(2):
+        backlog.add(1, 1 << 24)
+    backlog.add(1, 1)
+    assert [backlog.stands(now) for now in (200, 229, 230)] == [False, False, True]
+    backlog.add(-1, -1)
+    assert [backlog.stands(now) for now in (231, 240, 269, 270)] == [False, False, False, True]
+    owed.clear()
+    assert [backlog.stands(now) for now in (271, 400)] == [False, False]
     owed.append(1)
-    backlog.regulate()
-    before = reader.reading
-    backlog.add(1, 1 << 24)
-    assert (before, reader.reading) == (True, False)
+    assert [backlog.stands(now) for now in (401, 430, 431)] == [False, False, True]
+
+
+def test_over() -> None:
+    """Who has said that it ends reads on, to see the peer's end, whatever waits."""
+    reader = Reader()
+    backlog = Backlog(cast("Engine", reader), lambda: False)
+    for _ in range(2):
+        backlog.add(1, 1 << 25)
+    assert not reader.reading
+    backlog.finish()
+    backlog.add(-1, -1)
+    assert reader.reading

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 MOST_OCTETS: Final = 1 << 20
 MOST_AHEAD: Final = 1 << 24
-"""Octets that may wait where the peer will stop, or has deliveries to settle.
+"""Octets that may wait, and one message, before nothing more is read.
 
 What makes room may be behind them: a peer that publishes and consumes on one connection is to be heard.
 """
@@ -26,8 +26,13 @@ class Backlog:
         owed: whether the peer has deliveries to settle, which it would say behind what it has sent already.
         ask: called with True when the peer is to stop sending messages, with False when it may go on; None where the
             dialect has no word for it.
-        most_items: messages, or frames, that may wait.
+        most_items: messages, or frames, a quarter of which may wait before the peer is asked to stop.
+
+    Attributes:
+        PATIENCE: seconds after which a peer stands still for good that is not read and has deliveries to settle.
     """
+
+    PATIENCE: Final = 30.0
 
     def __init__(
         self,
@@ -43,26 +48,51 @@ class Backlog:
         self._ask = ask
         self._most_items = most_items
         self._asked = False
+        self._newest = 0  # what the last one weighs, which was read when there was room for more
+        self._over = False
+        self._moved = False  # some of it was taken
+        self._since: float | None = None  # when it was seen to stand still
+
+    @staticmethod
+    def weight(octets: int, items: int = 1) -> int:
+        """What so much comes to."""
+        return octets + items * ITEM
 
     def add(self, items: int, octets: int) -> None:
         """So much more waits, or less."""
         self.items += items
         self.octets += octets
-        self.regulate()
-
-    def regulate(self) -> None:
-        """To be called, too, when the peer is sent a delivery while nothing is read."""
-        weight = self.octets + self.items * ITEM
-        if weight < MOST_AHEAD and (self._ask is not None or self._owed()):
-            self._engine.reading = True
+        if items > 0:
+            self._newest = self.weight(octets, items)
         else:
-            self._engine.reading = self.items < self._most_items and self.octets < MOST_OCTETS
-        if self._ask is None:
+            self._moved = True
+        if self._over:
             return
+        self._engine.reading = self.weight(self.octets, self.items) - self._newest < MOST_AHEAD
+        if self._ask is not None:
+            self._tell(self._ask)
+
+    def _tell(self, ask: Callable[[bool], None]) -> None:
         if self._asked:
             stop = self.items > 0
         else:
             stop = self.items >= self._most_items // 4 or self.octets >= MOST_OCTETS // 4
         if stop is not self._asked:
             self._asked = stop
-            self._ask(stop)
+            ask(stop)
+
+    def stands(self, now: float) -> bool:
+        """Whether nothing was taken for `PATIENCE` s, and what would make room is perhaps what is not read.
+
+        To be asked now and then, by the engine's clock.
+        """
+        if self._moved or self._engine.reading or not self._owed():
+            self._moved, self._since = False, None
+        elif self._since is None:
+            self._since = now
+        return self._since is not None and now - self._since >= self.PATIENCE
+
+    def finish(self) -> None:
+        """This side has said that it ends: what still comes is dropped, so it may come."""
+        self._over = True
+        self._engine.reading = True

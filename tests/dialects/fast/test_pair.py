@@ -35,10 +35,6 @@ def opened(chunk: int | None = None, **terms: ConnectionTerms) -> EnginePair:
     return pair
 
 
-def is_reading(pair: EnginePair) -> bool:
-    return pair.server.reading
-
-
 @pytest.mark.parametrize("chunk", CHUNKS)
 def test_opens(chunk: int | None) -> None:
     """Each side learns what the other says of itself, and the smaller limits are in force."""
@@ -239,27 +235,6 @@ def test_credit(sender: str) -> None:
         assert len(receiving.incoming) == 4
         receiving.flow(5)
         assert [Message.decode(each.payload).body for each in receiving.incoming] == [b"%d" % n for n in range(5)]
-
-
-def test_held_back() -> None:
-    """A client that sends on without credit is not read any more, until there is some; its close waits, too."""
-    pair = opened()
-    sending, receiving = pair.attach()
-    for _ in range(1000):
-        sending.send(Message(b"x").encode(), settled=True)
-    pair.run()
-    assert not is_reading(pair)
-    sending.detach()
-    pair.run()
-    assert LinkEnded(receiving, True, None) not in pair.server_events
-    receiving.flow(999)
-    pair.run()
-    assert is_reading(pair)
-    receiving.flow(1)
-    pair.run()
-    assert LinkEnded(receiving, True, None) in pair.server_events
-    assert LinkEnded(sending, True, None) in pair.client_events
-    assert len(receiving.incoming) == 1000
 
 
 def test_drain() -> None:

@@ -14,6 +14,7 @@ from ...errors import (
     RemoteProtocolError,
     Unsupported,
 )
+from ._client_ahead import Ahead
 from ._client_session import ClientChannel, ClientSession
 from ._codes import REFUSED, error_of
 from ._commands import (
@@ -56,6 +57,7 @@ class ClientEngine(FastEngine):
         channels, handles: those that are not closed by both sides, by number.
         transactions: those that are not discharged, by their ids.
         restart_names: under which the server is to keep what came of messages.
+        ahead: how much was sent that the server has not taken yet.
         handle_max: the highest handle that the server takes.
     """
 
@@ -65,6 +67,7 @@ class ClientEngine(FastEngine):
         self.handles: dict[int, ClientHandle] = {}
         self.transactions: dict[bytes, ClientTransaction] = {}
         self.restart_names: set[str] = set()
+        self.ahead = Ahead(self._tell_senders)
         self.handle_max = 0xFFFF
         self._channel_max = 0xFFFF
         self._login = ClientLogin(mechanisms, terms.hostname, secure)
@@ -199,6 +202,13 @@ class ClientEngine(FastEngine):
     def close(self, error: Error | None = None) -> None:
         self.flush()
         super().close(error)
+
+    def _tell_senders(self) -> None:
+        """There is room for more messages."""
+        for session in self._sessions:
+            for link in session.links:
+                if link.is_sender and link.attached:
+                    self.tell_credit(link)
 
     def unread(self, octets: int) -> None:
         """So many octets more of bodies wait for who reads them while they come in, or less (negative)."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import RemoteProtocolError
 from ...messaging import Error
-from ._codes import OK, error_of
+from ._codes import code_of, error_of
 from ._commands import Command, HandleClose, HandleOpen, HandleReply
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ class ClientHandle:
         """Close it; what still comes for it is read until the server does the same."""
         if not self.closing:
             self.closing = True
-            self.engine.write(HandleClose(handle_id=self.id, reply_code=OK))
+            code, text = code_of(error)
+            self.engine.write(HandleClose(handle_id=self.id, reply_code=code, reply_text=text))
 
     def receive(self, command: Command, content: bytes) -> None:
         """A command of the server for it."""
@@ -98,6 +99,7 @@ class ClientHandle:
 
     def forget(self) -> None:
         """It is no more; its number is free."""
+        self.closing = True
         if self.engine.handles.get(self.id) is self:
             del self.engine.handles[self.id]
         self.channel.handles.pop(self, None)

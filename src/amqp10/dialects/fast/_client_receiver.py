@@ -26,6 +26,7 @@ from ...engine import (
 )
 from ...errors import AmqpError, LocalProtocolError, RemoteProtocolError, Unsupported
 from ...messaging import Accepted, Error, Modified, Released, Source, TransactionalState
+from ...types import Symbol
 from ._client_acks import Acknowledging
 from ._client_handle import ClientHandle, HandleOwner
 from ._client_session import ClientChannel
@@ -39,6 +40,7 @@ from ._commands import (
     HandleOpen,
     HandlePrepare,
     HandleReady,
+    MessageHead,
 )
 from ._content import Assembly, read_head
 from ._endpoints import FastLink, link_cause
@@ -198,6 +200,8 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
             self._coming = self._begin(command, assembly)
         elif self._coming is None:
             head, content = read_head(content)
+            if self._too_large(head):
+                return
             self._coming = self._begin(command, Assembly(head))
         delivery, assembly = self._coming
         if command.message_nbr != delivery.delivery_id:
@@ -221,14 +225,29 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
         """The server asks how much is here of a message: what the last handle had, or what comes with the question."""
         if self._prepared is not None or self._coming is not None:
             raise RemoteProtocolError("a message is prepared while another comes in", "amqp:illegal-state")
+        if self.handle.closing:
+            return
         head, content = read_head(content)
+        if self._too_large(head):
+            return
         assembly = Assembly(head, command.content_hash)
         kept = self._kept.pop(known_by(head), None)
         for part in kept.parts if kept is not None and not self.streaming else [content]:
             assembly.add(part)
         self._prepared = assembly
-        if not self.handle.closing:
-            self.engine.write(HandleReady(handle_id=self.handle.id, message_size=assembly.size))
+        self.engine.write(HandleReady(handle_id=self.handle.id, message_size=assembly.size))
+
+    def _too_large(self, head: MessageHead) -> bool:
+        """Whether a message is larger than this side takes: the link ends over that, as in AMQP 1.0."""
+        limit = self.terms.max_message_size if self.terms is not None else None
+        if not limit or head.body_size <= limit:
+            return False
+        reason = f"a message of {head.body_size} octets; {limit} are taken"
+        error = Error(Symbol("amqp:link:message-size-exceeded"), reason)
+        self.acks.finish()
+        self.handle.close(error)
+        self.over(True, link_cause(error))
+        return True
 
     def _begin(self, command: HandleNotify, assembly: Assembly) -> tuple[IncomingDelivery, Assembly]:
         """A message whose first fragment is here."""
@@ -236,11 +255,6 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
         delivery = self.delivery_type(self, number, number.to_bytes(4, "big"), b"", self.acks.unreliable)
         self.acks.came(delivery)
         self.credit = max(0, self.credit - 1)
-        limit = self.terms.max_message_size if self.terms is not None else None
-        if limit and assembly.head.body_size > limit:
-            raise RemoteProtocolError(
-                f"a message of {assembly.head.body_size} octets; {limit} are taken", "amqp:link:message-size-exceeded"
-            )
         if self.streaming:
             delivery.stream = IncomingStream()
             front = stream_front(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...engine import DeliveriesUnresumed, LinkAttached, LinkTerms, OutgoingDelivery, SenderLink
 from ...errors import AmqpError, DecodeError, LocalProtocolError, RemoteProtocolError
 from ...messaging import ACCEPTED, Error, Rejected, Returned, Target, TransactionalState, read_properties
+from ._client_ahead import Share
 from ._client_handle import ClientHandle, HandleOwner
 from ._client_session import ClientChannel
 from ._client_transactions import unknown
@@ -41,7 +42,7 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
     def __init__(self, session: ClientSession, terms: LinkTerms, resuming: Iterable[OutgoingDelivery] | None) -> None:
         super().__init__(session, terms.name)
         self.terms = terms
-        self.credit = 0
+        self.share = Share(session.engine.ahead)
         self.drain = False
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
         self.auto_settle = True
@@ -56,7 +57,7 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
         self._again: list[OutgoingDelivery] = []  # to be sent again, before anything newer
         self._preparing: OutgoingDelivery | None = None  # of which the server is asked how much it has
         self._prepared = b""  # the body of that
-        self._withheld = 0  # credit, as long as nothing else may be sent
+        self._window = 0  # messages that may be sent and want a reply
         self._restart = ""
         self._closed = True
         self.channel = ClientChannel(session.engine, self._on_channel_closed, self._on_channel)
@@ -84,7 +85,7 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
             assert self.terms is not None
             self.remote = termini_of(self.terms, self._created)
             self.attached = True
-            self.credit = WINDOW
+            self._window = WINDOW
             self.engine.emit(LinkAttached(self))
             self.engine.tell_credit(self)
             unresumed, self._unresumed = self._unresumed, []
@@ -104,6 +105,10 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
         return self.terms is not None and self.terms.settle_mode == "settled"
 
     # Sending
+
+    @property
+    def credit(self) -> int:  # type: ignore[override]  # it is the engine's, no one sets it
+        return 0 if self._preparing is not None or self.session.engine.ahead.full else self._window
 
     def send(
         self,
@@ -134,7 +139,7 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
         else:
             self._write(delivery, payload)
         if not settled:
-            self.credit -= 1
+            self._window -= 1
             self.unsettled[tag] = delivery
         return delivery
 
@@ -162,17 +167,16 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
         if len(body) > 0xFFFF_FFFF:
             raise LocalProtocolError(f"a body of {len(body)} octets; AMQP/Fast has 2^32 - 1 at most")
         to = self._to(payload)
-        tag = self._tag_for(delivery)
+        tag = self._tag_for(delivery, len(body))
         for content, partial in fragments(head.write(), body, room):
             self._write_fragment(content, partial, tag, to)
         delivery.delivery_id = self.session.give_id()
         delivery.on_wire = True
 
-    def _tag_for(self, delivery: OutgoingDelivery) -> int:
-        """The confirm-tag of a message; 0 where nobody wants to know."""
-        if delivery.local_settled:
-            return 0
-        return self._handle.tag(lambda error: self._on_outcome(delivery, error))
+    def _tag_for(self, delivery: OutgoingDelivery, octets: int) -> int:
+        """The confirm-tag of a message whose body has so many octets; 0 where nobody wants to know."""
+        covered = self.share.add(octets, asks=not delivery.local_settled)
+        return self._handle.tag(lambda error: self._on_outcome(delivery, covered, error)) if covered else 0
 
     def _to(self, payload: bytes) -> str:
         """Where a message goes, on a link that has no address of its own.
@@ -239,7 +243,7 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
         self.check_attached()
         _, outflow, to = self._outflow
         parts = outflow.feed(payload, more)
-        tag = 0 if more else self._tag_for(delivery)
+        tag = 0 if more else self._tag_for(delivery, outflow.size)
         for content, partial in parts:
             self._write_fragment(content, partial, tag, to)
         if not more:
@@ -289,7 +293,8 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
 
     # Outcomes
 
-    def _on_outcome(self, delivery: OutgoingDelivery, error: Error | None) -> None:
+    def _on_outcome(self, delivery: OutgoingDelivery, covered: int, error: Error | None) -> None:
+        self.share.lessen(covered)
         delivery.remote_state = outcome_of(error)
         delivery.remote_settled = True
         if delivery.local_settled and self.unsettled.get(delivery.tag) is not delivery:
@@ -300,11 +305,10 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
         self._regain()
 
     def _regain(self) -> None:
-        if self.attached and self._preparing is not None:
-            self._withheld += 1
-        elif self.attached:
-            self.credit += 1
-            self.engine.tell_credit(self)
+        if self.attached:
+            self._window += 1
+            if self.credit:
+                self.engine.tell_credit(self)
 
     def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
         if not delivery.local_settled:
@@ -337,7 +341,7 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
             delivery.tag = self._new_tag()
         delivery.link = self
         self.unsettled[delivery.tag] = delivery
-        self.credit -= 1
+        self._window -= 1
         self._again.append(delivery)
         self._send_again()
 
@@ -355,7 +359,6 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
         if len(front) > self.engine.frame_max or len(front) + len(body) <= self.engine.frame_max:
             return False
         self._preparing, self._prepared = delivery, body
-        self._withheld, self.credit = self.credit, 0
         command = HandlePrepare(handle_id=self._handle.id, fragment_size=len(front), content_hash=body_hash(body))
         self.engine.write(command, front)
         return True
@@ -366,13 +369,12 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
         if delivery is None or command.message_size > len(body):
             raise RemoteProtocolError("a handle-ready to nothing, or for more than there is", "amqp:illegal-state")
         self._preparing, self._prepared = None, b""
-        tag = self._tag_for(delivery)
+        tag = self._tag_for(delivery, len(body))
         rest = body[command.message_size :]
         for content, partial in fragments(b"", rest, self.engine.frame_max):
             self._write_fragment(content, partial, tag, self._to(delivery.payload), recovery=True)
         delivery.delivery_id = self.session.give_id()
         delivery.on_wire = True
-        self.credit, self._withheld = self._withheld, 0
         self.engine.tell_credit(self)
         self._send_again()
 
@@ -400,6 +402,7 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
 
     def over(self, closed: bool, cause: AmqpError | None) -> None:
         super().over(closed, cause)
+        self.share.give_up()
         self.session.engine.restart_names.discard(self._restart)
 
     def handle_closed(self, handle: ClientHandle, error: Error | None, asked: bool) -> None:

@@ -21,7 +21,8 @@ from ...engine import (
 )
 from ...errors import LocalProtocolError, RemoteProtocolError
 from ...messaging import Error
-from ._codes import OK, error_of
+from ...types import Symbol
+from ._codes import code_of, error_of
 from ._commands import ChannelClose, ChannelOpen, ChannelReply
 from ._endpoints import FastSession, session_cause
 
@@ -46,6 +47,7 @@ class ClientChannel:
         handles: those on it that are not closed.
         transacted: what is sent and acknowledged on it counts when it is committed.
         closing: our close is out.
+        commits: those under way on it; told when it is closed.
     """
 
     def __init__(self, engine: ClientEngine, closed: Closed, opened: Answered, *, transacted: bool = False) -> None:
@@ -54,6 +56,7 @@ class ClientChannel:
         self.handles: dict[ClientHandle, None] = {}
         self.transacted = transacted
         self.closing = False
+        self.commits: dict[Answered, None] = {}
         self._closed = closed
         self._waiting: dict[int, Answered] = {}
         self._last_tag = 0
@@ -71,7 +74,8 @@ class ClientChannel:
         """Close it, and all handles on it; what still comes is read until the server does the same."""
         if not self.closing:
             self.closing = True
-            self.engine.write(ChannelClose(channel_id=self.id, reply_code=OK))
+            code, text = code_of(error)
+            self.engine.write(ChannelClose(channel_id=self.id, reply_code=code, reply_text=text))
 
     def receive(self, command: ChannelReply | ChannelClose) -> None:
         """A command of the server for it."""
@@ -89,6 +93,8 @@ class ClientChannel:
         del self.engine.channels[self.id]
         for handle in list(self.handles):
             handle.forget()
+        for commit in list(self.commits):
+            commit(error or Error(Symbol("amqp:transaction:rollback"), "the channel was closed"))
         self._closed(error, asked)
 
 

@@ -27,6 +27,7 @@ from ...messaging import (
     Rejected,
 )
 from ...types import Symbol, as_composite
+from ._client_ahead import Share
 from ._client_handle import ClientHandle, HandleOwner
 from ._client_session import ClientChannel
 from ._commands import ChannelCommit, ChannelRollback, HandleOpen, HandleSend
@@ -96,8 +97,10 @@ class Committing(HandleOwner):
         self._opening = 0
         self._asking = False  # for the commit
         self._over = False
+        self._share = Share(coordinator.session.engine.ahead)
         self._link = next(iter(transaction.accepted), None)
         self._channel = self._link.channel if self._link is not None else coordinator.own_channel()
+        self._channel.commits[self.finish] = None
 
     def begin(self) -> None:
         """Open a handle for each destination; the rest when all are open."""
@@ -120,7 +123,12 @@ class Committing(HandleOwner):
 
     def _do(self) -> None:
         """Write it all, in one go, and that it is to happen."""
+        if self._over:
+            return
         engine = self._channel.engine
+        if self._transaction.sent and engine.ahead.full:
+            engine.ahead.wait(self._do)
+            return
         obstacle = self._transaction.obstacle()
         if obstacle is not None:
             self.finish(obstacle)
@@ -129,6 +137,7 @@ class Committing(HandleOwner):
             handle = self._handles[opening.service_type, opening.dest_name]
             room = engine.frame_max
             head, body = to_fast(payload, time.time(), message_format=message_format, room=room)
+            self._share.add(len(body), asks=True)
             for content, partial in fragments(head.write(), body, room):
                 command = HandleSend(handle_id=handle.id, fragment_size=len(content), partial=partial)
                 command.dest_name = "" if partial else to
@@ -146,6 +155,8 @@ class Committing(HandleOwner):
         if self._over:
             return
         self._over = True
+        self._channel.commits.pop(self.finish, None)
+        self._share.give_up()
         if error is not None:
             if self._asking and not self._channel.closing:  # a server may have kept it, for the next commit
                 self._channel.ask(ChannelRollback(), _nothing)

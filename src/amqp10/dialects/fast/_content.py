@@ -53,6 +53,11 @@ class Assembly:
         self.content_hash = content_hash
         self.parts: list[bytes] = []
 
+    @property
+    def weight(self) -> int:
+        """Octets that it takes here, about: in small parts it is more than what came."""
+        return self.size + 64 * len(self.parts)
+
     def add(self, part: bytes, *, keep: bool = True) -> None:
         """The next octets of the body; with `keep` False someone else has them.
 
@@ -111,6 +116,7 @@ class Outflow:
         self._held: list[bytes] = []
         self._left = 0  # octets of the body still to come
         self.begun = False  # something of it was sent
+        self.size = 0  # octets that were given
 
     def feed(self, part: bytes, more: bool) -> Iterator[tuple[bytes, bool]]:
         """Take the next part; what is to be sent now.
@@ -118,6 +124,7 @@ class Outflow:
         Raises:
             LocalProtocolError: the body is not what its first section said.
         """
+        self.size += len(part)
         if self.begun:
             return self._go_on(part, more)
         self._held.append(part)

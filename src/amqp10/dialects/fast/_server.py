@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ...engine import Authenticated, Backlog, ConnectionOpened, ConnectionTerms, Role, SessionBegun
 from ...errors import LocalProtocolError, RemoteProtocolError, Unsupported
+from ...messaging import Error
 from ...sasl import Success
+from ...types import Symbol
 from ._codes import OK
 from ._commands import (
     ChannelAck,
@@ -53,6 +56,8 @@ class ServerEngine(FastEngine):
 
     Attributes:
         channels, handles: those that are not closed by both sides, by number.
+        partial: octets of messages that are not whole.
+        uncommitted: octets of those that were sent in transactions.
     """
 
     def __init__(self, terms: ConnectionTerms, authenticator: Authenticator) -> None:
@@ -60,6 +65,7 @@ class ServerEngine(FastEngine):
         self.channels: dict[int, ServerSession] = {}
         self.handles: dict[int, ServerHandle] = {}
         self._login = ServerLogin(authenticator)
+        self.partial = self.uncommitted = 0
         self._open_tag = 0
         self.backlog = Backlog(self, self._owed)
         self._deferred: list[Command] = []  # closes that wait for what is held
@@ -202,13 +208,32 @@ class ServerEngine(FastEngine):
     def hold(self, messages: int, octets: int) -> None:
         """Something is held, or is not any more (negative numbers)."""
         self.backlog.add(messages, octets)
-        if not self.backlog.items and self._deferred:
+        if self._deferred and messages < 0:
             deferred, self._deferred = self._deferred, []
             for command in deferred:
                 self.guard(lambda command=command: self.receive(command, b""))  # type: ignore[misc]
 
     def _owed(self) -> bool:
         return any(session.unacknowledged for session in self.channels.values())
+
+    def tick(self, now: float) -> float | None:
+        if self.opened and self.backlog.stands(now):
+            self._give_up()
+        deadline = super().tick(now)
+        return min(deadline or math.inf, now + self.backlog.PATIENCE / 3) if self.opened else deadline
+
+    def _give_up(self) -> None:
+        """What the client has sent finds no room, and what would make room may be behind it."""
+        held = self.backlog
+        reason = (
+            f"no room for {held.PATIENCE:g} s for {held.items} messages of {held.octets} octets, which are dropped: "
+            "what would make room is perhaps behind them; publish and consume on different connections"
+        )
+        self.close(Error(Symbol("amqp:resource-limit-exceeded"), reason))
+
+    def _send_close(self, error: Error | None, reply_code: int | None = None) -> None:
+        super()._send_close(error, reply_code)
+        self.backlog.finish()
 
     def _defers(self, command: Command, holding: bool) -> bool:
         """Whether a close has to wait for messages that came before it."""

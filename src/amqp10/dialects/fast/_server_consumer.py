@@ -178,8 +178,6 @@ class ServerConsumer(FastLink, SenderLink):
         number = delivery.delivery_id = self.session.next_number()
         if not self._unreliable:
             self.session.unacknowledged[number] = delivery
-            if not self.engine.reading:
-                self.session.engine.backlog.regulate()
 
     def _prepare(self, delivery: OutgoingDelivery, front: bytes, body: bytes) -> None:
         """Ask how much of it the client has, for it was delivered before; until then nothing else is (`_restart`)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ...engine import LinkTerms
 from ...errors import RemoteProtocolError
@@ -44,6 +44,9 @@ from ._services import PEER, QUEUE, TOPIC, link_properties, source_of, target_of
 if TYPE_CHECKING:
     from ._server_session import ServerSession
 
+MOST_PARTIAL: Final = 1 << 26
+"""Octets that may be here, of all of a connection, of messages that are not whole."""
+
 
 class ServerHandle:
     """See the module.
@@ -67,6 +70,7 @@ class ServerHandle:
         self.browser: ServerBrowser | None = None
         self.paused = False
         self.coming: Assembly | None = None  # a message of which more is to come
+        self._weight = 0  # of that
         self._left = False
 
     def begin(self) -> None:
@@ -148,8 +152,7 @@ class ServerHandle:
             assembly = Assembly(head)
             self._check_size(head)
         assembly.add(content)
-        self.coming = assembly if command.partial else None
-        self.session.sending = self if command.partial else None
+        self._keep(assembly if command.partial else None)
         if not command.partial:
             name = self.name + command.dest_name
             link = self._producer(command.dest_name)
@@ -164,6 +167,22 @@ class ServerHandle:
                 self.reply(command.confirm_tag)
             else:
                 link.take(payload, number, command.confirm_tag)
+
+    def _keep(self, assembly: Assembly | None) -> None:
+        """What came of a message of which more is to come; of all of a connection so much, or this one alone.
+
+        Raises:
+            RemoteProtocolError: it is more.
+        """
+        self.coming = assembly
+        self.session.sending = self if assembly is not None else None
+        others = self.engine.partial - self._weight
+        self._weight = assembly.weight if assembly is not None else 0
+        self.engine.partial = others + self._weight
+        if assembly is not None and others and self.engine.partial > MOST_PARTIAL:
+            raise RemoteProtocolError(
+                f"more than {MOST_PARTIAL} octets of messages that are not whole", "amqp:resource-limit-exceeded"
+            )
 
     def _check_size(self, head: MessageHead) -> None:
         terms = self.producer.terms if self.producer is not None else None
@@ -261,12 +280,11 @@ class ServerHandle:
             assembly = kept if kept is not None else Assembly(head)
             if kept is None:
                 assembly.add(part)
+            self._keep(assembly)
         except RemoteProtocolError as error:
             self.refuse(error.condition, str(error))
             return
         assembly.content_hash = command.content_hash
-        self.coming = assembly
-        self.session.sending = self
         self.engine.write(HandleReady(handle_id=self.id, message_size=assembly.size))
 
     def _on_ready(self, command: HandleReady, content: bytes) -> None:
@@ -296,8 +314,11 @@ class ServerHandle:
 
     @property
     def holding(self) -> bool:
-        """Messages are held for which there is no credit."""
-        return any(link.holding for link in (self.producer, self.anonymous) if link is not None)
+        """Messages are held for which there is no credit, or are part of what is being committed."""
+        transactor = self.session.transactor
+        return (transactor is not None and transactor.busy) or any(
+            link.holding for link in (self.producer, self.anonymous) if link is not None
+        )
 
     def refuse(self, condition: str, description: str) -> None:
         """The client may not do that: the handle ends."""
@@ -314,7 +335,7 @@ class ServerHandle:
         if not self.engine.close_sent:
             self.engine.write(HandleClose(handle_id=self.id, reply_code=reply_code or code, reply_text=text))
         if self.session.sending is self:
-            self.session.sending = None
+            self._keep(None)
         for link in self.links:
             link.attached = False
             link.drop_held()
@@ -332,8 +353,10 @@ class ServerHandle:
         if self._left:
             return
         self._left = True
+        coming = self.coming
         if self.session.sending is self:
-            self.session.sending = None
+            self._keep(None)
+        self.coming = coming  # until the owner has seen what is left of it
         for link in self.links:
             link.leave(None, cause)
 

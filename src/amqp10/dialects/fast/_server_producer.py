@@ -68,6 +68,7 @@ class ServerProducer(FastLink, ReceiverLink):
         self.terms = terms
         self.attached = True
         self._parts = parts_of(resuming or ())
+        self._engine.partial += sum(part.weight for part in self._parts.values())
         if self is self._handle.producer:
             assert self.remote is not None
             target, asked = terms.target, self.remote.target
@@ -98,7 +99,10 @@ class ServerProducer(FastLink, ReceiverLink):
         state: DeliveryState | None = None,
         told: Callable[[DeliveryState | None], None] | None = None,
     ) -> None:
-        """A message is here, whole; `told` hears of its outcome instead of the client."""
+        """A message is here, whole; `told` hears of its outcome instead of the client, None if there will be none."""
+        if told is not None and (self.gone or self._handle.closing):
+            told(None)
+            return
         self._number += 1
         tag = self._number.to_bytes(8, "big")
         delivery = self.delivery_type(self, self._number & 0xFFFF_FFFF, tag, payload, not (confirm_tag or told))
@@ -112,7 +116,8 @@ class ServerProducer(FastLink, ReceiverLink):
             self._hand_out(delivery)
         else:
             self._held.append((delivery, len(payload)))
-            self._engine.hold(1, len(payload))
+            if told is None:  # else it counts with its transaction
+                self._engine.hold(1, len(payload))
 
     def _hand_out(self, delivery: IncomingDelivery) -> None:
         self.credit -= 1
@@ -138,7 +143,8 @@ class ServerProducer(FastLink, ReceiverLink):
         while self._held and self.credit > 0:
             delivery, size = self._held.popleft()
             self._hand_out(delivery)
-            released, octets = released + 1, octets + size
+            if delivery.tag not in self._listening:
+                released, octets = released + 1, octets + size
         if released:
             self._engine.hold(-released, -octets)
 
@@ -148,10 +154,13 @@ class ServerProducer(FastLink, ReceiverLink):
 
     def drop_held(self) -> None:
         """The handle ends over a fault: what it sent and nobody has seen never came."""
-        if self._held:
-            messages, octets = len(self._held), sum(size for _, size in self._held)
-            self._held.clear()
-            self._engine.hold(-messages, -octets)
+        sizes = [size for delivery, size in self._held if delivery.tag not in self._listening]
+        self._held.clear()
+        if sizes:
+            self._engine.hold(-len(sizes), -sum(sizes))
+        listening, self._listening = self._listening, {}
+        for told in listening.values():
+            told(None)
 
     def read(self, delivery: IncomingDelivery) -> bytes | None:
         parts = delivery.stream.parts
@@ -193,8 +202,11 @@ class ServerProducer(FastLink, ReceiverLink):
         return [kept_part(self, assembly) for assembly in (*self._parts.values(), *whole)]
 
     def prepared(self, head: bytes) -> Assembly | None:
-        """What is there of the message with that head; it is not kept any more."""
-        return self._parts.pop(head, None)
+        """What is there of the message with that head; it is not kept here any more."""
+        found = self._parts.pop(head, None)
+        if found is not None:
+            self._engine.partial -= found.weight
+        return found
 
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
         if not self.gone:
@@ -203,6 +215,7 @@ class ServerProducer(FastLink, ReceiverLink):
     def leave(self, closed: bool | None, cause: Any) -> None:
         """The client has left. It is told now, and goes on until the outcomes of what came before are told."""
         self.drop_held()
+        self._engine.partial -= sum(part.weight for part in self._parts.values())
         self.session.links.pop(self, None)
         if not self.gone:
             self.gone = True

@@ -90,7 +90,7 @@ class ServerSession(FastSession):
         elif isinstance(command, ChannelCommit):
             self._on_commit(command)
         elif isinstance(command, ChannelRollback):
-            self.work = Work()
+            self._take_work()
             self.reply(command.confirm_tag)
 
     def open_handle(self, command: HandleOpen) -> None:
@@ -107,7 +107,7 @@ class ServerSession(FastSession):
 
     @property
     def holding(self) -> bool:
-        """Messages are held for which there is no credit."""
+        """Something waits for credit, or is being committed."""
         busy = self.transactor is not None and self.transactor.busy
         return busy or any(handle.holding for handle in self.handles)
 
@@ -124,12 +124,18 @@ class ServerSession(FastSession):
         """A message was sent in the transaction."""
         self.work.sent.append((link, payload, message_format))
         self.work.octets += len(payload)
-        if self.work.octets > MOST_OCTETS or len(self.work.sent) > MOST_MESSAGES:
+        self.engine.uncommitted += len(payload)
+        if self.engine.uncommitted > MOST_OCTETS or len(self.work.sent) > MOST_MESSAGES:
             self.end(too_much())
-            self.work = Work()
+
+    def _take_work(self) -> Work:
+        """What was done since the last commit, which is no concern of the next one."""
+        work, self.work = self.work, Work()
+        self.engine.uncommitted -= work.octets
+        return work
 
     def _on_commit(self, command: ChannelCommit) -> None:
-        work, self.work = self.work, Work()
+        work = self._take_work()
         work.tag = command.confirm_tag
         if work.spoiled is not None:
             self.reply(work.tag, work.spoiled)
@@ -171,6 +177,7 @@ class ServerSession(FastSession):
 
     def _close(self, code: int, text: str) -> None:
         self.closing = True
+        self._take_work()
         self.begun = False
         self.dropped = {handle.id for handle in self.handles}
         self.engine.write(ChannelClose(channel_id=self.id, reply_code=code, reply_text=text))
@@ -182,6 +189,7 @@ class ServerSession(FastSession):
             return
         asked, self._asked_to_close = self.closing, True
         cause = None if asked else session_cause(error_of(command.reply_code, command.reply_text))
+        self._take_work()
         for handle in list(self.handles):
             handle.leave(cause)
         if self.transactor is not None:

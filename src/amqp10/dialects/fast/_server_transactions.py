@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MOST_OCTETS: Final = 1 << 26
 MOST_MESSAGES: Final = 100_000
-"""Octets of messages, and messages, that one transaction may have."""
+"""Octets of messages that all transactions of a connection may have, and messages that one may."""
 
 
 class Work:
@@ -206,5 +206,5 @@ def too_much() -> Error:
     """A transaction has more than there is room for."""
     return Error(
         Symbol("amqp:resource-limit-exceeded"),
-        f"a transaction of more than {MOST_OCTETS} octets or {MOST_MESSAGES} messages",
+        f"more than {MOST_OCTETS} octets, or {MOST_MESSAGES} messages, that are not committed",
     )

@@ -195,8 +195,6 @@ class OutletLink(LinkEndpoint, SenderLink):
         delivery.state = state
         if not self._settles:
             self.unsettled[delivery.tag] = delivery
-            if not self.session.engine.reading:
-                self.session.engine.backlog.regulate()
         self.messages.use(1)
         if self._held or not self.octets.covers(len(written.header) + len(written.body)):
             self._held.append((delivery, written))

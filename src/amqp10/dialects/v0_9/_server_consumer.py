@@ -316,8 +316,6 @@ class ConsumeLink(ServerLink, SenderLink):
             self.unsettled[octets] = delivery
             consumers.unacked[number] = delivery
             self.credit -= 1
-            if not engine.reading:
-                self.session.connection.backlog.regulate()
             if consumers._shared:
                 consumers.admit()
         return delivery
