@@ -1,4 +1,4 @@
-"""Our client against RabbitMQ 4: addresses, management, outcomes."""
+"""Our client against RabbitMQ 4 and, in the same words, the embedded broker: addresses, management, outcomes."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from amqp10 import (
 )
 from amqp10.rabbitmq import Binding, Management, QueueType, exchange_address, management, queue_address
 
+from ._matrix import Embedded
 from .brokers import Server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
@@ -32,9 +33,16 @@ pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
 NAMES = ("plain", "with/slash", "with space", "100% & more?#", "käse", "日本", ";key=a")
 
 
+@pytest.fixture(params=["rabbitmq", "embedded"])
+def broker(request: pytest.FixtureRequest) -> Server | Embedded:
+    """Both brokers that have this management, in turn."""
+    found: Server | Embedded = request.getfixturevalue(request.param)
+    return found
+
+
 @pytest.fixture
-async def connection(rabbitmq: Server, anyio_backend: str) -> AsyncIterator[Connection]:
-    async with Connection(rabbitmq.url()) as connection:
+async def connection(broker: Server | Embedded, anyio_backend: str) -> AsyncIterator[Connection]:
+    async with Connection(broker.url()) as connection:
         yield connection
 
 
@@ -209,10 +217,11 @@ async def test_requests_that_fail(rabbit: Management) -> None:
     assert await rabbit.delete_queue(stream) == 0
 
 
-async def test_forbidden(rabbitmq: Server, rabbit: Management) -> None:
+async def test_forbidden(rabbitmq: Server) -> None:
     """A user who may not: RabbitMQ ends the session, which is management's own, and the rest goes on."""
     queue = fresh()
-    await rabbit.declare_queue(queue, "classic")
+    async with Connection(rabbitmq.url()) as connection, management(connection) as rabbit:
+        await rabbit.declare_queue(queue, "classic")
     async with Connection(rabbitmq.url(user="reader")) as connection, connection.receiver(queue_address(queue)):
         for number in range(2):
             async with management(connection) as forbidden:
@@ -220,27 +229,29 @@ async def test_forbidden(rabbitmq: Server, rabbit: Management) -> None:
                     await forbidden.declare_queue(f"{queue}-{number}")
         async with management(connection) as allowed:
             assert (await allowed.queue(queue)).consumers == 1
-    await rabbit.delete_queue(queue)
+    async with Connection(rabbitmq.url()) as connection, management(connection) as rabbit:
+        await rabbit.delete_queue(queue)
 
 
-async def test_sessions_that_it_ends(connection: Connection, rabbit: Management) -> None:
+async def test_sessions_that_it_ends(rabbitmq: Server) -> None:
     """4.0 ends the session over an unknown queue, again and again: each time the next session begins."""
-    for _ in range(200):
-        with pytest.raises((SessionEnded, LinkDetached), match="amqp:not-found"):
-            async with connection.receiver(queue_address(fresh("missing"))):
-                pass
-    queue = fresh()
-    await rabbit.declare_queue(queue, "classic")
-    async with connection.sender(queue_address(queue)) as sender:
-        await sender.send("still here")
-    assert await rabbit.delete_queue(queue) == 1
+    async with Connection(rabbitmq.url()) as connection, management(connection) as rabbit:
+        for _ in range(200):
+            with pytest.raises((SessionEnded, LinkDetached), match="amqp:not-found"):
+                async with connection.receiver(queue_address(fresh("missing"))):
+                    pass
+        queue = fresh()
+        await rabbit.declare_queue(queue, "classic")
+        async with connection.sender(queue_address(queue)) as sender:
+            await sender.send("still here")
+        assert await rabbit.delete_queue(queue) == 1
 
 
-async def test_exclusive_queue(rabbitmq: Server, connection: Connection) -> None:
+async def test_exclusive_queue(broker: Server | Embedded) -> None:
     """It is this connection's alone, outlives the management that made it, and ends with the connection."""
     queue = fresh()
-    async with Connection(rabbitmq.url()) as other, management(other) as theirs:
-        async with Connection(rabbitmq.url()) as owner:
+    async with Connection(broker.url()) as other, management(other) as theirs:
+        async with Connection(broker.url()) as owner:
             async with management(owner) as rabbit:
                 await rabbit.declare_queue(queue, "classic", exclusive=True)
             async with owner.sender(queue_address(queue)) as sender:
@@ -277,10 +288,10 @@ async def test_tls_and_external(rabbitmq: Server) -> None:
         assert connection.mechanism == "EXTERNAL"
 
 
-def test_example(rabbitmq: Server) -> None:
-    """The page's example runs as written."""
+def test_example(broker: Server | Embedded) -> None:
+    """The page's example runs as written, at either."""
     example = Path(__file__).parents[2] / "examples" / "rabbitmq" / "topology.py"
-    command = [sys.executable, "-W", "error", str(example), rabbitmq.url()]
+    command = [sys.executable, "-W", "error", str(example), broker.url()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[1:] == ["quorum 1 message", "order 1"]

@@ -10,7 +10,6 @@ import anyio
 import pytest
 
 from amqp10 import Connection, ManagementError, Message, SessionEnded, Symbol, Unsupported
-from amqp10.broker import Broker
 from amqp10.engine import ConnectionTerms, DeliveriesReceived, Event, LinkAttached
 from amqp10.messaging import Error
 from amqp10.rabbitmq import Binding, Management, management
@@ -166,7 +165,7 @@ async def test_errors(reply: tuple[str, Any], status: int, text: str) -> None:
 
 async def test_not_rabbitmq() -> None:
     """A peer without pairs of links is told from one that has them before anything is attached."""
-    async with Broker() as broker, broker.connect() as connection:
+    async with serving() as (_, connection), connection:
         with pytest.raises(Unsupported, match="RabbitMQ 4"):
             async with management(connection):
                 pass

@@ -143,6 +143,13 @@ async def test_where_a_moment_is(hub: Options) -> None:
 async def test_a_broker_that_has_no_hub_at_all(hub: Options) -> None:
     """The error says so; it does not wait for ever."""
     async with Broker() as broker, Connection(broker.url) as connection:
+        with pytest.raises(RemoteProtocolError, match=r"there is no .management .* is for Azure Event Hubs"):
+            await ask(connection, hub, [])
+
+
+async def test_a_hub_that_does_not_answer(hub: Options) -> None:
+    """The error says so; it does not wait for ever."""
+    async with Broker(queues=["$management"]) as broker, Connection(broker.url) as connection:
         with pytest.raises(RemoteProtocolError, match=r"nobody at .management said what 'hub' is for 0.1 s"):
             await ask(connection, replace(hub, receive_timeout=0.1), [])
 

@@ -44,7 +44,7 @@ _CAPABILITIES: dict[str, Kind] = {
 _TOPIC_NAMES = "topic."
 
 
-_QUEUES, _EXCHANGES = "/queues/", "/exchanges/"
+QUEUES, _EXCHANGES = "/queues/", "/exchanges/"
 
 
 def exchange_in(address: str) -> Address | None:
@@ -64,8 +64,8 @@ def split_address(address: str, capabilities: Iterable[str] = ()) -> tuple[str, 
     """
     if address.startswith(_EXCHANGES):
         raise AddressError("amqp:not-allowed", f"{address!r} is an exchange: to send to, and to bind queues to")
-    if address.startswith(_QUEUES):
-        address = "" if address == _QUEUES else _parsed(address).key or ""
+    if address.startswith(QUEUES):
+        address = "" if address == QUEUES else _parsed(address).key or ""
         return address, next((_CAPABILITIES[word] for word in capabilities if word in _CAPABILITIES), None)
     said = prefixed(address)
     if said is not None:

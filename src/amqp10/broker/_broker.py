@@ -32,6 +32,7 @@ from ._access import Access
 from ._carrier import PeerTerms
 from ._entrance import Entrance
 from ._facts import ExchangeFacts, QueueFacts, TopicFacts, exchange_facts, queue_facts, topic_facts
+from ._link_pairs import CAPABILITY as LINK_PAIRS
 from ._memory import memory_streams
 from ._node import Limits
 from ._queue import Queue
@@ -72,7 +73,7 @@ class Broker:
 
     **Exchanges** give a copy to each queue that is bound to them, by routing key or headers: senders reach them by
     `/exchanges/NAME/KEY`, or by `/exchanges/NAME` with the key as each message's subject. What no queue is bound for is
-    released, back to its sender. Peers of the older AMQPs declare and bind; those of 1.0 find it done.
+    released, back to its sender. Peers declare and bind, those of 1.0 by RabbitMQ's management (`amqp10.rabbitmq`).
 
     **Topics** give a copy to each subscription. It ends with its link, unless it is durable: then it stays for the next
     link of that name and container, as long as its expiry policy says. Several links can share one.
@@ -125,7 +126,8 @@ class Broker:
         idle_timeout: seconds of silence after which a peer is given up; None for never.
         handshake_timeout: seconds that a peer has from connecting to its open.
         close_timeout: seconds that leaving waits for peers to close, too.
-        container_id: the broker's name in its open; made up when None.
+        container_id: the broker's name in its open; None for one that is made up.
+        properties: what it says there, too: RabbitMQ's clients want {"product": "RabbitMQ", "version": "4.2.0"}.
 
     Raises:
         ValueError: without users, and with a host that is not loopback, nobody said that everyone may come in; or a
@@ -172,6 +174,7 @@ class Broker:
         handshake_timeout: float = 10.0,
         close_timeout: float = 2.0,
         container_id: str | None = None,
+        properties: Mapping[str, Any] | None = None,
     ) -> None:
         context = tls.server_context() if isinstance(tls, TLS) else tls
         if websocket:
@@ -220,8 +223,13 @@ class Broker:
             ConnectionTerms(
                 container_id=container_id if container_id is not None else f"amqp10-broker-{secrets.token_hex(8)}",
                 idle_timeout=idle_timeout,
-                offered_capabilities=("ANONYMOUS-RELAY", "SHARED-SUBS", *((ON_DEMAND,) if auto_create else ())),
-                properties={Symbol("product"): "amqp10"},
+                offered_capabilities=(
+                    "ANONYMOUS-RELAY",
+                    "SHARED-SUBS",
+                    LINK_PAIRS,
+                    *((ON_DEMAND,) if auto_create else ()),
+                ),
+                properties={Symbol("product"): "amqp10"} | {Symbol(k): v for k, v in (properties or {}).items()},
                 max_message_size=max_message_size,
             ).checked(),
             SessionTerms(),

@@ -58,6 +58,7 @@ class Peer:
         open_transactions: those of all peers, and how long they may take.
         keeper: who is told of links that can be resumed; None for nobody.
         proprietor: whose its exclusive queues are.
+        requests: what carries out what it asks for.
     """
 
     def __init__(self, engine: Engine, router: Router, terms: PeerTerms, carrier: Carrier) -> None:
@@ -71,8 +72,8 @@ class Peer:
         self.open_transactions = router.transactions
         self.keeper = router.links.keeper
         self.proprietor: object = self
-        self.links = links = PeerLinks(self, router, terms.max_message_size)
-        self._requests = Requests(router, self)
+        self.requests = Requests(router, self)
+        self.links = links = PeerLinks(self, router, terms)
         self._merged: dict[Peer, None] = {}  # of connections before: whose links began there and may go on on this one
         self._actions: dict[type[Event], Callable[[Any], None]] = {
             ConnectionOpened: self._on_opened,
@@ -122,6 +123,7 @@ class Peer:
         """The output has room again."""
         for consumer in self.links.consumers.values():
             consumer.credit_changed()
+        self.links.pairs.ready()
         self._router.flush()
 
     def blocked_or_not(self) -> None:
@@ -148,7 +150,7 @@ class Peer:
     def _let_go(self) -> None:
         """Nothing of the connection is left."""
         for each in (self, *self._merged):
-            each._requests.end()
+            each.requests.end()
             self._router.subscriptions.connection_ended(each)
             self._router.links.connection_ended(each)
 
@@ -175,7 +177,7 @@ class Peer:
         for each in (before, *before._merged):  # some of the links are of the connection that they were attached on
             each.engine, each._carrier, each.wake = self.engine, self._carrier, self.wake
             each.transactions = self.transactions
-        self.proprietor, self._requests = before.proprietor, before._requests
+        self.proprietor, self.requests = before.proprietor, before.requests
         self._merged |= before._merged
         if before.links.began:
             self._merged[before] = None
@@ -235,7 +237,7 @@ class Peer:
         elif isinstance(request, QueryBranches):
             answer = prepared.of(user)
         else:
-            self._requests.answer(pending)
+            self.requests.answer(pending)
             return
         pending.session.answer(pending, answer)
 

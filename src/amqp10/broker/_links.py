@@ -25,15 +25,17 @@ from ..engine import (
 from ..errors import EncodeError, LinkDetached, LocalProtocolError, RemoteProtocolError
 from ..messaging import NEWEST_CONNECTION, ONLY_TO_RESUME, Coordinator, Error, Source, Target
 from ..types import Symbol
-from ._address import exchange_in
+from ._address import QUEUES, exchange_in
 from ._consumer import ConsumerLink, PassingConsumerLink, Wishes
 from ._coordinator import CoordinatorLink
 from ._filters import read_filters
+from ._link_pairs import LinkPairs
+from ._management import Management
 from ._node import Node
 from ._producer import ProducerLink
 from ._queue import Queue
 from ._requests import check_owner
-from ._routed import AnonymousProducerLink, ExchangeProducerLink
+from ._routed import AnonymousProducerLink, ExchangeProducerLink, QueueProducerLink
 from ._router import AddressError, Router
 from ._stream import Stream
 from ._stream_place import NEXT, place_in, read_stream_filters
@@ -50,6 +52,7 @@ from ._terminus import (
 from ._topic import Topic
 
 if TYPE_CHECKING:
+    from ._carrier import PeerTerms
     from ._connection import Peer
 
 
@@ -60,17 +63,20 @@ class PeerLinks:
         consumers: by their links; a link on which the broker sends takes out of a queue.
         producers: by their links; those to coordinators among them.
         owned: dynamic nodes, by the link that they live with.
+        pairs: links to the management node.
         began: a link was attached here; all others were taken over.
     """
 
-    def __init__(self, peer: Peer, router: Router, max_message_size: int | None) -> None:
+    def __init__(self, peer: Peer, router: Router, terms: PeerTerms) -> None:
         self.consumers: dict[SenderLink, ConsumerLink] = {}
         self.producers: dict[ReceiverLink, ProducerLink | CoordinatorLink] = {}
         self.owned: dict[Link, Node] = {}
         self.began = False
+        management = Management(router, peer, terms.connection.container_id)
+        self.pairs = LinkPairs(peer, management, terms.max_message_size)
         self._peer = peer
         self._router = router
-        self._max_message_size = max_message_size
+        self._max_message_size = terms.max_message_size
         self._lasting: dict[Link, Lasting] = {}  # subscriptions that may outlive their links
         self._kept: dict[Link, KeptLink] = {}  # links that can be resumed
         self._asked: list[CoordinatorLink] = []  # in this pass
@@ -98,6 +104,8 @@ class PeerLinks:
             return  # ended again before we came to answer
         self.began = True
         try:
+            if self.pairs.attach(link):
+                return
             if isinstance(link, SenderLink):
                 self._attach_consumer(link, link.remote)
             elif isinstance(link, ReceiverLink):
@@ -287,7 +295,8 @@ class PeerLinks:
         elif node is None:
             producer = AnonymousProducerLink(self._peer, link, self._router, may_reject=rejects)
         else:
-            producer = ProducerLink(self._peer, link, self._router, node, may_reject=rejects)
+            kind = QueueProducerLink if address is not None and address.startswith(QUEUES) else ProducerLink
+            producer = kind(self._peer, link, self._router, node, may_reject=rejects)
         self.producers[link] = producer
         link.context = producer
         if lifetime is not None:
@@ -305,11 +314,14 @@ class PeerLinks:
         on_demand = link.remote is None or link.remote.on_demand
         if isinstance(terminus, Source) and place_in(terminus.filter) is not None:
             on_demand = False  # it means a stream, which somebody has to declare
-        return self._router.resolve(address, terminus.capabilities, on_demand=on_demand)
+        receiving = isinstance(terminus, Source)
+        return self._router.resolve(address, terminus.capabilities, on_demand=on_demand, receiving=receiving)
 
     def on_credit(self, event: CreditChanged) -> None:
         consumer = self.consumers.get(event.link)
-        if consumer is not None:
+        if event.link in self.pairs:
+            self.pairs.credit_changed(event.link)
+        elif consumer is not None:
             if event.link.properties:
                 consumer.flow_properties()
             consumer.credit_changed()
@@ -320,6 +332,8 @@ class PeerLinks:
             self._asked.append(producer)
         elif producer is not None:
             producer.take()
+        elif event.link in self.pairs:
+            self.pairs.take(event.link)
 
     def on_outcomes(self, event: OutcomesReceived) -> None:
         consumer = self.consumers.get(event.link)
@@ -364,6 +378,7 @@ class PeerLinks:
         for link, consumer in self.consumers.items():
             if link.session is session:
                 consumer.credit_changed()
+        self.pairs.ready(session)
 
     # The end
 
@@ -385,6 +400,8 @@ class PeerLinks:
                 self.end(link)
 
     def end(self, link: Link, how: Leaving = "detached") -> None:
+        if self.pairs.end(link):
+            return
         kept = self._kept.pop(link, None)
         if isinstance(link, SenderLink):
             consumer = self.consumers.pop(link, None)

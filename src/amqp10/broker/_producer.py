@@ -9,10 +9,13 @@ from ..engine import RoutedDelivery
 from ..errors import DecodeError
 from ..messaging import ACCEPTED, RELEASED, Error, Rejected, TransactionalState
 from ..types import Symbol
+from ._address import AddressError
 from ._entry import Entry
 from ._node import NodeFull, Producer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..engine import IncomingDelivery, ReceiverLink
     from ..messaging import DeliveryState
     from ._connection import Peer
@@ -32,6 +35,8 @@ class ProducerLink(Producer):
     Args:
         may_reject: the sender takes the outcome rejected; else the link is what ends.
     """
+
+    _alone = True  # messages go to the node, and nowhere else
 
     def __init__(self, peer: Peer, link: ReceiverLink, router: Router, node: Node | None, *, may_reject: bool) -> None:
         self._peer = peer
@@ -87,17 +92,21 @@ class ProducerLink(Producer):
         """Move what came into the node, and say so; once for all messages of a pass."""
         link, node, now = self._link, self._node, self._router.clock()
         assert node is not None
-        origin = self._peer.number
+        origin, alone = self._peer.number, self._alone
         incoming = link.incoming
         while incoming:
             delivery = incoming.popleft()
             try:
                 entry = Entry.read(delivery.payload, delivery.message_format, now, time.time)
+                copies = () if alone else self._copies(delivery.payload, entry)
             except DecodeError as error:
                 self._reject(delivery, "amqp:decode-error", str(error))
                 continue
+            except AddressError as error:
+                self._reject(delivery, str(error.error.condition), str(error))
+                continue
             entry.origin = origin
-            if delivery.remote_state is None:
+            if delivery.remote_state is None and not copies:
                 try:
                     node.take(entry)
                 except NodeFull as full:
@@ -105,8 +114,17 @@ class ProducerLink(Producer):
                     continue
                 self._settle(delivery, ACCEPTED, entry.durable)
             else:
-                self._post(delivery, [(node, entry)])
+                self._post(delivery, [(node, entry), *copies])
         self.credit_used()
+
+    def _copies(self, payload: bytes, entry: Entry) -> Sequence[tuple[Node, Entry]]:
+        """What goes where else; asked only if messages do not go to the node alone.
+
+        Raises:
+            AddressError: the message says it in no way that means something.
+            DecodeError: it is malformed.
+        """
+        return ()
 
     def credit_used(self) -> None:
         """It may be time for more credit."""

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ._node import Node
     from ._router import Router
 
+_USUAL: Final = {"x-queue-type": "classic"}  # what a queue is whose arguments do not say it
 _ON_DEMAND: Final = QueueTerms()  # what a queue is that nobody declared
 
 
@@ -71,19 +72,26 @@ class Requests:
 
     def answer(self, pending: PendingRequest[Any]) -> None:
         """Do what is asked for, and say so; or say why not."""
-        act = _ACTIONS.get(type(pending.request))
-        if act is None:
-            word = type(pending.request).__name__
-            pending.session.refuse(pending, Error(Symbol("amqp:not-implemented"), f"no {word} here"))
-            return
         try:
-            result = act(self, pending.request)
+            result = self.do(pending.request)
         except AddressError as refusal:
             pending.session.refuse(pending, refusal.error)
         except EncodeError as error:
             pending.session.refuse(pending, Error(Symbol("amqp:invalid-field"), f"cannot be kept: {error}"))
         else:
             pending.session.answer(pending, result)
+
+    def do(self, request: Request[Any]) -> Any:
+        """Do what is asked for.
+
+        Raises:
+            AddressError: it is refused.
+            EncodeError: its arguments cannot be kept.
+        """
+        act = _ACTIONS.get(type(request))
+        if act is None:
+            raise AddressError("amqp:not-implemented", f"no {type(request).__name__} here")
+        return act(self, request)
 
     def end(self) -> None:
         """The connection is over, and what is only for it."""
@@ -230,7 +238,7 @@ def _check_same(node: Node, asked: DeclareQueue) -> None:
     for word, is_so, wanted in (
         ("durable", terms.durable, asked.durable),
         ("auto-delete", terms.auto_delete, asked.auto_delete),
-        ("arguments", terms.arguments, asked.arguments),
+        ("arguments", _USUAL | {**terms.arguments}, _USUAL | {**asked.arguments}),
     ):
         if is_so != wanted:
             raise AddressError("amqp:precondition-failed", f"queue {node.name!r} has {word} {is_so!r}, not {wanted!r}")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..engine import CopiedDelivery, RoutedDelivery
 from ..errors import DecodeError
-from ..messaging import ACCEPTED, Error, read_properties
+from ..messaging import ACCEPTED, Error, read_annotations, read_properties
 from ..types import Symbol
 from ._entry import Entry
 from ._node import NodeFull
@@ -21,7 +21,37 @@ if TYPE_CHECKING:
     from ._router import Router
     from ._topology import Route
 
+_CC: Final = "x-cc"
+_PROPERTIES: Final = b"\x00\x53\x73"  # how a message begins that has neither header nor annotations
 _EXCHANGE, _ROUTING_KEY = Symbol("x-exchange"), Symbol("x-routing-key")
+
+
+def further_keys(payload: bytes) -> list[str]:
+    """The routing keys that a message has beside its first: its annotation `x-cc`, as on RabbitMQ.
+
+    Raises:
+        AddressError: they are no list of strings.
+        DecodeError: the annotations, or what comes before them, are malformed.
+    """
+    if payload[:3] >= _PROPERTIES:
+        return []
+    keys = read_annotations(payload).get(_CC, [])
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise AddressError("amqp:invalid-field", f"the message annotation {_CC} is a list of strings, not {keys!r:.60}")
+    return keys
+
+
+class QueueProducerLink(ProducerLink):
+    """A link to a queue by its address of RabbitMQ's spelling, where messages may have further routing keys."""
+
+    _alone = False
+
+    def _copies(self, payload: bytes, entry: Entry) -> list[tuple[Node, Entry]]:
+        keys = further_keys(payload)
+        if not keys:
+            return []
+        nodes = dict.fromkeys(node for key in keys for node in self._router.ways(None, key, payload))
+        return [(node, entry.copy()) for node in nodes if node is not self._node]
 
 
 class AnonymousProducerLink(ProducerLink):
@@ -98,10 +128,18 @@ class AnonymousProducerLink(ProducerLink):
                 nodes = dict.fromkeys([*route.nodes, *(node for nodes in copies for node in nodes)])
                 route = route._replace(nodes=tuple(nodes))
             return route
+        route = self._router.route(self._address_of(payload), payload, on_demand=self._on_demand)
+        keys = further_keys(payload)
+        if keys:
+            more = (node for key in keys for node in self._router.ways(route.exchange, key, payload))
+            route = route._replace(nodes=tuple(dict.fromkeys([*route.nodes, *more])))
+        return route
+
+    def _address_of(self, payload: bytes) -> str:
         to = read_properties(payload).to
         if not to:
             raise AddressError("amqp:not-found", "the message has no `to`, and the link has no address")
-        return self._router.route(to, payload, on_demand=self._on_demand)
+        return to
 
     def credit_used(self) -> None:
         self._top_up()
@@ -138,5 +176,5 @@ class ExchangeProducerLink(AnonymousProducerLink):
         super().__init__(peer, link, router, may_reject=may_reject)
         self._address = address
 
-    def _route(self, delivery: IncomingDelivery) -> Route:
-        return self._router.route(self._address, delivery.payload)
+    def _address_of(self, payload: bytes) -> str:
+        return self._address

@@ -34,7 +34,12 @@ if TYPE_CHECKING:
 
     from ..messaging import Source, Target, TerminusDurability
     from ._entry import Clock
+    from ._exchange import Exchange
     from ._store import Store
+
+
+MANAGEMENT = "$management"
+"""The node of the AMQP management draft, which this broker has not."""
 
 
 class Router:
@@ -158,8 +163,13 @@ class Router:
             queue.shelf = self._store.add_node(queue)
         return queue
 
-    def resolve(self, address: str, capabilities: Iterable[str] = (), *, on_demand: bool = True) -> Node:
+    def resolve(
+        self, address: str, capabilities: Iterable[str] = (), *, on_demand: bool = True, receiving: bool = False
+    ) -> Node:
         """The node that an address means, made if need be and allowed (`on_demand`, by who asks).
+
+        That of the AMQP management draft is made by who receives the requests: to others it would look as if somebody
+        answered them.
 
         Raises:
             AddressError: there is none and none is made on demand, or it is of another kind than asked for.
@@ -169,6 +179,9 @@ class Router:
         if node is None and not on_demand and (said := prefixed(name)) is not None:
             name, kind = said
             node = self.nodes.get(name)
+        if node is None and name == MANAGEMENT and not receiving:
+            reason = f"nobody answers requests at {MANAGEMENT!r}; what declares and deletes here is '/management'"
+            raise AddressError("amqp:not-found", reason)
         if node is None and not (self.auto_create and on_demand):
             raise AddressError("amqp:not-found", f"there is no node {name!r}")
         if kind is None:
@@ -293,6 +306,10 @@ class Router:
             route = topology.route(topology.exchanges[""], split_address(address)[0], payload)
         topology.remember(address, route)
         return route
+
+    def ways(self, exchange: Exchange | None, key: str, payload: bytes) -> tuple[Node, ...]:
+        """Where a message goes by one more routing key; without an exchange, by the default one."""
+        return self.topology.route(exchange or self.topology.exchanges[""], key, payload).nodes
 
     # Passes
 

@@ -317,10 +317,11 @@ class Links:
         return Transaction(self)
 
     def management(self, node: str = "$management") -> Management:
-        """The peer's management node; to be opened by `async with`.
+        """The peer's management node (AMQP Management, a draft); to be opened by `async with`.
 
         Args:
-            node: its address. RabbitMQ has another kind: see `amqp10.rabbitmq`.
+            node: its address. RabbitMQ and the embedded broker have another kind: see `amqp10.rabbitmq`. Opening this
+                one there is `LinkDetached`.
         """
         return Management(self.requester(node))
 

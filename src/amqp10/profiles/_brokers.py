@@ -18,7 +18,9 @@ EMBEDDED: Final = Profile(
     products=("amqp10",),
     early_outcomes=True,
     capabilities=True,
-    hints={"released": "the message came back unprocessed: its queue was deleted, or the broker is shutting down"},
+    hints={
+        "released": "no queue took it: no binding of the exchange matches (released = unroutable), or it is going away"
+    },
     facts=(
         Fact(
             "A node is made when a link attaches: a topic if the terminus has the capability.",

@@ -190,10 +190,16 @@ class EventHub(Log):
         await self._first(opened, place.partition, self.source(opened, place.partition, place.start))
 
     async def _facts(self, opened: Connection, kind: str, **properties: str) -> dict[Any, Any]:
-        with anyio.move_on_after(self._options.receive_timeout):
-            async with opened.management() as management:
-                response = await management.request("READ", kind, self.address, **properties)
-                return response.body if isinstance(response.body, dict) else {}
+        try:
+            with anyio.move_on_after(self._options.receive_timeout):
+                async with opened.management() as management:
+                    response = await management.request("READ", kind, self.address, **properties)
+                    return response.body if isinstance(response.body, dict) else {}
+        except LinkDetached as error:
+            if error.condition != "amqp:not-found":
+                raise
+            text = f"amqp: there is no $management ({error}): mode=eventhubs is for Azure Event Hubs"
+            raise RemoteProtocolError(text) from error
         raise RemoteProtocolError(
             f"amqp: nobody at $management said what {self.address!r} is for {self._options.receive_timeout:g} s: "
             "mode=eventhubs is for Azure Event Hubs"
