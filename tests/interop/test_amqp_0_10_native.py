@@ -9,7 +9,16 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from amqp10 import Anonymous, Connection, Message, RequestRefused, SessionEnded, Source, Unsupported
+from amqp10 import (
+    Anonymous,
+    Connection,
+    LocalProtocolError,
+    Message,
+    RequestRefused,
+    SessionEnded,
+    Source,
+    Unsupported,
+)
 from amqp10.amqp010 import Native, XAStatus, Xid
 from amqp10.dialects.v0_10 import Invoke
 from amqp10.dialects.v0_10._topology import QueueDeclare
@@ -182,6 +191,9 @@ async def test_acquire(server: Server, address: str) -> None:
             acquired[0].accept()
             acquired[1].release()
             assert await native.acquire([]) == []
+        async with connection.browser(address) as browser:
+            with pytest.raises(LocalProtocolError, match="browser"):
+                await native.acquire([await browser.receive()])
         async with connection.receiver(address) as receiver:
             assert [(await receiver.receive()).message.body for _ in range(2)] == [0, 2]
             assert receiver.buffered == 0

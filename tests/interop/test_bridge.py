@@ -287,6 +287,25 @@ async def test_sections_there_and_back_again(request: pytest.FixtureRequest, bet
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_off_broker_j_in_0_10(request: pytest.FixtureRequest) -> None:
+    """What was published in 0-9-1 there, and is taken in 0-10, arrives as it was: without expiry, text as octets."""
+    async with end(request, "broker_j 0-10") as old, end(request, "embedded") as new:
+        async with Connection(old.peer.url(), dialect="0-9-1") as there, there.sender(old.address) as sender:
+            await sender.send(Message(b"text", content_type="text/plain"))
+            await sender.send(b"nothing said")
+        async with old.connection() as source, new.connection() as target:
+            assert (await amqp10.bridge((source, old.address), (target, new.address), until_empty=True)).moved == 2
+        came = await new.empty(2)
+    assert [(message.body, message.content_type) for message in came] == [
+        (b"text", "text/plain"),
+        (b"nothing said", None),
+    ]
+    assert {(message.absolute_expiry_time, message.creation_time, message.content_encoding) for message in came} == {
+        (None, None, None)
+    }
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
 async def test_within_broker_j_in_0_10(request: pytest.FixtureRequest) -> None:
     """Its transactions of 0-10 are one thing over both queues: moved once, through a connection that breaks."""
     chance = random.Random(10)

@@ -35,7 +35,8 @@ class Native:
 
     Every method raises, besides what it says:
 
-    - `RequestRefused`: the server refused; `condition` and `description` say why, `info["reply-code"]` in its numbers;
+    - `RequestRefused`: the server refused; `condition` and `description` say why, `info["reply-code"]` in its numbers.
+      Or it was not asked, for there is no such name: one of more than 255 octets (`amqp:invalid-field`);
     - `SessionEnded`, `ConnectionClosed`, `ConnectionLost`: no answer came, and it may have been done;
     - `LocalProtocolError`: it cannot be said: an argument that no map can have.
 
@@ -231,10 +232,11 @@ class Native:
         """Take messages that a browser was shown; return those that could be had. They are to be settled then.
 
         Args:
-            deliveries: of one browsing receiver, not settled yet.
+            deliveries: of one receiver of `Source(queue, distribution_mode="copy")`, not settled yet. Those of
+                `connection.browser()` are.
 
         Raises:
-            LocalProtocolError: they are of several receivers; or see the class.
+            LocalProtocolError: they are of several receivers, or settled; nothing was asked. Or see the class.
             SessionEnded, ConnectionClosed, ConnectionLost: see the class.
 
         Cancelling: they may have been acquired.
@@ -245,6 +247,8 @@ class Native:
         link = shown[0].link
         if any(each.link is not link for each in shown):
             raise LocalProtocolError("messages of one receiver are acquired at a time")
+        if any(each.local_settled for each in shown):
+            raise LocalProtocolError("what is settled can not be acquired, nor what a `browser()` was shown")
         session: Session = link.session.context
         acquired = await session._request(Acquire(tuple(shown)))
         return [each for each in shown if each in acquired]

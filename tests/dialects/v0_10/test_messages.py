@@ -99,8 +99,7 @@ def test_any_message_comes_back(message: Message) -> None:
     assert as_octets(annotations) == as_octets(kept)
     assert came.to == (message.to if message.to is not None else "/queues/q")
     assert Message(came.body).encode() == Message(message.body).encode()
-    if not isinstance(plain(message.body), str | dict | list) or message.content_type not in (None, "text/plain"):
-        assert came.content_type == message.content_type
+    assert came.content_type == message.content_type
 
 
 def test_fields() -> None:
@@ -154,8 +153,8 @@ def test_fields() -> None:
 
 def test_routing() -> None:
     """The address is the routing; without a key in it the subject is; without any address the message says it."""
-    assert there(Message("x", subject="s"), Address("e", "k"))[0].routing_key == "k"
-    delivery, properties, _ = there(Message("x", subject="s"), Address("e", None))
+    assert there(Message(b"x", subject="s"), Address("e", "k"))[0].routing_key == "k"
+    delivery, properties, _ = there(Message(b"x", subject="s"), Address("e", None))
     assert (delivery.exchange, delivery.routing_key) == ("e", "s")
     assert properties.application_headers is None
     assert there(Message("x", to="/exchanges/e/k"), None)[0].exchange == "e"
@@ -202,8 +201,23 @@ def test_data_that_looks_like_a_value() -> None:
         came = back(*there(Message(b"\0\0\0\0", content_type=content_type)))
         assert came.body == b"\0\0\0\0"
         assert came.content_type == content_type
-    came = back(*there(Message("{}", content_type="application/json")))
-    assert (came.body, came.content_type) == ("{}", "application/json")
+    for content_type in ("application/json", "text/plain", "", None):
+        came = back(*there(Message("{}", content_type=content_type)))
+        assert (came.body, came.content_type) == ("{}", content_type)
+
+
+def test_nothing_said() -> None:
+    """Moments of 0 and empty types are none: so Broker-J says it. Ours say those that were meant."""
+    came = back(
+        DeliveryProperties(timestamp=0, expiration=0), MessageProperties(content_type="", content_encoding=""), b""
+    )
+    assert (came.creation_time, came.absolute_expiry_time) == (None, None)
+    assert (came.content_type, came.content_encoding) == (None, None)
+    began = datetime(1970, 1, 1, tzinfo=UTC)
+    meant = Message(b"", creation_time=began, absolute_expiry_time=began, content_type="", content_encoding="")
+    came = back(*there(meant))
+    assert (came.creation_time, came.absolute_expiry_time) == (began, began)
+    assert (came.content_type, came.content_encoding) == ("", "")
 
 
 def test_from_strangers() -> None:
@@ -225,7 +239,7 @@ def test_from_strangers() -> None:
         ),
         b"hello",
     )
-    assert came.body == "hello"
+    assert (came.body, came.content_type) == (b"hello", "text/plain")
     assert came.creation_time == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
     assert came.correlation_id == b"\xff"
     assert came.delivery_count == 1
@@ -294,6 +308,14 @@ def test_kinds_without_an_equal() -> None:
     _, written, _ = there(Message("x", message_annotations=annotations))
     assert written.application_headers is not None
     assert written.application_headers["x-array"] == Array010(0x21, [1, 2])
+
+
+@pytest.mark.parametrize("kind", [str, str.encode])
+def test_long_ids(kind: Any) -> None:
+    """Ids that no header has room for come back as what they were, text or octets."""
+    long = kind("i" * 70_000)
+    came = back(*there(Message(b"", message_id=long, correlation_id=long)))
+    assert (came.message_id, came.correlation_id) == (long, long)
 
 
 def test_far_moments() -> None:

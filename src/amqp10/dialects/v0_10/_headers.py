@@ -37,6 +37,8 @@ from ._values import Array010, encode_value
 
 # Headers that hold what has no field.
 PREFIX: Final = "x-opt-amqp10-"
+LONG: Final = PREFIX + "long-"
+"""The same, of texts that no header has room for: their octets."""
 REST: Final = "x-opt-amqp10"
 """Whatever has no equal, or one that brokers bend: sections of AMQP 1.0, encoded. What is in it wins."""
 SUBJECT: Final = "qpid.subject"

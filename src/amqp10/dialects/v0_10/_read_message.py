@@ -22,13 +22,13 @@ from ._headers import (
     GROUP_ID,
     GROUP_SEQUENCE,
     LIST,
+    LONG,
     MAP,
     OWN,
     PREFIX,
     REST,
     ROUTING_KEY,
     SUBJECT,
-    TEXT,
     NoEqual,
     from_header,
     simple,
@@ -126,6 +126,8 @@ class _Reader:
                 except DecodeError:
                     self.rest = None
                     left[key] = value
+            elif key.startswith(LONG):
+                self.kept[key[len(LONG) :]] = _text(value)
             elif key.startswith(PREFIX):
                 self.kept[key[len(PREFIX) :]] = value
             elif key == SUBJECT and isinstance(value, str):
@@ -184,10 +186,10 @@ class _Reader:
         kept = self.kept.get(name)
         if isinstance(kept, int):
             value = int(kept)
-        elif value is not None and abs(value) < SINCE_1973:
+        elif not value:
+            return None  # 0 is none, too: so Broker-J says it, and Qpid's clients understand it
+        elif abs(value) < SINCE_1973:
             value *= 1000
-        if value is None:
-            return None
         try:
             return _EPOCH + timedelta(milliseconds=value)
         except OverflowError:
@@ -200,10 +202,10 @@ class _Reader:
         user = self.kept.get("user-id")
         fields["user_id"] = user if isinstance(user, bytes) else properties.user_id
         long_type = _text(self.kept.get("content-type"))
-        fields["content_type"] = properties.content_type
-        if properties.content_type is None and isinstance(long_type, str):
+        fields["content_type"] = properties.content_type or None
+        if not properties.content_type and isinstance(long_type, str):
             fields["content_type"] = long_type
-        fields["content_encoding"] = properties.content_encoding
+        fields["content_encoding"] = properties.content_encoding or None
         if properties.app_id is not None:
             self.own["app-id"] = properties.app_id
         reply_to = properties.reply_to
@@ -233,7 +235,7 @@ class _Reader:
         if marker == "data":
             return body
         try:
-            if content_type == TEXT or marker == "value":
+            if marker in ("text", "value"):
                 value: Any = body.decode()
             elif content_type == MAP and int.from_bytes(body[:4], "big") == len(body) - 4:
                 value = from_header(read_map(body[4:]))

@@ -25,6 +25,7 @@ from ._headers import (
     GROUP_ID,
     GROUP_SEQUENCE,
     LIST,
+    LONG,
     MAP,
     OWN,
     PARTS,
@@ -46,7 +47,7 @@ TOP_PRIORITY: Final = 9
 _OURS: Final = frozenset((EXCHANGE, ROUTING_KEY, OWN, REST, SUBJECT, GROUP_ID, GROUP_SEQUENCE))
 _NOWHERE: Final = Address("", "")
 _OWN_BITS: Final = ("discard_unroutable", "immediate")
-_KINDS_OF_BODY: Final = frozenset((TEXT, MAP, LIST, ENCODED))
+_KINDS_OF_BODY: Final = frozenset((MAP, LIST, ENCODED))
 
 
 class WrittenMessage:
@@ -144,10 +145,8 @@ class _Writer:
         if type(body) is AmqpValue:
             body = body.value
         if type(body) is str and len(body.encode("utf-8", "replace")) == len(body.encode("utf-8", "ignore")):
-            if self.content_type is None:
-                self.content_type = TEXT
-            elif self.content_type != TEXT:
-                self.headers[BODY] = "value"
+            self.headers[BODY] = "value" if self.content_type is not None else "text"
+            self.content_type = self.content_type if self.content_type is not None else TEXT
             return body.encode()
         if type(body) in (dict, list) and self.content_type is None:
             try:
@@ -256,10 +255,10 @@ class _Writer:
             self._keep("reply-to", text)
 
     def _short(self, name: str, text: str) -> str | None:
-        if len(text.encode()) <= 255:
-            return text
-        self._keep(name, text)
-        return None
+        if not 0 < len(text.encode()) <= 255:  # some say "" for none
+            self._keep(name, text)
+            return None
+        return text
 
     def _text(self, name: str, text: str) -> None:
         """A header that others know too."""
@@ -272,8 +271,8 @@ class _Writer:
         """A header of ours, for a field that has no place."""
         try:
             self.headers[PREFIX + name] = to_header(value)
-        except NoEqual:  # a text beyond all measure
-            self.headers[PREFIX + name] = str(value).encode()
+        except NoEqual:
+            self.headers[LONG + name] = str(value).encode()
 
     # Maps
 
