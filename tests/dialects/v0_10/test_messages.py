@@ -201,9 +201,9 @@ def test_data_that_looks_like_a_value() -> None:
         came = back(*there(Message(b"\0\0\0\0", content_type=content_type)))
         assert came.body == b"\0\0\0\0"
         assert came.content_type == content_type
-    for content_type in ("application/json", "text/plain", "", None):
-        came = back(*there(Message("{}", content_type=content_type)))
-        assert (came.body, came.content_type) == ("{}", content_type)
+    for said in ("application/json", "text/plain", "", None):
+        came = back(*there(Message("{}", content_type=said)))
+        assert (came.body, came.content_type) == ("{}", said)
 
 
 def test_nothing_said() -> None:
