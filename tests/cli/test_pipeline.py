@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -128,7 +129,7 @@ def sent(url: str, address: str, start: int, stop: int) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.xdist_group("spark")
 def test_to_files_and_on_until_a_signal(broker_url: str, tmp_path: Path) -> None:
-    """All that is there goes to parquet; SIGTERM ends a job on a trigger after its batch, and nothing is lost."""
+    """All that is there goes to parquet; SIGTERM to its processes ends it after a batch, and nothing is lost."""
     import pyarrow.parquet as pq
 
     command = [sys.executable, "-m", "amqp10", "pipeline", "--from", broker_url, "--address", "orders"]
@@ -141,11 +142,11 @@ def test_to_files_and_on_until_a_signal(broker_url: str, tmp_path: Path) -> None
     assert "hidden" not in ended.stderr
     sent(broker_url, "orders", 300, 2300)
     on_and_on = [*to_files, "--trigger", "0 seconds", "--rate", "50"]
-    with subprocess.Popen(on_and_on, stderr=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(on_and_on, stderr=subprocess.PIPE, text=True, start_new_session=True) as running:
         assert running.stderr is not None
         try:
             said = next(line for line in running.stderr if line.startswith("batch "))
-            running.send_signal(signal.SIGTERM)
+            os.killpg(running.pid, signal.SIGTERM)  # as a service manager does
             rest = running.stderr.read()
         finally:
             if running.poll() is None:

@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from amqp10 import AmqpSequence, AmqpValue, Data, DecodeError, Message, Symbol, Timestamp, UInt
 from amqp10.spark._columns import Columns
@@ -346,6 +346,8 @@ def test_schemas() -> None:
     options = Options.parse({"url": "amqp://h"})
     check_read(usual_schema(), options)
     check_read(usual_schema("json"), options)
+    with pytest.raises(ValueError, match="'body' cannot be NOT NULL"):
+        check_read(StructType([StructField("body", BinaryType(), nullable=False)]), options)
     with pytest.raises(ValueError, match="there is no column 'key'; there are body, "):
         check_read(columns_of("body BINARY, key STRING"), options)
     with pytest.raises(ValueError, match="'priority' cannot be string, but int or bigint"):

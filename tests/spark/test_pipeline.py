@@ -1,20 +1,26 @@
-"""What `amqp10 pipeline` makes of its options, before there is a Spark."""
+"""What `amqp10 pipeline` makes of its options, most of it before there is a Spark."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 
 pytest.importorskip("pyspark")
 
+import amqp10
 from amqp10 import Message
 from amqp10.spark._columns import Columns
 from amqp10.spark._options import Options
 from amqp10.spark._pipeline import Pipeline
 from amqp10.spark._rows import Rows
 from amqp10.spark._schema import arrow_schema, struct
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def pipeline(sink: str = "parquet", **fields: Any) -> Pipeline:
@@ -81,3 +87,23 @@ def test_what_such_a_message_keeps() -> None:
     (copy,) = Rows(options, "p").messages(columns.take())
     message.delivery_count, message.delivery_annotations = 0, {}
     assert copy.encode() == message.encode()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.xdist_group("spark")
+def test_lines_of_text_are_as_they_came(spark: SparkSession, broker_url: str, tmp_path: Path) -> None:
+    """A CSV file keeps blanks at the ends, quotes and commas, and a body of several lines."""
+    bodies = ["  blanks ", 'a "quoted", word', "one\ntwo", "\ttab"]
+    anyio.run(amqp10.send, broker_url, "texts", *map(str.encode, bodies), backend="trio")
+    job = Pipeline(
+        source={"url": broker_url, "address": "texts"},
+        sink="csv",
+        place=str(tmp_path / "lake"),
+        checkpoint=str(tmp_path / "checkpoint"),
+        columns="body STRING",
+    )
+    job.start(spark).awaitTermination(200)
+    rows = spark.read.option("multiLine", True).csv(str(tmp_path / "lake")).collect()
+    assert sorted(row[0] for row in rows) == sorted(bodies)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyspark
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -25,6 +28,9 @@ _COLUMNS = {
     "text": "body STRING",
     "console": _FLAT,
 }
+
+_AS_IT_IS = {"csv": {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}}
+"""What a writer is told unless `target` says otherwise: Spark trims the values of CSV files."""
 
 WHOLE = {"bodyFormat": "amqp"}
 """Messages as they were encoded, with all they have."""
@@ -123,22 +129,22 @@ class Pipeline:
             JavaMissing: there is no Java to start it with.
         """
         prepare()
-        builder = SparkSession.builder.appName("amqp10 pipeline")
+        conf = SparkConf().setAppName("amqp10 pipeline")
         for name, value in self.settings().items():
-            builder = builder.config(name, value)
+            conf.set(name, value)
         # Under spark-submit there is a context, or its settings name a master.
-        from pyspark import SparkConf
-
-        if not SparkConf().contains("spark.master"):
-            builder = builder.master(self.master)
-        return builder.getOrCreate()
+        if not conf.contains("spark.master"):
+            conf.setMaster(self.master)
+        _start_java(conf)
+        return SparkSession.builder.config(conf=conf).getOrCreate()
 
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Start the query."""
         reader = spark.readStream.format("amqp").options(**self._source_options())
         columns = self._schema()
         frame = (reader.schema(columns) if columns else reader).load()
-        writer: Any = frame.writeStream.option("checkpointLocation", self.checkpoint).options(**self._target_options())
+        writer: Any = frame.writeStream.option("checkpointLocation", self.checkpoint)
+        writer = writer.options(**_AS_IT_IS.get(self.sink, {})).options(**self._target_options())
         writer = (
             writer.trigger(availableNow=True) if self.trigger == "now" else writer.trigger(processingTime=self.trigger)
         )
@@ -146,6 +152,16 @@ class Pipeline:
         if self.sink == "iceberg":
             return writer.toTable(self.place)
         return writer.start(self.place) if self.place else writer.start()
+
+
+def _start_java(conf: SparkConf) -> None:
+    """Start Spark's JVM, in a session of its own: it ends the query at once when it has a signal.
+
+    A service manager sends one to all of this job; this process lets the batch end. With it ends the JVM, whose
+    standard input it holds.
+    """
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        SparkContext._ensure_initialized(gateway=launch_gateway(conf, {"start_new_session": True}), conf=conf)
 
 
 def follow(query: StreamingQuery, told: Callable[[Mapping[str, Any]], None], stopping: Callable[[], bool]) -> None:

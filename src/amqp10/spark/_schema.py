@@ -132,9 +132,13 @@ def check_read(schema: StructType, options: Options) -> None:
     """See that messages can be read into these columns.
 
     Raises:
-        ValueError: a column that there is not, or of a type that it cannot have.
+        ValueError: a column that there is not, of a type that it cannot have, or that must not be NULL.
     """
     _check(schema, COLUMNS, options)
+    for each in schema:
+        # Spark would believe it, and fail over a message without that field when it is the queue's no more.
+        if not each.nullable:
+            raise ValueError(f"amqp: column {each.name!r} cannot be NOT NULL: a message may be without it")
 
 
 def check_written(schema: StructType, options: Options) -> None:
