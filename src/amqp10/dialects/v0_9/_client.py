@@ -51,6 +51,7 @@ from ._methods import (
 )
 from ._sender import SenderEndpoint
 from ._session import ClientSession
+from ._table import QPID_TABLES
 from ._transactions import Transactions
 from ._variant import Variant
 
@@ -80,6 +81,7 @@ class ClientConnection(Connection):
         prefetch_by_consumer: each consumer has a prefetch of its own (RabbitMQ), not the channel.
         expiry_clock: milliseconds since 1970, where the property expiration is a moment, and not a time to live: at
             Qpid, which drops at once what has the latter.
+        tables: how the peer writes what messages say.
         nack_outcome: what a nack means: that the server failed, or at those that confirm without being asked to say so
             (Qpid) that the message could not be routed.
     """
@@ -102,6 +104,7 @@ class ClientConnection(Connection):
         self.prefetch_by_consumer = False
         self.has_streams = False
         self.expiry_clock: Callable[[], int] | None = None
+        self.tables = engine.variant.tables
         self.nack_outcome: DeliveryState = Returned(as_error(312, "no queue takes the message"))
         self.transactions = Transactions()
         self._mechanisms = mechanisms if mechanisms is not None else (Anonymous(),)
@@ -152,6 +155,7 @@ class ClientConnection(Connection):
         self.has_streams = product in ("rabbitmq", "amqp10")
         if "qpid" in product:
             self.expiry_clock = self.engine.incoming.clock = _wall_clock
+            self.tables = self.engine.incoming.tables = QPID_TABLES
         self.prefetch_by_consumer = "per_consumer_qos" in self.capabilities
         if "publisher_confirms" in self.capabilities:
             self.nack_outcome = Rejected(as_error(541, "the server could not take care of the message"))
@@ -189,6 +193,8 @@ class ClientConnection(Connection):
         self._channel_max = agreed(method.channel_max, terms.channel_max or 1)
         wanted = math.ceil(terms.idle_timeout / 2) if terms.idle_timeout else 0
         engine.heartbeat = min(agreed(method.heartbeat, wanted), 0xFFFF)
+        if engine.longest_silence and engine.heartbeat:  # whole seconds: who is quiet says nothing more often
+            engine.longest_silence = max(engine.longest_silence, 2.0 * engine.heartbeat)
         engine.room = frame_max - engine.variant.framing.overhead
         self._frame_max = frame_max
         self.write(ConnectionTuneOk(self._channel_max, frame_max, engine.heartbeat))

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 
 from ...errors import DecodeError, EncodeError
 from ...types import Timestamp
-from ._table import Tables, moment, octets_of, read_text, seconds
+from ._table import Tables, octets_of, read_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def table() -> Any:
 
 
 def instant() -> Any:
-    """A moment, in whole seconds."""
+    """A moment; in whole seconds, mostly."""
     return Field("", "timestamp", None)
 
 
@@ -142,8 +142,8 @@ def _write_table(out: bytearray, value: dict[str, Any] | None, tables: Tables) -
     tables.write(out, value or {})
 
 
-def _write_timestamp(out: bytearray, value: datetime | Timestamp, _: Tables) -> None:
-    out += seconds(value).to_bytes(8, "big")
+def _write_timestamp(out: bytearray, value: datetime | Timestamp, tables: Tables) -> None:
+    out += tables.instant(value).to_bytes(8, "big")
 
 
 def _write_content(out: bytearray, value: tuple[int, bytes], tables: Tables) -> None:
@@ -231,10 +231,10 @@ def _read_table(data: bytes, at: int, tables: Tables) -> tuple[dict[str, Any], i
     return tables.read(data, at)
 
 
-def _read_timestamp(data: bytes, at: int, _: Tables) -> tuple[datetime | Timestamp, int]:
+def _read_timestamp(data: bytes, at: int, tables: Tables) -> tuple[datetime | Timestamp, int]:
     if at + 8 > len(data):
         raise IndexError
-    return moment(int.from_bytes(data[at : at + 8], "big")), at + 8
+    return tables.moment(int.from_bytes(data[at : at + 8], "big")), at + 8
 
 
 def _read_content(data: bytes, at: int, tables: Tables) -> tuple[tuple[int, bytes], int]:

@@ -50,10 +50,11 @@ class Incoming:
 
     Attributes:
         clock: of a peer to which an expiration is a moment: see `Outgoing`.
+        tables: how the peer writes.
     """
 
     def __init__(self, tables: Tables) -> None:
-        self._tables = tables
+        self.tables = tables
         self.clock: Clock | None = None
         self._known: dict[bytes, tuple[bytes, bytes, bool | Sizes]] = {}
 
@@ -78,8 +79,8 @@ class Incoming:
             exchange, key, end = read_route(route)
             if end != len(route):
                 raise DecodeError("octets follow the routing key")
-            said = BasicProperties.decode(properties, self._tables)
-            found = incoming_head(said, exchange, key, bool(route[0] & 1), self._tables, clock=self.clock)
+            said = BasicProperties.decode(properties, self.tables)
+            found = incoming_head(said, exchange, key, bool(route[0] & 1), self.tables, clock=self.clock)
             if self.clock is None or said.expiration is None:
                 self._known[known] = found
         head, footer, sections = found
@@ -95,16 +96,16 @@ class Incoming:
     def _untyped(self, route: bytes, properties: bytes) -> tuple[bytes, bytes]:
         """Head and footer of a message whose type means something else than ours."""
         exchange, key, _ = read_route(route)
-        said = BasicProperties.decode(properties, self._tables)
+        said = BasicProperties.decode(properties, self.tables)
         redelivered = bool(route[0] & 1)
-        head, footer, _ = incoming_head(said, exchange, key, redelivered, self._tables, clock=self.clock, typed=False)
+        head, footer, _ = incoming_head(said, exchange, key, redelivered, self.tables, clock=self.clock, typed=False)
         return head, footer
 
     def _map_structured(self, route: bytes, properties: bytes, body: bytes, children: Sequence[Content]) -> bytes:
         within = [self.map(b"\0\0\0", each.properties, each.body, each.children) for each in children]
         exchange, key, _ = read_route(route)
-        said = BasicProperties.decode(properties, self._tables)
-        head, footer, sections = incoming_head(said, exchange, key, bool(route[0] & 1), self._tables, within)
+        said = BasicProperties.decode(properties, self.tables)
+        head, footer, sections = incoming_head(said, exchange, key, bool(route[0] & 1), self.tables, within)
         return b"".join((head, *_parts(body, sections), footer))
 
 

@@ -27,7 +27,7 @@ from typing import Any, Final
 from ...engine import parse_address
 from ...errors import EncodeError
 from ...types import Int, Symbol, Timestamp
-from ._table import Tables, moment, seconds
+from ._table import Tables
 
 Clock = Callable[[], int]
 Sizes = tuple[tuple[int, int], ...]
@@ -71,7 +71,7 @@ def near_value(value: Any, tables: Tables) -> Any:
         return value
     if isinstance(value, datetime | Timestamp):
         try:
-            return moment(seconds(value))
+            return tables.nearest(value)
         except EncodeError:
             return None
     if isinstance(value, int):

@@ -36,7 +36,7 @@ from ._mapping import (
 )
 from ._properties import BasicProperties
 from ._structured import Content
-from ._table import Latin1, Tables, milliseconds, moment, seconds
+from ._table import Latin1, Tables, milliseconds
 
 # RabbitMQ takes the last two for lists of further routing keys, and the whole message for wrong if they are none.
 UNSAYABLE = RESERVED | {"CC", "BCC"}
@@ -231,7 +231,7 @@ def outgoing_properties(
     _say_text(said, "content_encoding", message.content_encoding, lost)
     _say_reply_to(said, message, headers, lost)
     if message.creation_time is not None:
-        _say_time(said, message.creation_time, lost)
+        _say_time(said, message.creation_time, lost, tables)
     if message.durable:
         said.delivery_mode = 2
     if message.priority or _native(message).get("priority") == 0:
@@ -308,9 +308,9 @@ def _say_reply_to(said: BasicProperties, message: Message, headers: dict[str, An
         lost["reply_to"] = value
 
 
-def _say_time(said: BasicProperties, value: datetime | Timestamp, lost: dict[str, Any]) -> None:
+def _say_time(said: BasicProperties, value: datetime | Timestamp, lost: dict[str, Any], tables: Tables) -> None:
     try:
-        said.timestamp = moment(seconds(value))
+        said.timestamp = tables.nearest(value)
     except EncodeError:
         pass
     if said.timestamp != value:

@@ -71,7 +71,7 @@ class SenderEndpoint(ClientLink, SenderLink):
         target, address = self.terms.target, self.address
         anonymous = isinstance(target, Target) and target.address is None and not target.dynamic
         self._mapping = Outgoing(
-            self.engine.variant.tables,
+            self.session.connection.tables,
             address.exchange,
             address.key,
             anonymous=anonymous,

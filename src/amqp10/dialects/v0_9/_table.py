@@ -4,7 +4,9 @@ The specification and its implementations disagree on some of those octets. What
 RabbitMQ and Qpid agree, and what is read is what either of them writes:
 
     t bool   b Byte   B UByte   s Short   u UShort   I Int   i UInt   l L int (64 bits)   f Float   d float
-    D Decimal   S str   x bytes   T datetime (whole seconds)   A list   F dict   V None   k Char   c C str (Qpid's)
+    D Decimal   S str   x bytes   T datetime   A list   F dict   V None   k Char   c C str (Qpid)
+
+Moments are whole seconds, but to Qpid, which writes and reads them as milliseconds.
 
 The draft 0-9 knows only S I D T F, and is strict about names.
 """
@@ -41,6 +43,7 @@ Writer = Callable[[bytearray, Any], None]
 MAX_DEPTH: Final = 32
 ON_DEMAND: Final = "x-opt-on-demand"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SINCE_1973: Final = 100_000_000_000  # milliseconds; or seconds up to the year 5138
 _LAST: Final = 253_402_300_799  # the last second that a datetime can say
 _MOST_MS: Final = 0x7FFF_FFFF_FFFF_FFFF
 _NAME: Final = re.compile(r"[A-Za-z$#][A-Za-z0-9$#_]{0,127}\Z")
@@ -142,10 +145,6 @@ def moment(whole: int) -> datetime | Timestamp:
     return _EPOCH + timedelta(seconds=whole) if whole <= _LAST else Timestamp(min(whole * 1000, _MOST_MS))
 
 
-def _write_moment(out: bytearray, value: datetime | Timestamp) -> None:
-    out += struct.pack(">cQ", b"T", seconds(value))
-
-
 def _write_decimal(out: bytearray, value: Decimal) -> None:
     if not value.is_finite():
         raise EncodeError(f"{value!r} has no encoding in a field table")
@@ -165,11 +164,14 @@ class Tables:
     Args:
         codes: the field types that may be written; others are refused.
         strict_names: names are letters, digits, `$`, `#` and `_`, as the specification says and nobody heeds.
+        in_milliseconds: so moments are said, and not in seconds; read is what its size shows it to be.
     """
 
-    def __init__(self, codes: str | None = None, *, strict_names: bool = False) -> None:
+    def __init__(self, codes: str | None = None, *, strict_names: bool = False, in_milliseconds: bool = False) -> None:
         self._codes = codes
         self._strict = strict_names
+        self._in_milliseconds = in_milliseconds
+        self._fixed = _FIXED | {ord("T"): _fixed("Q", self.moment)}
         integer = _number("l", "q") if codes is None else _number("I", "i")
         writers: dict[type, tuple[str, Writer]] = {
             bool: ("t", _write_bool),
@@ -189,8 +191,8 @@ class Tables:
             bytes: ("x", _write_bytes),
             bytearray: ("x", _write_bytes),
             memoryview: ("x", _write_bytes),
-            datetime: ("T", _write_moment),
-            Timestamp: ("T", _write_moment),
+            datetime: ("T", self._write_moment),
+            Timestamp: ("T", self._write_moment),
             type(None): ("V", _write_none),
             list: ("A", self._write_list),
             tuple: ("A", self._write_list),
@@ -216,7 +218,7 @@ class Tables:
     def holds(self, value: Any) -> bool:
         """The value comes back from a table as it is, type and all."""
         kind = type(value)
-        if kind not in self._writers or kind in _NARROWED or (kind is datetime and value.microsecond):
+        if kind not in self._writers or kind in _NARROWED:
             return False
         if kind is int and self._codes is not None:
             return False
@@ -226,9 +228,33 @@ class Tables:
             return all(map(self.holds, value))
         try:
             self._writers[kind](bytearray(), value)
+            return kind is not datetime or self.nearest(value) == value
         except EncodeError:
             return False
-        return True
+
+    def instant(self, value: datetime | Timestamp) -> int:
+        """A moment as the number that is said; what is finer is left out.
+
+        Raises:
+            EncodeError: it is before 1970, or has no time zone.
+        """
+        return milliseconds(value) if self._in_milliseconds and milliseconds(value) >= 0 else seconds(value)
+
+    def moment(self, number: int) -> datetime | Timestamp:
+        """The way back."""
+        if not self._in_milliseconds or number < _SINCE_1973:
+            return moment(number)
+        if number > _LAST * 1000:
+            return Timestamp(min(number, _MOST_MS))
+        return _EPOCH + timedelta(milliseconds=number)
+
+    def nearest(self, value: datetime | Timestamp) -> datetime | Timestamp:
+        """What comes back of a moment.
+
+        Raises:
+            EncodeError: see `instant`.
+        """
+        return self.moment(self.instant(value))
 
     def on_demand(self) -> dict[str, Any]:
         """The argument of a passive declare that lets a server of this package make the node."""
@@ -293,6 +319,9 @@ class Tables:
             return self._write_dict
         raise EncodeError(f"a {type(value).__qualname__} has no field type")
 
+    def _write_moment(self, out: bytearray, value: datetime | Timestamp) -> None:
+        out += struct.pack(">cQ", b"T", self.instant(value))
+
     def _write_list(self, out: bytearray, value: Any) -> None:
         out += b"A\0\0\0\0"
         start = len(out)
@@ -332,7 +361,7 @@ class Tables:
         if at >= end:
             raise DecodeError("a field table ends within a field")
         code = data[at]
-        fixed = _FIXED.get(code)
+        fixed = self._fixed.get(code)
         if fixed is not None:
             unpack, size, convert = fixed
             stop = at + 1 + size
@@ -408,7 +437,6 @@ _FIXED: Final = {
         ("L", "q", int),
         ("f", "f", Float),
         ("d", "d", float),
-        ("T", "Q", moment),
         ("k", "c", lambda octet: Char(octet.decode("latin-1"))),
     )
 }
@@ -421,6 +449,9 @@ _SIZED: Final[dict[int, Callable[[bytes], Any]]] = {
 
 TABLES: Final = Tables()
 """Of 0-9-1 and 0-9 final, as the brokers have them."""
+
+QPID_TABLES: Final = Tables(in_milliseconds=True)
+"""The same as Qpid's brokers and clients have them."""
 
 DRAFT_TABLES: Final = Tables("SIDTF", strict_names=True)
 """Of the draft 0-9."""
