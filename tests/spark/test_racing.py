@@ -257,7 +257,7 @@ def test_a_limit_of_octets(broker_url: str, tmp_path: Path) -> None:
         counts.append(len(rows))
     assert numbers == list(range(100))
     assert all(29 <= count <= 40 for count in counts[:3])
-    assert [saw_empty(wal, number + 1) for number in range(len(counts))].index(True) >= len(counts) - 2
+    assert [saw_empty(wal, number + 1, 1) for number in range(len(counts))].index(True) >= len(counts) - 2
 
 
 def test_what_cannot_be_decoded_stays_in_the_queue(broker_url: str, tmp_path: Path) -> None:

@@ -105,16 +105,19 @@ def test_all_ids_or_none(tmp_path: Path) -> None:
 
 
 def test_the_end_of_the_queue(tmp_path: Path) -> None:
-    """One task of a batch that saw it is enough; the note goes with the segment."""
+    """One task that took messages until it came is enough, or all found nothing; notes go with the segment."""
     wal = str(tmp_path)
     make(Segment(wal, 1, 0), "a", "b")
     make(Segment(wal, 1, 1))
-    assert not saw_empty(wal, 1)
-    Segment(wal, 1, 1).note_empty()
-    assert saw_empty(wal, 1)
-    with Segment(wal, 1, 1).write(SCHEMA):
-        assert not saw_empty(wal, 1)  # another attempt has to see it itself
-    Segment(wal, 1, 1).note_empty()
+    assert not saw_empty(wal, 1, 2)
+    Segment(wal, 1, 1).note_empty(0)
+    assert not saw_empty(wal, 1, 2)  # the other one may have been given all
+    Segment(wal, 1, 0).note_empty(2)
+    assert saw_empty(wal, 1, 2)
+    with Segment(wal, 1, 0).write(SCHEMA):
+        assert not saw_empty(wal, 1, 2)  # another attempt has to see it itself
+    Segment(wal, 1, 0).note_empty(0)
+    assert saw_empty(wal, 1, 2)
     retire(wal, 1, 2)
     assert files(Segment(wal, 1, 0)) == ["part-0.ids"]
 

@@ -134,7 +134,7 @@ class Consumption:
                 held += deliveries
                 draft.append(columns.take())
         if len(held) < self._limit and (self._octets is None or size < self._octets):
-            self._segment.note_empty()
+            self._segment.note_empty(len(held))
         return held
 
     async def _still_has(self, opened: Connection, receiver: Receiver) -> None:

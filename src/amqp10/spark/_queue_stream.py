@@ -98,7 +98,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         wal, dedupe = self._wal(committed["wal"]), self._options.dedupe
         if self._available_now and batch not in self._seen_empty:
-            self._seen_empty = {batch: saw_empty(wal, batch)}
+            self._seen_empty = {batch: saw_empty(wal, batch, committed["parts"])}
         retained = self._options.wal_retain_batches if dedupe != "none" else 0
         retire(wal, batch, retained, all_ids=dedupe == "all")
 

@@ -3,7 +3,8 @@
     walLocation/<query>/<batch>/part-0.arrow      the rows, once they are whole: published by a hard link, all at once
                                 part-0.settled    the broker has confirmed that the messages are gone there
                                 part-0.claim      who consumes for this segment just now
-                                part-0.empty      its task saw the queue empty
+                                part-0.empty      its task took messages until the queue was empty
+                                part-0.nothing    its task found none
                                 lock              held by the one task of the batch that publishes just now
                         <batch>.done/part-0.ids   after the commit: message-ids of a segment that was never confirmed
                                 part-0.confirmed.ids  the same of one that was, where that is asked for
@@ -142,7 +143,8 @@ class Segment:
 
     def write(self, schema: pa.Schema) -> Draft:
         """A draft of its content; what an attempt that failed saw of the queue counts no more."""
-        self._file("empty").unlink(missing_ok=True)
+        for seen in ("empty", "nothing"):
+            self._file(seen).unlink(missing_ok=True)
         return Draft(self, schema)
 
     @asynccontextmanager
@@ -157,9 +159,9 @@ class Segment:
                     await anyio.sleep(LOCK_POLL)  # heartbeats go on
             yield
 
-    def note_empty(self) -> None:
-        """Note that the queue was seen empty."""
-        self._file("empty").touch()
+    def note_empty(self, taken: int) -> None:
+        """Note that the queue was seen empty, after as many messages were taken."""
+        self._file("empty" if taken else "nothing").touch()
 
     def confirm(self) -> None:
         """Note that the broker has let go of its messages."""

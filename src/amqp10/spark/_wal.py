@@ -71,9 +71,13 @@ def batches(wal: str) -> list[tuple[int, Path]]:
         return []
 
 
-def saw_empty(wal: str, batch: int) -> bool:
-    """Whether the queue was seen empty by a task of this batch."""
-    return any((Path(wal) / f"{batch}").glob("part-*.empty"))
+def saw_empty(wal: str, batch: int, parts: int) -> bool:
+    """Whether the queue was seen empty by a task of this batch that has `parts` of them.
+
+    One that found nothing does not count alone: a broker may give all to one link, as with a single active consumer.
+    """
+    folder = Path(wal) / f"{batch}"
+    return any(folder.glob("part-*.empty")) or len([*folder.glob("part-*.nothing")]) == parts
 
 
 def known_rows(wal: str, *, batch: int | None = None, confirmed: bool = False) -> list[pa.Table]:
