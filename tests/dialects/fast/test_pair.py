@@ -274,6 +274,23 @@ def test_refused() -> None:
     assert session.begun
 
 
+def test_all_in_use() -> None:
+    """When the server takes no more channels or handles a link is refused before anything is begun of it."""
+    for terms in (ConnectionTerms("server", channel_max=3), ConnectionTerms("server")):
+        pair = opened(server=terms)
+        session, _ = pair.begin()
+        pair.client.handle_max = 2  # type: ignore[attr-defined]
+        links = [session.attach_sender(LinkTerms(name, Source(), Target("q"))) for name in "ab"]
+        with pytest.raises(LocalProtocolError, match="and all are in use"):
+            session.attach_sender(LinkTerms("c", Source(), Target("q")))
+        with pytest.raises(LocalProtocolError, match="and all are in use"):
+            session.attach_receiver(LinkTerms("c", Source("q"), Target()))
+        assert list(session.links) == links  # type: ignore[attr-defined]
+        session.end()
+        pair.run()
+        assert SessionUnmapped(session, None) in pair.client_events
+
+
 def test_anonymous() -> None:
     """A sender without an address sends where its messages say; that is where they go at the server."""
     pair = opened()

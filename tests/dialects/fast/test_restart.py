@@ -30,7 +30,7 @@ from amqp10.engine import (
     ReceiverLink,
     SenderLink,
 )
-from amqp10.messaging import ACCEPTED, Message, Source, Target
+from amqp10.messaging import ACCEPTED, RELEASED, Message, Source, Target
 from amqp10.testing import EnginePair
 
 BODY = bytes(range(256)) * 100
@@ -104,6 +104,31 @@ def test_another_message() -> None:
     link.resend(delivery)  # type: ignore[attr-defined]
     pair.run()
     assert theirs.incoming[0].payload == other
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_kept_of_another_message(settled: bool) -> None:
+    """Two messages have the same head, and what is kept is of the other: this one is sent anew, whole."""
+    pair, link, theirs = attached()
+    delivery = link.send(Message(BODY).encode())  # type: ignore[attr-defined]
+    pair.server.receive_data(pair.client.data_to_send()[:9000])
+    pair.lose()
+    kept = theirs.suspended()
+    assert kept
+    link.suspended()  # type: ignore[attr-defined]
+    delivery.payload = Message(BODY[::-1]).encode()
+    pair, link, theirs = attached([delivery], list(kept))
+    link.resend(delivery)  # type: ignore[attr-defined]
+    if settled:  # nobody waits for it any more
+        link.forget(delivery)  # type: ignore[attr-defined]
+    pair.run()
+    bodies = [Message.decode(each.payload).body for each in theirs.incoming]
+    assert bodies == ([] if settled else [BODY[::-1]])
+    for each in theirs.incoming:
+        theirs.settle(each, ACCEPTED)
+    pair.run()
+    assert settled or delivery.remote_state == ACCEPTED
+    assert (link.attached, link.credit) == (True, 1000 - settled)  # type: ignore[attr-defined]
 
 
 def test_other_content() -> None:
@@ -284,22 +309,37 @@ def test_a_client_that_has_more_than_there_is() -> None:
         assert line.startswith("< connection-close(reply_code=409")
 
 
-def test_a_hash_that_does_not_fit_at_the_client() -> None:
-    """The client is given the rest of something else: it says 542, and does not keep what it had."""
+def test_kept_of_another_message_at_the_client() -> None:
+    """Two messages have the same head, and what came was of the other: this one is given back, and comes anew."""
     pair, link, _, _ = receiving(payload=FIRST)
     pair.client.receive_data(pair.server.data_to_send()[:9000])
     pair.lose()
-    lying = Message(BODY[::-1], message_id="m", ttl=timedelta(minutes=1), delivery_count=1).encode()
-    pair, link, _, _ = receiving(link.suspended(), lying)
+    other = Message(BODY[::-1], message_id="m", ttl=timedelta(minutes=1), delivery_count=1).encode()
+    pair, link, theirs, delivery = receiving(link.suspended(), other)
+    pair.run()
+    assert not link.incoming
+    assert (delivery.remote_state, link.credit, theirs.credit) == (RELEASED, 5, 5)
+    again = theirs.send(other)
+    pair.run()
+    (arrived,) = link.incoming
+    assert Message.decode(arrived.payload).body == BODY[::-1]
+    link.settle(arrived, ACCEPTED)
+    pair.run()
+    assert again.remote_state == ACCEPTED
+    pair.lose()
+    assert link.suspended() == []
+
+
+def test_a_hash_that_does_not_fit_at_the_client() -> None:
+    """Of a message of which nothing was kept: the server says what is not so, and is told with 542."""
+    pair, _, theirs, _ = receiving(payload=AGAIN)
+    theirs._preparing = theirs._preparing[0], BODY[::-1]  # type: ignore[attr-defined]
     pair.client.receive_data(pair.server.data_to_send())
     pair.server.receive_data(pair.client.data_to_send())
     pair.client.receive_data(pair.server.data_to_send())
-    assert not link.incoming
     tracer = CommandTracer()
     list(tracer.received(encode_command(HandleClose())))
-    assert "reply_code=542" in tracer.received(pair.client.data_to_send())[-1]
-    pair.lose()
-    assert link.suspended() == []
+    assert "connection-close(reply_code=542" in tracer.received(pair.client.data_to_send())[-1]
 
 
 def test_drained_when_it_is_all_there() -> None:

@@ -14,6 +14,7 @@ from ._services import TOPIC, opening
 
 if TYPE_CHECKING:
     from ...engine import IncomingDelivery, LinkTerms, OutgoingDelivery
+    from ._client import ClientEngine
     from ._client_session import ClientSession
 
 
@@ -27,6 +28,7 @@ def sender(
     """
     if isinstance(terms.target, Coordinator):
         return ClientCoordinator(session, terms)
+    _check_room(session.engine)
     command = opening(terms, producer=True)
     link = ClientSender(session, terms, resuming)
     link.begin(command)
@@ -39,6 +41,7 @@ def receiver(session: ClientSession, terms: LinkTerms, resuming: Iterable[Incomi
     Raises:
         LocalProtocolError, Unsupported: it cannot be said.
     """
+    _check_room(session.engine)
     command = opening(terms, producer=False)
     source = terms.source
     if source is None:
@@ -49,3 +52,9 @@ def receiver(session: ClientSession, terms: LinkTerms, resuming: Iterable[Incomi
     link = (ClientBrowser if copies else ClientReceiver)(session, terms, resuming)
     link.begin(command)
     return link
+
+
+def _check_room(engine: ClientEngine) -> None:
+    """Raise before anything is begun of a link for which there is no channel or handle."""
+    engine.free_channel()
+    engine.free_handle()

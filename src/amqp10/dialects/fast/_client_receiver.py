@@ -30,6 +30,7 @@ from ...types import Symbol
 from ._client_acks import Acknowledging
 from ._client_handle import ClientHandle, HandleOwner
 from ._client_session import ClientChannel
+from ._codes import BadContents
 from ._commands import (
     Command,
     HandleCancel,
@@ -216,9 +217,21 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
             if not command.partial:
                 assembly.check()
         elif not command.partial:
+            self._on_whole(command, delivery, assembly)
+
+    def _on_whole(self, command: HandleNotify, delivery: IncomingDelivery, assembly: Assembly) -> None:
+        """All of a message is here, or of two: what was kept may be another's with the same head."""
+        try:
             delivery.payload, delivery.message_format = payload_of(
                 assembly, redelivered=command.redelivered, to=self._address_of(command)
             )
+        except BadContents:
+            if not assembly.kept:
+                raise
+            self.credit += 1  # it comes again, and then of nothing else
+            self.acks.give_back(delivery)
+            self.engine.owe(self)
+        else:
             self._hand_out(delivery)
 
     def _on_prepare(self, command: HandlePrepare, content: bytes) -> None:
@@ -232,7 +245,8 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
             return
         assembly = Assembly(head, command.content_hash)
         kept = self._kept.pop(known_by(head), None)
-        for part in kept.parts if kept is not None and not self.streaming else [content]:
+        assembly.kept = kept is not None and not self.streaming
+        for part in kept.parts if kept is not None and assembly.kept else [content]:
             assembly.add(part)
         self._prepared = assembly
         self.engine.write(HandleReady(handle_id=self.handle.id, message_size=assembly.size))

@@ -16,7 +16,7 @@ from ._client_ahead import Share
 from ._client_handle import ClientHandle, HandleOwner
 from ._client_session import ClientChannel
 from ._client_transactions import unknown
-from ._codes import UNROUTABLE
+from ._codes import BAD_CONTENTS, UNROUTABLE, code_said
 from ._commands import Command, HandleCreated, HandleOpen, HandlePrepare, HandleReady, HandleSend
 from ._content import Outflow, body_hash, fragments
 from ._endpoints import FastLink, link_cause
@@ -369,13 +369,24 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
         if delivery is None or command.message_size > len(body):
             raise RemoteProtocolError("a handle-ready to nothing, or for more than there is", "amqp:illegal-state")
         self._preparing, self._prepared = None, b""
-        tag = self._tag_for(delivery, len(body))
+        covered = self.share.add(len(body), asks=True)
+        tag = self._handle.tag(lambda error: self._on_resumed(delivery, covered, error))
         rest = body[command.message_size :]
         for content, partial in fragments(b"", rest, self.engine.frame_max):
             self._write_fragment(content, partial, tag, self._to(delivery.payload), recovery=True)
         delivery.delivery_id = self.session.give_id()
         delivery.on_wire = True
         self.engine.tell_credit(self)
+        self._send_again()
+
+    def _on_resumed(self, delivery: OutgoingDelivery, covered: int, error: Error | None) -> None:
+        """What the server had was perhaps of another message with the same head: then this one is sent anew, whole."""
+        if error is None or code_said(error) != BAD_CONTENTS or delivery.local_settled:
+            self._on_outcome(delivery, covered, error)
+            return
+        self.share.lessen(covered)
+        delivery.past &= ~3
+        self._again.insert(0, delivery)
         self._send_again()
 
     def forget(self, delivery: OutgoingDelivery) -> None:
@@ -428,6 +439,4 @@ def outcome_of(error: Error | None) -> DeliveryState:
     """The outcome that a reply says."""
     if error is None:
         return ACCEPTED
-    if error.info and error.info.get("reply-code") == UNROUTABLE:
-        return Returned(error)
-    return Rejected(error)
+    return Returned(error) if code_said(error) == UNROUTABLE else Rejected(error)

@@ -107,7 +107,11 @@ class Committing(HandleOwner):
         for opening, _, _, _ in self._transaction.sent:
             key = opening.service_type, opening.dest_name
             if key not in self._handles:
-                handle = self._handles[key] = ClientHandle(self._channel, self)
+                try:
+                    handle = self._handles[key] = ClientHandle(self._channel, self)
+                except LocalProtocolError as error:
+                    self.finish(_no_room(error))
+                    return
                 self._opening += 1
                 again = HandleOpen(service_type=key[0], producer=True, dest_name=key[1])
                 handle.open(again, self._on_opened)
@@ -258,8 +262,14 @@ class ClientCoordinator(FastLink, SenderLink):
         elif asked.fail or obstacle is not None:
             transaction.roll_back()
         elif transaction.sent or transaction.accepted:
-            Committing(self, transaction, delivery).begin()
-            return
+            try:
+                commit = Committing(self, transaction, delivery)
+            except LocalProtocolError as error:
+                transaction.roll_back()
+                obstacle = _no_room(error)
+            else:
+                commit.begin()
+                return
         self.answer(delivery, ACCEPTED if obstacle is None else Rejected(obstacle))
 
     def answer(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
@@ -324,6 +334,11 @@ class ClientCoordinator(FastLink, SenderLink):
 def unknown() -> Rejected:
     """There is no transaction of that id."""
     return Rejected(_error("amqp:transaction:unknown-id", "no such transaction is open"))
+
+
+def _no_room(error: LocalProtocolError) -> Error:
+    """There is no channel or handle for a commit."""
+    return _error("amqp:resource-limit-exceeded", str(error))
 
 
 def _error(condition: str, description: str) -> Error:

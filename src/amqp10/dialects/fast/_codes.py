@@ -80,3 +80,8 @@ def error_of(code: int, text: str) -> Error | None:
         return Error(Symbol(condition), rest or None, {Symbol("reply-code"): code})
     known = _CONDITIONS.get(code, "amqp:internal-error")
     return Error(Symbol(known), text or None, {Symbol("reply-code"): code})
+
+
+def code_said(error: Error) -> int:
+    """The reply code that an error of the peer's had."""
+    return int((error.info or {}).get(Symbol("reply-code"), INTERNAL))

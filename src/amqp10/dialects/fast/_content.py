@@ -45,7 +45,10 @@ class Assembly:
         head: its head.
         size: octets of its body that came; `parts` are they.
         content_hash: the SHA-1 that its body is to have; "" for any.
+        kept: some of it came before the connection was lost; it may be of another message with the same head.
     """
+
+    kept = False
 
     def __init__(self, head: MessageHead, content_hash: str = "") -> None:
         self.head = head

@@ -156,12 +156,18 @@ class ServerHandle:
         if not command.partial:
             name = self.name + command.dest_name
             link = self._producer(command.dest_name)
-            payload, number = payload_of(
-                assembly,
-                mime_type=self.opening.mime_type,
-                encoding=self.opening.encoding,
-                to=(name or None) if link.anonymous else None,
-            )
+            try:
+                payload, number = payload_of(
+                    assembly,
+                    mime_type=self.opening.mime_type,
+                    encoding=self.opening.encoding,
+                    to=(name or None) if link.anonymous else None,
+                )
+            except BadContents as error:
+                if not (assembly.kept and command.confirm_tag):
+                    raise
+                self.reply(command.confirm_tag, Error(error.condition, str(error)), BAD_CONTENTS)
+                return
             if self.session.transacted:
                 self.session.post(link, payload, number)
                 self.reply(command.confirm_tag)
@@ -278,6 +284,7 @@ class ServerHandle:
             self._check_size(head)
             kept = self.producer.prepared(head.write())
             assembly = kept if kept is not None else Assembly(head)
+            assembly.kept = kept is not None
             if kept is None:
                 assembly.add(part)
             self._keep(assembly)
