@@ -196,7 +196,35 @@ def test_messages_that_come_again(
     assert taken(2) == 5
 
 
-def died(*_: object, accepted: bool) -> None:
+@pytest.mark.parametrize("kind", ["binary", "string", "variant"])
+def test_what_cannot_be_decoded_comes_again(
+    broker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, kind: str
+) -> None:
+    """It was kept whole, with the header that it had: known by its bare part."""
+    address = request.node.name
+    schema = struct([("body", kind), ("priority", "tinyint"), ("_decode_error", "string")])
+    options = Options.parse({"url": broker_url, "address": address, "walLocation": str(tmp_path)})
+
+    async def send() -> None:
+        message = amqp10.Message(b"\xff", message_id="id", priority=200)
+        await amqp10.send(broker_url, address, message)
+
+    def taken(batch: int) -> list[str]:
+        partition = QueuePartition(planned(tmp_path, batch), 100, "run")
+        return [row["_decode_error"] for rows in consumed(options, schema, partition) for row in rows.to_pylist()]
+
+    anyio.run(send, backend="trio")
+    with monkeypatch.context() as patches:
+        patches.setattr(Consumption, "_settle", died)
+        with pytest.raises(OSError, match="died"):
+            taken(1)
+    while not depth(broker_url, address):
+        pass
+    assert len(taken(1)) == 1
+    assert taken(2) == []
+
+
+async def died(*_: object, accepted: bool) -> bool:
     raise OSError("died")
 
 

@@ -9,6 +9,7 @@ No broker's mark on a redelivered message is asked for: Artemis sets none, and o
 from __future__ import annotations
 
 import hashlib
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -17,11 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..messaging._layout import FOOTER, PROPERTIES, scan
-from ._variants import is_variant
+from ._variants import is_variant, plain
 
 IDS: Final = "message_id"
 BODY: Final = "body"
 DIGEST: Final = "digest"
+ERROR: Final = "_decode_error"
 
 WAY: Final = b"amqp10.body"
 """In the metadata of an Arrow schema: how bodies were read."""
@@ -39,7 +41,7 @@ def rows(path: Path) -> list[pa.Table]:
         return []
     if IDS not in table.column_names:
         return []
-    return [table.select([name for name in (IDS, BODY, DIGEST) if name in table.column_names])]
+    return [table.select([name for name in (IDS, BODY, DIGEST, ERROR) if name in table.column_names])]
 
 
 def known_again(table: pa.Table, known: list[pa.Table]) -> list[bool]:
@@ -67,7 +69,12 @@ def digests(table: pa.Table) -> Iterator[tuple[str, str | None]]:
         return zip(ids, table.column(DIGEST).to_pylist(), strict=True)
     if BODY in table.column_names:
         bodies = table.column(BODY).to_pylist()
-        return zip(ids, map(_digest, map(_bare, bodies) if _way(table) == WHOLE else bodies), strict=True)
+        if _way(table) == WHOLE:
+            bodies = map(_bare, bodies)
+        elif ERROR in table.column_names:
+            errors = table.column(ERROR).to_pylist()
+            bodies = (each if error is None else _bare(each) for each, error in zip(bodies, errors, strict=True))
+        return zip(ids, map(_digest, bodies), strict=True)
     return ((each, None) for each in ids)
 
 
@@ -81,11 +88,13 @@ def _way(table: pa.Table) -> bytes | None:
     return (table.schema.metadata or {}).get(WAY)
 
 
-def _bare(payload: bytes) -> bytes:
-    """The part of a message that nobody on its way may change (§3.2); it has an id, and so can be scanned."""
+def _bare(body: Any) -> bytes:
+    """Of a whole message the part that nobody on its way may change (§3.2). It has an id, and so can be scanned."""
+    spelled = plain(body) if isinstance(body, dict) else body
+    payload = b64decode(spelled) if isinstance(spelled, str) else spelled  # as `Columns` keeps it in such a column
     places = scan(payload)
     begin = min(place[0] for code, place in places.items() if code >= PROPERTIES)
-    return payload[begin : places[FOOTER][0] if FOOTER in places else None]
+    return bytes(payload[begin : places[FOOTER][0] if FOOTER in places else None])
 
 
 def _digest(body: Any) -> str:

@@ -115,8 +115,8 @@ class Consumption:
                     async with self._segment.alone():
                         await self._still_has(opened, receiver)
                         published = self._publish(draft)
-                    self._settle(held, accepted=published)
-                if published and gone_for_good(receiver):
+                    told = await self._settle(opened, held, accepted=published)
+                if published and told and gone_for_good(receiver):
                     self._segment.confirm()
 
     async def _receive(self, receiver: Receiver, draft: Draft) -> list[Delivery]:
@@ -162,16 +162,37 @@ class Consumption:
                 _log.warning("%d messages were delivered again and dropped", dropped)
         return draft.publish()
 
-    def _settle(self, held: list[Delivery], *, accepted: bool) -> None:
+    async def _settle(self, opened: Connection, held: list[Delivery], *, accepted: bool) -> bool:
+        """Accept what is published, else give it back to the queue; whether the peer was told."""
         try:
-            for delivery in held:
-                if accepted:
+            if not accepted:  # another attempt was faster
+                for delivery in held:
+                    delivery.release()
+            elif held:
+                for delivery in held[:-1]:
                     delivery.accept()
-                else:
-                    delivery.release()  # another attempt was faster
+                await accept_last(opened, held[-1])
         except AmqpError as error:
             # They come again, and are known then.
             _log.warning("%d messages could not be settled: %s", len(held), error)
+            return False
+        return True
+
+
+async def accept_last(opened: Connection, delivery: Delivery) -> None:
+    """Accept a delivery such that, once the link is gone for good, all that were accepted are gone for good.
+
+    Artemis answers before its journal has them. The commit of a transaction is there before its answer, and with it
+    whatever came before.
+
+    Raises:
+        AmqpError: the peer did not do it.
+    """
+    if opened.profile.name == "artemis" and opened.dialect == "1.0":
+        async with opened.transaction() as transaction:
+            delivery.accept(transaction=transaction)
+    else:
+        delivery.accept()
 
 
 def gone_for_good(receiver: Receiver) -> bool:
