@@ -5,7 +5,17 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from amqp10 import Connection, ConnectionRestored, LinkDetached, Message, Reconnect
+from amqp10 import (
+    Connection,
+    ConnectionRestored,
+    LinkDetached,
+    LocalProtocolError,
+    Message,
+    MessageRejected,
+    MessageReleased,
+    Reconnect,
+    TransactionRolledBack,
+)
 from amqp10.broker import Broker
 from amqp10.engine import dialect_names
 from amqp10.testing import FaultProxy
@@ -34,7 +44,7 @@ async def test_tags_of_earlier_attachments(name: str) -> None:
             assert all(delivery.remote_settled for delivery in (*old, *new))
 
 
-@pytest.mark.parametrize("name", ["0-9-1", "0-9", "0-9-draft", "fast"])
+@pytest.mark.parametrize("name", ["0-9-1", "0-9", "0-9-draft", "0-10", "fast"])
 async def test_a_message_above_the_limit(name: str) -> None:
     """It ends the receiver's link, with the condition that says why; the message stays, and so does the connection."""
     async with Broker() as broker, Connection(broker.url, dialect=name) as connection:
@@ -47,6 +57,41 @@ async def test_a_message_above_the_limit(name: str) -> None:
         async with connection.receiver("orders") as receiver:
             with await receiver.receive() as message:
                 assert message.body == b"x" * 1000
+
+
+@pytest.mark.parametrize("name", dialect_names())
+async def test_more_than_the_broker_takes(name: str) -> None:
+    """Only the sender hears of it, with the condition that says why, and nobody sends it again and again."""
+    quick = Reconnect(initial_delay=0.01, max_delay=0.05)
+    async with (
+        Broker(max_message_size=500) as broker,
+        Connection(broker.url, dialect=name, reconnect=quick) as connection,
+    ):
+        async with connection.receiver("orders") as receiver:
+            with anyio.fail_after(20):
+                async with connection.sender("orders") as sender:
+                    with pytest.raises((LocalProtocolError, LinkDetached, MessageRejected)) as caught:
+                        await sender.send(b"x" * 1000)
+                if isinstance(
+                    caught.value, LinkDetached | MessageRejected
+                ):  # else the limit is known: nothing was sent
+                    assert caught.value.condition == "amqp:link:message-size-exceeded"
+                async with connection.sender("orders") as sender:
+                    await sender.send(b"x" * 100)
+                assert (await receiver.receive()).message.body == b"x" * 100
+
+
+@pytest.mark.parametrize("name", ["1.0", "0-10"])
+async def test_why_it_was_rolled_back(name: str) -> None:
+    """A message that was not accepted is the cause, whenever its outcome is told."""
+    async with Broker() as broker, Connection(broker.url, dialect=name) as connection:
+        async with connection.sender("orders") as sender, connection.sender("/exchanges/amq.direct/nobody") as nowhere:
+            with pytest.raises(TransactionRolledBack) as caught:
+                async with connection.transaction() as transaction:
+                    await sender.send("with it", transaction=transaction)
+                    await nowhere.submit("unroutable", transaction=transaction)
+            assert isinstance(caught.value.__cause__, MessageReleased)
+        assert broker.queue("orders").depth == 0
 
 
 @pytest.mark.parametrize("name", dialect_names())

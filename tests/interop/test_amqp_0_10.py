@@ -20,7 +20,6 @@ from amqp10 import (
     MessageReleased,
     Plain,
     Reconnect,
-    RemoteProtocolError,
     ScramSha1,
     ScramSha256,
     Selector,
@@ -289,13 +288,13 @@ async def test_names(server: Server, address: str) -> None:
 
 
 async def test_larger_than_is_taken(server: Server, address: str) -> None:
-    """A message above the receiver's limit ends its link, as in AMQP 1.0, and is the broker's again."""
+    """A message above the receiver's limit ends its link, and is the broker's again."""
     async with connected(server) as connection, connection.sender(address) as sender:
         async with connection.receiver(address, max_message_size=1000) as receiver:
             await sender.send(b"x" * 100)
             (await receiver.receive()).accept()
             await sender.send(b"x" * 2000)
-            with pytest.raises(RemoteProtocolError, match="larger than our max-message-size") as caught:
+            with pytest.raises(LinkDetached, match="larger than our max-message-size") as caught:
                 await receiver.receive()
             assert caught.value.condition == "amqp:link:message-size-exceeded"
         async with connection.receiver(address) as receiver:
@@ -371,6 +370,7 @@ async def test_transactions(server: Server, address: str) -> None:
                         await sender.send("with it", transaction=transaction)
                         await nowhere.send("unroutable", transaction=transaction)
                 assert rolled_back.value.info["reply-code"] == 1
+                assert isinstance(rolled_back.value.__cause__, MessageReleased)
 
 
 @on_trio

@@ -38,6 +38,7 @@ from ..messaging import (
     Released,
     Returned,
     TransactionalState,
+    Undone,
 )
 from ..profiles import Profile
 from ._endpoint import fresh
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from ._receiver_recovery import RecoveringReceiver
     from ._transaction import Transaction
 
-OUTCOMES = frozenset({Accepted, Rejected, Released, Returned, Modified, Declared})
+OUTCOMES = frozenset({Accepted, Rejected, Released, Returned, Undone, Modified, Declared})
 
 
 class Unknown:

@@ -40,6 +40,7 @@ from ..messaging import (
     Returned,
     Source,
     TransactionalState,
+    Undone,
 )
 from ..profiles import TransactionSupport
 from ._delivery import Delivery, SentDelivery, not_accepted, unknown
@@ -327,7 +328,10 @@ class Transaction:
             raise not_accepted(outcome, self._coordinator.connection.profile)
         if type(outcome) is not Accepted:
             self._end("rolled-back")
-            raise _refused(TransactionRolledBack, outcome)
+            rolled_back = _refused(TransactionRolledBack, outcome)
+            if isinstance(outcome, Undone):
+                raise rolled_back from not_accepted(outcome.cause, self._coordinator.connection.profile)
+            raise rolled_back
         self._end("committed")
 
     async def _found_out(self, discharge: SentDelivery) -> Outcome | None:

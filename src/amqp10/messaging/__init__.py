@@ -30,6 +30,7 @@ from ._outcomes import Received as Received
 from ._outcomes import Rejected as Rejected
 from ._outcomes import Released as Released
 from ._outcomes import Returned as Returned
+from ._outcomes import Undone as Undone
 from ._patch import bare_message as bare_message
 from ._patch import patch_header as patch_header
 from ._patch import read_annotations as read_annotations
@@ -127,6 +128,7 @@ __all__ = (
     "TerminusExpiryPolicy",
     "TopicBinding",
     "TransactionalState",
+    "Undone",
     "bare_message",
     "data_head",
     "only_for_streams",

@@ -93,6 +93,22 @@ class Returned(Released):
         return f"Returned({self.error!r})"
 
 
+class Undone(Rejected):
+    """A discharge that was rejected for a message of the transaction, whose outcome the server says only then (0-10).
+
+    It is encoded as any other `Rejected`.
+    """
+
+    __slots__ = ("cause",)
+
+    def __init__(self, error: Error, cause: Rejected | Released) -> None:
+        super().__init__(error)
+        self.cause = cause
+
+    def __repr__(self) -> str:
+        return f"Undone({self.error!r}, {self.cause!r})"
+
+
 ACCEPTED: Final = Accepted()
 RELEASED: Final = Released()
 

@@ -6,12 +6,21 @@ from typing import Any
 
 import pytest
 
-from amqp10 import Message, Rejected, Source
+from amqp10 import Error, Message, Source
 from amqp10.dialects.v0_10._commands import ExecutionResult, ExecutionSync, MessageReject, MessageTransfer
 from amqp10.dialects.v0_10._controls import SessionCompleted
 from amqp10.dialects.v0_10._topology import DtxCommit, DtxEnd, DtxRollback, DtxStart, XaResult
 from amqp10.engine import LinkTerms
-from amqp10.messaging import AmqpValue, Coordinator, Declare, Declared, Discharge, TransactionalState
+from amqp10.messaging import (
+    AmqpValue,
+    Coordinator,
+    Declare,
+    Declared,
+    Discharge,
+    Returned,
+    TransactionalState,
+    Undone,
+)
 
 from ._raw import Raw
 from .test_engine import a_client, sender_on
@@ -57,9 +66,11 @@ def test_rejected_after_the_end_of_the_branch(settled: bool) -> None:
     assert isinstance(said[-1], DtxRollback)
     raw.do(ExecutionResult(start + 4, XaResult(0)))
     raw.say(SessionCompleted(((0, start + 4),)))
-    assert isinstance(discharge.remote_state, Rejected)
+    assert isinstance(discharge.remote_state, Undone)
     assert discharge.remote_state.error is not None
     assert discharge.remote_state.error.info == {"reply-code": 1}
+    assert isinstance(discharge.remote_state.cause, Returned)
+    assert discharge.remote_state.cause.error == Error("amqp:no-route", "unroutable", {"reply-code": 1})
 
 
 def test_committed() -> None:

@@ -313,6 +313,8 @@ class ClientSession(SessionEndpoint):
 
     def execute(self, number: int, command: Command, assembly: Assembly) -> None:
         if isinstance(command, MessageTransfer):
+            if assembly.excess:
+                raise SessionFault(506, f"a message of more than {self.engine.terms.max_message_size} octets")
             link = self._by_destination.get(command.destination)
             if link is not None and link.attached:
                 link.receive(number, command, assembly)

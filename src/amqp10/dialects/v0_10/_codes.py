@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...messaging import Error
+from ...messaging import Error, Rejected, Returned
 
 # session.execution-error-code (0-10 §11.2) -> condition (§2.8.15 ff.)
 CONDITIONS: Final = {
@@ -56,6 +56,17 @@ IMMEDIATE: Final = 2
 def condition(code: int) -> str:
     """The condition of an execution error."""
     return CONDITIONS.get(code, "amqp:internal-error")
+
+
+def outcome_of(code: int, text: str | None) -> Rejected | Returned:
+    """What a message.reject says of a message that was sent."""
+    info = {"reply-code": code}
+    if code in (UNROUTABLE, IMMEDIATE):
+        return Returned(Error("amqp:no-route" if code == UNROUTABLE else "amqp:no-consumers", text, info))
+    said, colon, rest = (text or "").partition(": ")
+    if colon and said.startswith("amqp:"):  # our own server's
+        return Rejected(Error(said, rest or None, info))
+    return Rejected(Error("amqp:precondition-failed", text, info))
 
 
 def execution_code(error: Error) -> int:

@@ -190,4 +190,8 @@ class IntakeLink(LinkEndpoint, ReceiverLink):
 
 
 def _text(error: Error | None) -> str:
-    return (error.description or str(error.condition))[:80] if error is not None else ""
+    """The condition, unless it is what clients take it for, and the description."""
+    if error is None:
+        return ""
+    condition = "" if error.condition == "amqp:precondition-failed" else f"{error.condition}: "
+    return (condition + (error.description or "")).encode()[:255].decode(errors="ignore")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...engine import CreditChanged, LinkTerms, OutgoingDelivery, SenderLink, parse_address, route_address
 from ...errors import DecodeError, EncodeError, LocalProtocolError
-from ...messaging import ACCEPTED, RELEASED, Error, Rejected, Returned, Target, TransactionalState
-from ._codes import IMMEDIATE, UNROUTABLE
+from ...messaging import ACCEPTED, RELEASED, Error, Target, TransactionalState
+from ._codes import outcome_of
 from ._commands import MessageTransfer
 from ._frames import encode_command
 from ._link import LinkEndpoint
@@ -28,14 +28,6 @@ if TYPE_CHECKING:
 
 WINDOW: Final = 1000
 """Transfers without completion, on one link."""
-
-
-def outcome_of(code: int, text: str | None) -> DeliveryState:
-    """What a message.reject says of a message that was sent."""
-    info = {"reply-code": code}
-    if code in (UNROUTABLE, IMMEDIATE):
-        return Returned(Error("amqp:no-route" if code == UNROUTABLE else "amqp:no-consumers", text, info))
-    return Rejected(Error("amqp:precondition-failed", text, info))
 
 
 class PublisherLink(LinkEndpoint, SenderLink):

@@ -22,7 +22,7 @@ from ...engine._requests import R
 from ...errors import AmqpError, LocalProtocolError, RemoteProtocolError, SessionEnded
 from ...messaging import ACCEPTED, RELEASED, Error, Modified, NoLocal, Rejected, Selector, Source
 from ...types import Symbol
-from ._codes import condition, execution_code
+from ._codes import UNSPECIFIED, condition, execution_code
 from ._commands import (
     Acquired,
     ExecutionException,
@@ -218,7 +218,14 @@ class ServerSession(SessionEndpoint):
         if intake is None:
             intake = self._intake = IntakeLink(self, "transfers")
             self.add_link(intake)
-        intake.receive(number, command, assembly)
+        if not assembly.excess:
+            intake.receive(number, command, assembly)
+            return
+        why = f"a message of more than {self.engine.terms.max_message_size} octets"
+        if command.accept_mode == 1:
+            raise SessionFault(506, why)  # nobody waits for an outcome
+        self.reject(number, UNSPECIFIED, f"amqp:link:message-size-exceeded: {why}")
+        self.complete(number)
 
     def add_link(self, link: OutletLink | IntakeLink) -> None:
         """A link that the client's command makes; the owner answers it."""

@@ -212,8 +212,8 @@ class SessionEndpoint(Session):
             return  # said again, for we might not have heard it
         command = self._known.get(assembly.front)
         try:
-            if assembly.excess:
-                raise SessionFault(506, f"a message of more than {self.engine.terms.max_message_size} octets")
+            if assembly.excess and assembly.header is None and assembly.body is None:
+                raise SessionFault(506, f"a command of more than {self.engine.terms.max_message_size} octets")
             if command is None:
                 command = self._decode(assembly)
             if not command.has_content and (assembly.header is not None or assembly.body is not None):

@@ -21,7 +21,7 @@ from ...engine import (
     parse_address,
     route_address,
 )
-from ...errors import DecodeError, LocalProtocolError, RemoteProtocolError
+from ...errors import DecodeError, LinkDetached, LocalProtocolError
 from ...messaging import Error, NoLocal, Selector, Source, TransactionalState
 from ...types import Symbol
 from ._commands import (
@@ -273,7 +273,7 @@ class SubscriberLink(LinkEndpoint, ReceiverLink):
             self.session.release(number)
         self.detach()
         reason = f"a message larger than our max-message-size {limit}"
-        self.end(True, RemoteProtocolError(reason, "amqp:link:message-size-exceeded"))
+        self.end(True, LinkDetached("amqp:link:message-size-exceeded", reason))
 
     def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
         if delivery.local_settled:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...engine import CreditChanged, LinkTerms, OutgoingDelivery, SenderLink
 from ...errors import DecodeError, LocalProtocolError
-from ...messaging import ACCEPTED, Coordinator, Declare, Declared, Discharge, Error, Message, Rejected
+from ...messaging import ACCEPTED, RELEASED, Coordinator, Declare, Declared, Discharge, Error, Message, Rejected, Undone
 from ...types import as_composite
+from ._codes import outcome_of
 from ._commands import ExecutionSync
 from ._link import LinkEndpoint
 from ._topology import DtxCommit, DtxEnd, DtxRollback, DtxSelect, DtxSetTimeout, DtxStart, XaResult, Xid
@@ -59,7 +60,7 @@ class Branch:
     def __init__(self, number: bytes) -> None:
         self.id = number
         self.xid = Xid(FORMAT, secrets.token_bytes(16), number)
-        self.failure: Error | None = None
+        self.failure: Undone | None = None
         self.size = 0
         self.discharge: OutgoingDelivery | None = None
         self.committing = False
@@ -95,13 +96,13 @@ class Branch:
 
     def rejected(self, sent: Sent, code: int, text: str | None) -> None:
         """The server rejected a message of it."""
-        self.failure = Error(
-            "amqp:transaction:rollback", f"a message of it was rejected: {text or code}", {"reply-code": code}
-        )
+        outcome = outcome_of(code, text)
+        why = f"a message of it was rejected: {text or code}"
+        self.failure = Undone(Error("amqp:transaction:rollback", why, {"reply-code": code}), outcome)
 
     def released(self, sent: Sent) -> None:
         """The server gave a message of it back."""
-        self.failure = Error("amqp:transaction:rollback", "a message of it was released")
+        self.failure = Undone(Error("amqp:transaction:rollback", "a message of it was released"), RELEASED)
 
 
 class _Ended:
@@ -264,7 +265,7 @@ class CoordinatorLink(LinkEndpoint, SenderLink):
         if branch.failure is not None or not _good(end.given):
             yield DtxRollback(branch.xid)
             del transactions.started[branch]
-            return Rejected(branch.failure) if branch.failure is not None else _rolled_back(end.given)
+            return branch.failure if branch.failure is not None else _rolled_back(end.given)
         branch.committing = True
         result = yield DtxCommit(branch.xid, one_phase=True)
         del transactions.started[branch]
