@@ -232,7 +232,8 @@ class Link(Endpoint):
         assert self._on is not None
         self._resuming = self._may_resume
         made_up = self._terms.name.startswith(f"{self.connection.container_id}-")
-        if made_up and not self._resuming and not self._lasts:
+        keeps = self._engine_link is not None and self._engine_link.keeps_name
+        if made_up and not keeps and not self._resuming and not self._lasts:
             # Broker-J does not answer who takes a name from a connection that it has not seen die yet.
             self._terms = replace(self._terms, name=self.connection._link_name(self._kind))
         self._ask_again(self._on)

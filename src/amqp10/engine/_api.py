@@ -258,6 +258,7 @@ class Link(ABC):
         properties: properties of the last flow that came for this link (§2.7.4).
         incomplete: the link was resumed, and one side could not say all that it holds unsettled: nothing but that can
             be sent in this attachment, `SenderLink.credit` is 0, and `LinkIncomplete` tells when to attach again.
+        keeps_name: what the peer keeps of a link that is lost it knows by its name, where links do not resume.
 
     A link that resumes (§2.6.13) finds out what became of its deliveries when both attaches are exchanged. What it
     learns comes after `LinkAttached`: `OutcomesReceived` and `SettlementsReceived` as ever, `DeliveriesResumed`, and
@@ -272,6 +273,7 @@ class Link(ABC):
     is_sender: bool
     properties: Mapping[Any, Any]
     incomplete: bool
+    keeps_name: bool = False
     context: Any
 
     @property

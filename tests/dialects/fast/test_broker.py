@@ -298,3 +298,17 @@ async def test_reconnects() -> None:
                         with suppress(StaleDelivery):
                             delivery.accept()
                     assert proxy.cuts == 3
+
+
+async def test_one_name_for_two_clients() -> None:
+    """Both send to the same queue: neither takes anything from the other, as in every dialect."""
+    async with Broker() as broker:
+        async with (
+            Connection(broker.url, dialect="fast", container_id="same") as one,
+            Connection(broker.url, dialect="fast", container_id="same") as two,
+            one.sender("q") as first,
+            two.sender("q") as second,
+        ):
+            for sender in (first, second, first):
+                await sender.send("x")
+        assert broker.queue("q").depth == 3

@@ -51,7 +51,7 @@ def attached(
     assert theirs.remote is not None
     assert isinstance(theirs.remote.target, Target)
     assert (theirs.remote.target.expiry_policy, theirs.remote.target.timeout) == ("connection-close", 60)
-    assert theirs.name == "q#0"
+    assert theirs.name == "l"
     theirs.attach(theirs.remote, resuming=kept)  # type: ignore[arg-type]
     theirs.flow(5)
     pair.run()
@@ -178,6 +178,17 @@ def test_server_prepares() -> None:
     notify = HandleNotify(handle_id=1, message_nbr=1, fragment_size=3, recovery=True, delivered=True)
     pair.client.receive_data(encode_command(notify, b"llo"))
     assert Message.decode(receiving.incoming[0].payload).body == b"hello"
+
+
+def test_names_are_their_own() -> None:
+    """Of two links of one name, in two sessions, each has what is its own."""
+    pair = EnginePair(dialect="fast")
+    pair.open()
+    for _ in range(2):
+        session, _ = pair.begin()
+        session.attach_sender(LinkTerms("l", Source(), Target("q")))
+        pair.run()
+    assert [event.link.name for event in pair.server_events if isinstance(event, LinkAttached)] == ["l", "l#1"]
 
 
 def test_not_restartable() -> None:

@@ -38,6 +38,7 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
 
     session: ClientSession
     is_sender = True
+    keeps_name = True
 
     def __init__(self, session: ClientSession, terms: LinkTerms, resuming: Iterable[OutgoingDelivery] | None) -> None:
         super().__init__(session, terms.name)
@@ -68,7 +69,7 @@ class ClientSender(FastLink, SenderLink, HandleOwner):
     def begin(self, opening: HandleOpen) -> None:
         """Open the handle."""
         if opening.dest_name and not opening.temporary:
-            self._restart, options = restart_options(opening.dest_name, self.session.engine.restart_names)
+            self._restart, options = restart_options(self._name, self.session.engine.restart_names)
             self.session.engine.restart_names.add(self._restart)
             opening.options = opening.options | options
         self._handle.open(opening, self._on_opened)

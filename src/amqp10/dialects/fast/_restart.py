@@ -6,6 +6,8 @@
 A message is the same if its whole head is. What came of one is kept by the server for a while, for the next handle of
 the same client that says the same name in its options ("restart"; "timeout" says how many seconds).
 
+The name is that of the link, which no other client has, and which it has again after a loss.
+
 The same the other way, with handle-notify, of a message that was delivered before: what came of it is kept by the
 client's receiver, for its next handle. The server's head may say then how often it was tried, and another moment at
 which it expires.
@@ -34,10 +36,9 @@ TIMEOUT: Final = 60
 
 def restart_options(name: str, taken: set[str]) -> tuple[str, Table]:
     """What says in a handle's options under which name to keep; a name that no other handle has just now."""
-    number = 0
-    while f"{name}#{number}" in taken:
-        number += 1
-    said = f"{name}#{number}"
+    said, number = name, 1
+    while said in taken:
+        said, number = f"{name}#{number}", number + 1
     return said, {"restart": said, "timeout": TIMEOUT}
 
 
