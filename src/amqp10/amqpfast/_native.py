@@ -42,7 +42,8 @@ class Native:
             number: from `Index.numbers`.
 
         Raises:
-            RequestRefused: it was not among them; `info["reply-code"]` is 310 then.
+            RequestRefused: it was not among them, or is gone; `info["reply-code"]` is 310 then, and 409 where nothing
+                was listed.
             LocalProtocolError, SessionEnded, ConnectionClosed, ConnectionLost: as for `list`.
 
         Cancelling: the answer is dropped.
