@@ -54,3 +54,8 @@ def test_headers_of_a_message() -> None:
     """Headers are the application properties, and of the annotations those that begin with x-."""
     assert headers_of({"a": 1}, {Symbol("x-b"): 2, Symbol("c"): 3, 7: 4}) == {"a": 1, "x-b": 2}
     assert headers_of({"a": 1}, {}) == {"a": 1}
+    native = {"type": "t", "headers": {"table": {"k": 1}, "array": [1], "a": "other"}}
+    expected = {"a": 1, "x-b": 2, "table": {"k": 1}, "array": [1]}
+    assert headers_of({"a": 1}, {Symbol("x-b"): 2, Symbol("x-opt-0-9-1"): native}) == expected
+    for odd in (5, {"headers": 5}, {}):
+        assert headers_of({"a": 1}, {Symbol("x-opt-0-9-1"): odd}) == {"a": 1}

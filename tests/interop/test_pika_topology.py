@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -59,6 +60,10 @@ ROUTES: dict[str, list[tuple[str, dict[str, Any] | None, str, dict[str, Any], bo
         ("", {"x-match": "all-with-x", "x-kind": "k"}, "", {}, False),
         ("", {"x-match": "any-with-x", "x-kind": "k", "a": 1}, "", {"x-kind": "k"}, True),
         ("", {}, "", {}, True),
+        ("", {"a": None}, "", {"a": {"k": 1}}, True),
+        ("", {"a": {"k": 1}}, "", {"a": {"k": 1}}, True),
+        ("", {"a": {"k": 1}}, "", {"a": {"k": 2}}, False),
+        ("", {"a": Decimal("1.5")}, "", {"a": Decimal("1.5")}, True),
     ],
 }
 

@@ -16,6 +16,7 @@ from ._selector_values import alike
 Headers = Mapping[str, Any]
 Test = Callable[[Headers], bool]
 
+_NATIVE = "x-opt-0-9-1"  # has headers of 0-9-1 of kinds that application-properties lack, by their names
 _MATCHES = {"all": (all, False), "any": (any, False), "all-with-x": (all, True), "any-with-x": (any, True)}
 
 
@@ -52,10 +53,16 @@ def _has(headers: Headers, name: str, wanted: Any) -> bool:
 
 
 def headers_of(application_properties: Mapping[str, Any], message_annotations: Mapping[Any, Any]) -> Headers:
-    """The headers of a message as the older AMQPs see them: a header x-... is an annotation in 1.0."""
+    """The headers of a message as the older AMQPs see them.
+
+    A header x-... is an annotation in 1.0; what application-properties cannot have, tables and arrays, is in another.
+    """
     annotations = {
         str(name): value
         for name, value in message_annotations.items()
         if isinstance(name, Symbol | str) and name.startswith("x-")
     }
+    native = annotations.pop(_NATIVE, None)
+    if isinstance(native, dict) and isinstance(native.get("headers"), dict):
+        annotations |= native["headers"]
     return {**annotations, **application_properties} if annotations else application_properties

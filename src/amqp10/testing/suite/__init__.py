@@ -17,6 +17,7 @@ It needs pytest.
 
 from ._basics import Basics as Basics
 from ._contract import Contract as Contract
+from ._contract import Deviation as Deviation
 from ._links import Links as Links
 from ._losses import Losses as Losses
 from ._octets import Octets as Octets
@@ -29,4 +30,15 @@ class DialectContract(Basics, Outcomes, Links, Streams, Work, Losses, Octets):
     """All of it."""
 
 
-__all__ = ("Basics", "Contract", "DialectContract", "Links", "Losses", "Octets", "Outcomes", "Streams", "Work")
+__all__ = (
+    "Basics",
+    "Contract",
+    "Deviation",
+    "DialectContract",
+    "Links",
+    "Losses",
+    "Octets",
+    "Outcomes",
+    "Streams",
+    "Work",
+)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, ClassVar, Final
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import anyio
 import anyio.lowlevel
@@ -16,8 +18,18 @@ from ...engine import Engine
 from ...engine import dialect as find_dialect
 from ...errors import Unsupported
 
-PATIENCE: Final = 30.0
-"""Seconds that one test may take."""
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """In what a server does otherwise than the contract has it.
+
+    Attributes:
+        reason: what it does, and why.
+        raises: what the test then ends with: the error that a user sees, `AssertionError` or `TimeoutError`.
+    """
+
+    reason: str
+    raises: type[BaseException] | tuple[type[BaseException], ...] = AssertionError
 
 
 class Contract:
@@ -27,10 +39,28 @@ class Contract:
         dialect: the name of the dialect.
         counts_releases: it says of a message that it was out before, and not whether it failed then, as AMQP 0-9-1:
             one that was released has a delivery-count, too.
+        deviations: in what the server does not keep the contract, by the name of the test. The test is run, and has to
+            fail in that way; it is reported as an expected failure, with the reason. One that passes fails.
+        login: a user of the server's, and the password.
+        queues: what the tests name that has to be there for them, or to be made on first use, with nothing in it.
+            They name besides: "topic.t", a topic; "declared", which is not there before; "nowhere", which never is.
+        patience: seconds that one test may take; one that deviates has 2.
     """
 
     dialect: ClassVar[str]
     counts_releases: ClassVar[bool] = False
+    deviations: ClassVar[Mapping[str, Deviation]] = MappingProxyType({})
+    login: ClassVar[tuple[str, str]] = ("me", "secret")
+    queues: ClassVar[tuple[str, ...]] = ("q", "in", "out", "one", "two", "warm")
+    patience: float = 30.0
+
+    @pytest.fixture(autouse=True)
+    def _deviation(self, request: pytest.FixtureRequest) -> None:
+        deviation = self.deviations.get(request.node.originalname)
+        if deviation is not None:
+            mark = pytest.mark.xfail(reason=deviation.reason, raises=deviation.raises, strict=True)
+            request.applymarker(mark)
+            self.patience = 2.0
 
     @property
     def capabilities(self) -> frozenset[str]:
@@ -42,6 +72,15 @@ class Contract:
         return capability in self.capabilities
 
     # The server and the connection
+
+    def address(self, name: str) -> str:
+        """The address of what a test calls so; to be overridden where names are not addresses, or not free."""
+        return name
+
+    @property
+    def q(self) -> str:
+        """The address of the queue that most tests use."""
+        return self.address("q")
 
     @asynccontextmanager
     async def server(self, **settings: Any) -> AsyncIterator[str]:
@@ -70,7 +109,7 @@ class Contract:
 
         Cancelling: the connection ends.
         """
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(self.patience):
             if url is None:
                 async with self.server() as url:
                     async with Connection(url, dialect=self.dialect, **settings) as connection:

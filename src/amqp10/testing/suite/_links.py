@@ -15,10 +15,10 @@ class Links(Contract):
 
     async def test_drain(self) -> None:
         """A drain ends when what was there has come, and leaves no credit."""
-        async with self.connected() as connection, connection.sender("q") as sender:
+        async with self.connected() as connection, connection.sender(self.q) as sender:
             for number in range(3):
                 await sender.send(Message(number))
-            async with connection.receiver("q", credit=0) as receiver:
+            async with connection.receiver(self.q, credit=0) as receiver:
                 receiver.add_credit(10)
                 if not self.has("drain"):
                     async with self.refused(connection):
@@ -40,7 +40,8 @@ class Links(Contract):
     async def test_anonymous_terminus(self) -> None:
         """A sender without an address sends each message where it says."""
         async with self.connected() as connection:
-            for address in ("one", "two"):  # for dialects in which a queue must be there before it is sent to
+            addresses = [self.address("one"), self.address("two")]
+            for address in addresses:  # for dialects in which a queue must be there before it is sent to
                 async with connection.receiver(address):
                     pass
             anonymous = connection.sender(None)
@@ -49,9 +50,9 @@ class Links(Contract):
                     await anonymous.__aenter__()
                 return
             async with anonymous:
-                for address in ("one", "two"):
+                for address in addresses:
                     await anonymous.send(Message(address, to=address))
-            for address in ("one", "two"):
+            for address in addresses:
                 async with connection.receiver(address) as receiver:
                     delivery = await receiver.receive()
                     assert (delivery.message.body, receiver.buffered) == (address, 0)
@@ -60,7 +61,7 @@ class Links(Contract):
     async def test_dynamic(self) -> None:
         """The server makes a node for a link, names it, and takes what is sent to that name into it."""
         async with self.connected() as connection:
-            async with connection.receiver("warm"):
+            async with connection.receiver(self.address("warm")):
                 pass
             receiver = connection.receiver(dynamic=True)
             if not self.has("dynamic"):
@@ -77,11 +78,11 @@ class Links(Contract):
 
     async def test_filters(self) -> None:
         """Only what passes the filter comes; the rest stays for others."""
-        async with self.connected() as connection, connection.sender("q") as sender:
+        async with self.connected() as connection, connection.sender(self.q) as sender:
             for number in range(6):
                 await sender.send(Message(number, application_properties={"n": number}))
-            receiver = connection.receiver(Source("q", filters=[Selector("n >= 4")]))
-            async with connection.receiver("warm"):
+            receiver = connection.receiver(Source(self.q, filters=[Selector("n >= 4")]))
+            async with connection.receiver(self.address("warm")):
                 pass
             if not self.has("filters"):
                 async with self.refused(connection):
@@ -92,15 +93,15 @@ class Links(Contract):
                     delivery = await receiver.receive()
                     assert delivery.message.body == number
                     delivery.accept()
-            async with connection.receiver("q") as rest:
+            async with connection.receiver(self.q) as rest:
                 assert (await rest.receive()).message.body == 0
 
     async def test_stream_filters(self) -> None:
         """Where a queue is no stream, nobody is left to think that it is read from where he wanted to begin."""
         async with self.connected() as connection:
-            async with connection.receiver("q"):
+            async with connection.receiver(self.q):
                 pass
-            receiver = connection.receiver(Source("q", filters=[StreamOffset("first")]))
+            receiver = connection.receiver(Source(self.q, filters=[StreamOffset("first")]))
             if not self.has("stream-filters"):
                 async with self.refused(connection):
                     await receiver.__aenter__()
@@ -111,19 +112,19 @@ class Links(Contract):
 
     async def test_browse(self) -> None:
         """A browser sees what waits, ends when it has seen it all, and leaves it there."""
-        async with self.connected() as connection, connection.sender("q") as sender:
+        async with self.connected() as connection, connection.sender(self.q) as sender:
             for number in range(30):
                 await sender.send(Message(number))
-            async with connection.receiver("warm"):
+            async with connection.receiver(self.address("warm")):
                 pass
-            browser = connection.browser("q", credit=7)
+            browser = connection.browser(self.q, credit=7)
             if not self.has("browse"):
                 async with self.refused(connection):
                     await browser.__aenter__()
                 return
             async with browser:
                 assert [delivery.message.body async for delivery in browser] == list(range(30))
-            async with connection.receiver("q") as receiver:
+            async with connection.receiver(self.q) as receiver:
                 for number in range(30):
                     delivery = await receiver.receive()
                     assert delivery.message.body == number
@@ -133,19 +134,19 @@ class Links(Contract):
         """A durable subscription takes messages in while nobody listens, for the next connection of its container."""
         async with self.server() as url:
             async with self.connected(url, container_id="me") as connection:
-                async with connection.receiver("warm"):
+                async with connection.receiver(self.address("warm")):
                     pass
-                subscription = connection.subscription("topic.t", "mine")
+                subscription = connection.subscription(self.address("topic.t"), "mine")
                 if not self.has("durable-subscriptions"):
                     async with self.refused(connection):
                         await subscription.__aenter__()
                     return
                 async with subscription:
                     pass
-                async with connection.sender("topic.t") as sender:
+                async with connection.sender(self.address("topic.t")) as sender:
                     await sender.send(Message("meanwhile"))
             async with self.connected(url, container_id="me") as connection:
-                async with connection.subscription("topic.t", "mine") as subscription:
+                async with connection.subscription(self.address("topic.t"), "mine") as subscription:
                     delivery = await subscription.receive()
                     assert delivery.message.body == "meanwhile"
                     delivery.accept()

@@ -24,7 +24,7 @@ class Losses(Contract):
         """Without `reconnect`, whoever waits is told that the connection is lost."""
         async with self.server() as url, FaultProxy(url) as proxy:
             with pytest.raises(ConnectionLost):
-                async with self.connected(proxy.url) as connection, connection.receiver("q") as receiver:
+                async with self.connected(proxy.url) as connection, connection.receiver(self.q) as receiver:
                     proxy.cut(reset=True)
                     await receiver.receive()
 
@@ -32,7 +32,10 @@ class Losses(Contract):
         """With it links come back, all that was sent arrives, and what was not settled comes again."""
         async with self.server() as url, FaultProxy(url) as proxy:
             async with self.connected(proxy.url, reconnect=SOON) as connection:
-                async with connection.sender("q") as sender, connection.receiver("q", credit=10) as receiver:
+                async with (
+                    connection.sender(self.q) as sender,
+                    connection.receiver(self.q, credit=10) as receiver,
+                ):
                     seen: set[object] = set()
                     async with anyio.create_task_group() as tasks:
 
@@ -55,7 +58,10 @@ class Losses(Contract):
         """What was received before the loss can be settled after it, in a dialect that resumes; else it comes again."""
         async with self.server() as url, FaultProxy(url) as proxy:
             async with self.connected(proxy.url, reconnect=SOON, container_id="me") as connection:
-                async with connection.sender("q") as sender, connection.receiver("q", credit=1) as receiver:
+                async with (
+                    connection.sender(self.q) as sender,
+                    connection.receiver(self.q, credit=1) as receiver,
+                ):
                     await sender.send(Message("it"))
                     delivery = await receiver.receive()
                     proxy.cut(reset=True)

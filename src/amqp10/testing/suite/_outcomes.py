@@ -16,9 +16,9 @@ class Outcomes(Contract):
     @asynccontextmanager
     async def _delivered(self) -> AsyncIterator[tuple[Connection, Delivery]]:
         """A message that waits for its outcome."""
-        async with self.connected() as connection, connection.sender("q") as sender:
+        async with self.connected() as connection, connection.sender(self.q) as sender:
             await sender.send(Message("it"))
-            async with connection.receiver("q", credit=1) as receiver:
+            async with connection.receiver(self.q, credit=1) as receiver:
                 delivery = await receiver.receive()
                 yield connection, delivery
                 if not delivery.local_settled:
@@ -32,7 +32,7 @@ class Outcomes(Contract):
                     delivery.release()
                 return
             delivery.release()
-            async with connection.receiver("q") as receiver:
+            async with connection.receiver(self.q) as receiver:
                 again = await (delivery.link.context if receiver.buffered == 0 else receiver).receive()
                 assert again.message.body == "it"
                 assert again.message.delivery_count == int(self.counts_releases)
@@ -47,7 +47,7 @@ class Outcomes(Contract):
                 assert not delivery.local_settled
                 return
             delivery.reject("amqp:not-allowed", "no")
-            async with connection.sender("q") as sender:
+            async with connection.sender(self.q) as sender:
                 await sender.send(Message("next"))
             following = await delivery.link.context.receive()
             assert following.message.body == "next"
@@ -69,9 +69,9 @@ class Outcomes(Contract):
 
     async def test_settle_second(self) -> None:
         """In receiver-settle-mode "second" a delivery is settled when the sender has heard of its outcome."""
-        async with self.connected() as connection, connection.sender("q") as sender:
+        async with self.connected() as connection, connection.sender(self.q) as sender:
             await sender.send(Message("it"))
-            receiver = connection.receiver("q", receiver_settle_mode="second")
+            receiver = connection.receiver(self.q, receiver_settle_mode="second")
             if not self.has("settle-second"):
                 async with self.refused(connection):
                     await receiver.__aenter__()
@@ -86,9 +86,9 @@ class Outcomes(Contract):
     async def test_detach_releases(self) -> None:
         """What a link leaves is in its queue at once, the session going on; or else when the connection is over."""
         async with self.server() as url:
-            async with self.connected(url) as connection, connection.sender("q") as sender:
+            async with self.connected(url) as connection, connection.sender(self.q) as sender:
                 await sender.send(Message("it"))
-                async with connection.receiver("q") as receiver:
+                async with connection.receiver(self.q) as receiver:
                     await receiver.receive()
                 if self.has("detach-releases"):
                     await self._comes_again(connection)
@@ -97,7 +97,7 @@ class Outcomes(Contract):
                 await self._comes_again(connection)
 
     async def _comes_again(self, connection: Connection) -> None:
-        async with connection.receiver("q") as receiver:
+        async with connection.receiver(self.q) as receiver:
             again = await receiver.receive()
             assert again.message.body == "it"
             again.accept()

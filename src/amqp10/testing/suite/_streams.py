@@ -14,7 +14,7 @@ class Streams(Contract):
     @pytest.mark.parametrize("size", [300_000, None])
     async def test_streaming_out(self, size: int | None) -> None:
         """A body that is sent piece by piece arrives as one, whether its size was said first or not."""
-        async with self.connected() as connection, connection.sender("q") as sender:
+        async with self.connected() as connection, connection.sender(self.q) as sender:
             if not self.has("streaming"):
                 async with self.refused(connection):
                     await sender.stream(Message(subject="s"), size=size).__aenter__()
@@ -22,7 +22,7 @@ class Streams(Contract):
             async with sender.stream(Message(subject="s"), size=size) as body:
                 for number in range(30):
                     await body.send(bytes([number]) * 10_000)
-            async with connection.receiver("q") as receiver:
+            async with connection.receiver(self.q) as receiver:
                 delivery = await receiver.receive()
                 assert delivery.message.subject == "s"
                 whole = b"".join([piece async for piece in delivery.body()])
@@ -31,11 +31,11 @@ class Streams(Contract):
 
     async def test_streaming_in(self) -> None:
         """A body is read piece by piece while it comes in, its head first."""
-        async with self.connected() as connection, connection.sender("q") as sender:
+        async with self.connected() as connection, connection.sender(self.q) as sender:
             await sender.send(Message(b"x" * 2_000_000, subject="s"))
-            async with connection.receiver("warm"):
+            async with connection.receiver(self.address("warm")):
                 pass
-            receiver = connection.receiver("q", stream=True)
+            receiver = connection.receiver(self.q, stream=True)
             if not self.has("streaming"):
                 async with self.refused(connection):
                     await receiver.__aenter__()
@@ -52,13 +52,13 @@ class Streams(Contract):
         """What was half sent and taken back never arrives; what is sent next does."""
         if not self.has("abort"):
             return  # who streams is told by the end of the stream: there is nothing to ask for
-        async with self.connected() as connection, connection.sender("q") as sender:
+        async with self.connected() as connection, connection.sender(self.q) as sender:
             with pytest.raises(KeyError):
                 async with sender.stream(Message(subject="given up"), size=100_000) as body:
                     await body.send(b"x" * 50_000)
                     raise KeyError
             await sender.send(Message("whole"))
-            async with connection.receiver("q") as receiver:
+            async with connection.receiver(self.q) as receiver:
                 delivery = await receiver.receive()
                 assert (delivery.message.body, receiver.buffered) == ("whole", 0)
                 delivery.accept()

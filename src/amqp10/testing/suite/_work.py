@@ -17,10 +17,10 @@ class Work(Contract):
         """What is sent and accepted in a transaction happens when it is committed, and not at all when it is not."""
         async with (
             self.connected() as connection,
-            connection.sender("in") as sender,
-            connection.receiver("in", credit=10) as receiver,
-            connection.receiver("out", credit=10) as results,
-            connection.sender("out") as forward,
+            connection.sender(self.address("in")) as sender,
+            connection.receiver(self.address("in"), credit=10) as receiver,
+            connection.receiver(self.address("out"), credit=10) as results,
+            connection.sender(self.address("out")) as forward,
         ):
             if not self.has("transactions"):
                 async with self.refused(connection):
@@ -52,32 +52,34 @@ class Work(Contract):
 
     async def test_requests(self) -> None:
         """A queue is declared, emptied and deleted."""
+        name = self.address("declared")
         async with self.connected() as connection, connection.session() as session:
-            async with connection.receiver("warm"):
+            async with connection.receiver(self.address("warm")):
                 pass
             if not self.has("requests"):
                 async with self.refused(connection):
-                    await session._request(DeclareQueue("q"))
+                    await session._request(DeclareQueue(name))
                 return
-            facts = await session._request(DeclareQueue("q", durable=True))
-            assert facts.name == "q"
-            async with connection.sender("q") as sender:
+            facts = await session._request(DeclareQueue(name, durable=True))
+            assert facts.name == name
+            async with connection.sender(name) as sender:
                 for number in range(3):
                     await sender.send(Message(number))
-            assert (await session._request(DeclareQueue("q", durable=True))).messages == 3
-            assert await session._request(PurgeQueue("q")) == 3
-            async with connection.sender("q") as sender:
+            assert (await session._request(DeclareQueue(name, durable=True))).messages == 3
+            assert await session._request(PurgeQueue(name)) == 3
+            async with connection.sender(name) as sender:
                 await sender.send(Message("last"))
-            assert await session._request(DeleteQueue("q")) == 1
+            assert await session._request(DeleteQueue(name)) == 1
 
     async def test_deleted(self) -> None:
         """Who receives from a queue that is deleted is told so."""
         if not self.has("requests"):
             return  # see `test_requests`
+        name = self.address("declared")
         async with self.connected() as connection, connection.session() as session:
-            await session._request(DeclareQueue("q"))
-            async with connection.receiver("q") as receiver:
-                await session._request(DeleteQueue("q"))
+            await session._request(DeclareQueue(name, durable=True))
+            async with connection.receiver(name) as receiver:
+                await session._request(DeleteQueue(name))
                 with pytest.raises((LinkDetached, SessionEnded)) as caught:  # in 0-10 an error is the session's
                     await receiver.receive()
                 assert caught.value.condition in ("amqp:resource-deleted", None)
