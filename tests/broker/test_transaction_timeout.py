@@ -114,6 +114,20 @@ def test_each_has_its_own_time(wire: Wire, control: Controller, clock: Clock) ->
     assert passes(wire, clock, 0) is None
 
 
+def test_a_limit_of_its_own(wire: Wire, control: Controller, clock: Clock) -> None:
+    """One may have less time than the others, or less than that, or none of its own again."""
+    short, shorter, freed, other = (control.declare() for _ in range(4))
+    limits = wire.router.transactions
+    for txn_id, seconds in ((short, 20), (shorter, 30), (freed, 10), (shorter, 5), (freed, 0)):
+        limits.limit(wire.peer.transactions[txn_id], seconds)
+    assert passes(wire, clock, 5) == clock.now + 15
+    assert refused(control.discharge(shorter)) == TIMEOUT
+    assert passes(wire, clock, 15) == clock.now + 40
+    assert refused(control.discharge(short)) == TIMEOUT
+    assert control.discharge(freed) == control.discharge(other) == ACCEPTED
+    assert passes(wire, clock, 100) is None
+
+
 def test_they_count_until_they_are_discharged(
     wire: Wire, control: Controller, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

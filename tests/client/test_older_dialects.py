@@ -72,9 +72,7 @@ async def test_more_than_the_broker_takes(name: str) -> None:
                 async with connection.sender("orders") as sender:
                     with pytest.raises((LocalProtocolError, LinkDetached, MessageRejected)) as caught:
                         await sender.send(b"x" * 1000)
-                if isinstance(
-                    caught.value, LinkDetached | MessageRejected
-                ):  # else the limit is known: nothing was sent
+                if isinstance(caught.value, LinkDetached | MessageRejected):  # else it was not even sent
                     assert caught.value.condition == "amqp:link:message-size-exceeded"
                 async with connection.sender("orders") as sender:
                     await sender.send(b"x" * 100)

@@ -268,6 +268,27 @@ async def test_prepared_branches_outlive_their_connection(server: Server, addres
                 raise AssertionError(await receiver.receive())
 
 
+async def test_timeout_of_a_branch(server: Server, address: str) -> None:
+    """A branch that is not over in time is rolled back: others get what it had, and its commit says why not."""
+    xid = Xid(7, secrets.token_bytes(8), b"")
+    async with connected(server) as (connection, native):
+        async with connection.sender(address) as sender:
+            await sender.send("had")
+        async with native.xa() as xa:
+            async with xa.session.receiver(address, credit=1) as receiver:
+                await xa.start(xid)
+                await xa.set_timeout(xid, 30)
+                assert await xa.timeout(xid) == 30
+                await xa.set_timeout(xid, 1)
+                (await receiver.receive()).accept()
+                assert await xa.end(xid) is XAStatus.OK
+            async with connection.receiver(address) as other:
+                assert (await other.receive()).message.body == "had"
+            assert await xa.commit(xid, one_phase=True) is XAStatus.TIMED_OUT
+            with pytest.raises((SessionEnded, RequestRefused)):
+                await xa.set_timeout(xid, 1)
+
+
 async def test_prepared_twice(embedded: Server) -> None:
     """Two branches of one name: the second cannot be prepared, and is rolled back. Nobody else knows of the first."""
     xid = Xid(7, secrets.token_bytes(8), b"")

@@ -199,7 +199,7 @@ class XA:
         """Roll the branch back after so many seconds; 0 for never.
 
         Raises:
-            RequestRefused: there is no such branch, or the server has no timeouts for branches.
+            RequestRefused: there is no such branch, or it is prepared.
             SessionEnded, ConnectionClosed, ConnectionLost: see the class.
 
         Cancelling: it may have been set.

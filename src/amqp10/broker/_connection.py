@@ -17,6 +17,7 @@ from ..engine import (
     Engine,
     Event,
     FlowReceived,
+    LimitBranch,
     LinkAttached,
     LinkEnded,
     OutcomesReceived,
@@ -229,6 +230,10 @@ class Peer:
         answer: Any
         if isinstance(request, Acquire):
             answer = self.links.acquire(request.deliveries)
+        elif isinstance(request, LimitBranch):
+            transaction, answer = self.transaction(request.transaction), None
+            if transaction is not None:
+                self.open_transactions.limit(transaction, request.seconds)
         elif isinstance(request, PrepareBranch):
             transaction = self.transaction(request.transaction)
             answer = transaction is not None and prepared.prepare(user, request.branch, transaction)

@@ -173,6 +173,7 @@ class OpenTransactions:
         self._alarm = alarm
         self._longest = longest
         self._deadlines: dict[LocalTransaction, float] = {}  # each later than the one before
+        self._limits: dict[LocalTransaction, tuple[float, int]] = {}  # of few, that have one of their own, and seconds
 
     def add(self, transaction: LocalTransaction) -> None:
         """It was declared."""
@@ -180,18 +181,37 @@ class OpenTransactions:
             deadline = self._deadlines[transaction] = self._clock() + self._longest
             self._alarm(deadline)
 
+    def limit(self, transaction: LocalTransaction, seconds: int) -> None:
+        """It may take so many seconds from now; 0: as any other."""
+        if not seconds:
+            self._limits.pop(transaction, None)
+            return
+        deadline = self._clock() + seconds
+        self._limits[transaction] = deadline, seconds
+        self._alarm(deadline)
+
     def remove(self, transaction: LocalTransaction) -> None:
         """It is over."""
         self._deadlines.pop(transaction, None)
+        self._limits.pop(transaction, None)
 
     def expire(self, now: float) -> float | None:
         """Roll back those whose time has come; return when the next one's does."""
         for transaction, deadline in list(self._deadlines.items()):
             if deadline > now:
-                return deadline
-            del self._deadlines[transaction]
-            transaction.expire(f"it was not discharged within {self._longest:g} s")
-        return None
+                break
+            self._expire(transaction, f"it was not discharged within {self._longest:g} s")
+        for transaction, (deadline, seconds) in list(self._limits.items()):
+            if deadline <= now:
+                self._expire(transaction, f"it was not over within {seconds} s")
+        return min(
+            (*itertools.islice(self._deadlines.values(), 1), *(deadline for deadline, _ in self._limits.values())),
+            default=None,
+        )
+
+    def _expire(self, transaction: LocalTransaction, why: str) -> None:
+        self.remove(transaction)
+        transaction.expire(why)
 
 
 class CoordinatorLink:

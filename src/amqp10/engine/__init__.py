@@ -56,6 +56,7 @@ from ._requests import DeclareQueue as DeclareQueue
 from ._requests import DeleteExchange as DeleteExchange
 from ._requests import DeleteQueue as DeleteQueue
 from ._requests import ExchangeFacts as ExchangeFacts
+from ._requests import LimitBranch as LimitBranch
 from ._requests import PendingRequest as PendingRequest
 from ._requests import PrepareBranch as PrepareBranch
 from ._requests import PurgeQueue as PurgeQueue
@@ -103,6 +104,7 @@ __all__ = (
     "FlowReceived",
     "IncomingDelivery",
     "IncomingStream",
+    "LimitBranch",
     "Link",
     "LinkAttached",
     "LinkEnded",

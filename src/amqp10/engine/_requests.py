@@ -212,6 +212,18 @@ BranchId = tuple[int, bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
+class LimitBranch(Request[None]):
+    """Roll a transaction back that is not over or prepared so many seconds from now; 0: it may take any time.
+
+    Attributes:
+        transaction: its id, as it was declared.
+    """
+
+    transaction: bytes
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class PrepareBranch(Request[bool]):
     """Keep a transaction as a branch that can be committed, by whatever connection; False: it was rolled back.
 

@@ -20,6 +20,7 @@ from ...engine import (
     CompleteBranch,
     DeliveriesReceived,
     IncomingDelivery,
+    LimitBranch,
     PrepareBranch,
     QueryBranches,
 )
@@ -56,9 +57,9 @@ if TYPE_CHECKING:
 NOT_FOUND: Final = 404
 ILLEGAL_STATE: Final = 409
 NOT_ALLOWED: Final = 530
-NOT_IMPLEMENTED: Final = 540
 XA_OK: Final = 0
 XA_ROLLED_BACK: Final = 1
+XA_TIMED_OUT: Final = 2
 
 
 def key_of(xid: Xid) -> BranchId:
@@ -75,6 +76,7 @@ class ServedBranch:
         associated: a session works in it.
         suspended: a session did, and will again.
         failed: it can only be rolled back.
+        timeout: seconds that the client gave it; 0 for any time.
     """
 
     def __init__(self, xid: Xid, number: bytes, controller: Controller) -> None:
@@ -84,6 +86,7 @@ class ServedBranch:
         self.associated = True
         self.suspended = False
         self.failed = False
+        self.timeout = 0
 
 
 class Controller(IntakeLink):
@@ -292,8 +295,7 @@ class Controller(IntakeLink):
         del self._branches[key_of(branch.xid)]
 
         def done(state: Any) -> None:
-            good = not isinstance(state, Rejected)
-            self._result(number, status if fail else XA_OK if good else XA_ROLLED_BACK)
+            self._result(number, status if fail else _xa(state))
             if branch.controller is not self:
                 self.session.go_on()
 
@@ -308,18 +310,19 @@ class Controller(IntakeLink):
         self.session.ask(number, command, QueryBranches(), prepared)
 
     def _get_timeout(self, number: int, command: DtxGetTimeout) -> None:
-        self._any(command.xid)
-        self.session.result_of(number, GetTimeoutResult(0))
+        self.session.result_of(number, GetTimeoutResult(self._any(command.xid).timeout))
 
     def _set_timeout(self, number: int, command: DtxSetTimeout) -> None:
-        self._any(command.xid)
-        if command.timeout:
-            raise SessionFault(NOT_IMPLEMENTED, "branches have no timeout of their own here")
-        self.session.complete(number)
+        branch = self._any(command.xid)
+        branch.timeout = command.timeout
+        self.session.ask(number, command, LimitBranch(branch.id, command.timeout), lambda _: None)
 
-    def _any(self, xid: Xid) -> None:
-        if key_of(xid) not in self._branches:
+    def _any(self, xid: Xid) -> ServedBranch:
+        """The branch, whoever works in it."""
+        branch = self._branches.get(key_of(xid))
+        if branch is None:
             raise SessionFault(NOT_FOUND, "there is no such branch")
+        return branch
 
     def _forget(self, number: int, command: DtxForget) -> None:
         self._any(command.xid)
@@ -343,6 +346,14 @@ class Controller(IntakeLink):
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
         """The owner gives the session's transactions up, and so the session."""
         super().detach(closed=closed, error=error or Error("amqp:transaction:rollback", "the coordinator is gone"))
+
+
+def _xa(state: Any) -> int:
+    """How a commit ended."""
+    if not isinstance(state, Rejected):
+        return XA_OK
+    late = state.error is not None and state.error.condition == "amqp:transaction:timeout"
+    return XA_TIMED_OUT if late else XA_ROLLED_BACK
 
 
 def _why(state: Any) -> str:
