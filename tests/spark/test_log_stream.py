@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 
 import anyio
 import pytest
@@ -11,7 +12,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from amqp10 import Connection, Message
+from amqp10 import Connection, Message, send
 from amqp10.spark import _log_stream
 from amqp10.spark._connect import run
 from amqp10.spark._log_stream import LogStreamReader, planned
@@ -31,8 +32,8 @@ async def make(url: str, messages: int) -> None:
         await sender.send_many(Message(b"%d" % number) for number in range(messages))
 
 
-def reader(url: str, **options: str) -> LogStreamReader:
-    given = {"url": url, "address": NAME, "mode": "stream", "startingOffsets": "earliest"}
+def reader(url: str, name: str = NAME, **options: str) -> LogStreamReader:
+    given = {"url": url, "address": name, "mode": "stream", "startingOffsets": "earliest"}
     return LogStreamReader(Options.parse({**given, **options}), usual_schema())
 
 
@@ -69,3 +70,97 @@ def test_a_batch_that_is_to_begin_behind_the_end(broker_url: str) -> None:
     with pytest.raises(DataLoss, match="ends at offset 3, before 7"):
         run(strict, planned, strict)
     assert run(lax, planned, lax) == {NAME: {"from": 0, "to": 3}}
+
+
+@pytest.fixture
+def parts(broker_url: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Parts:
+    """A super stream without any partitions yet."""
+    monkeypatch.setattr(_log_stream, "PAUSE", 0)
+    monkeypatch.setattr(_log_stream, "LOOK", 0)
+    return Parts(broker_url, re.sub(r"\W+", "-", request.node.name))
+
+
+class Parts:
+    """The partitions of a super stream."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self.url, self.name = url, name
+
+    def make(self, *numbers: int) -> None:
+        """With three messages each."""
+
+        async def declare() -> None:
+            async with Connection(self.url, dialect="0-9-1") as connection:
+                for number in numbers:
+                    kind = {"x-queue-type": "stream"}
+                    await connection.native.declare_queue(self.part(number), durable=True, arguments=kind)
+            for number in numbers:
+                await send(self.url, self.part(number), *(Message(b"x") for _ in range(3)))
+
+        anyio.run(declare, backend="trio")
+
+    def delete(self, number: int) -> None:
+        async def delete() -> None:
+            async with Connection(self.url, dialect="0-9-1") as connection:
+                await connection.native.delete_queue(self.part(number))
+
+        anyio.run(delete, backend="trio")
+
+    def part(self, number: int) -> str:
+        return f"{self.name}-{number}"
+
+    def read(self, *numbers: int) -> dict[str, dict[str, int]]:
+        """The offset at which these have been read to their ends."""
+        return {self.part(number): {"from": 0, "to": 3} for number in numbers}
+
+
+@pytest.mark.parametrize("running", [False, True], ids=["between runs", "in a run"])
+@pytest.mark.parametrize("available_now", [False, True])
+def test_a_partition_that_is_gone(
+    parts: Parts, running: bool, available_now: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The query fails and names it, or forgets it with a warning; those after it are still read."""
+    parts.make(0, 1, 2)
+    strict, lax = reader(parts.url, parts.name), reader(parts.url, parts.name, failOnDataLoss="false")
+    if running:
+        assert strict.initialOffset().keys() == lax.initialOffset().keys() == parts.read(0, 1, 2).keys()
+    done = parts.read(0, 1, 2)
+    parts.delete(1)
+    if available_now:
+        if not running:  # it does not know yet what there was
+            with pytest.raises(DataLoss, match=f"no partition '{parts.part(1)}', but there is '{parts.part(2)}'"):
+                strict.prepareForTriggerAvailableNow()
+        lax.prepareForTriggerAvailableNow()
+    with pytest.raises(DataLoss, match=f"no partition '{parts.part(1)}' any more, which was read up to offset 3"):
+        reader(parts.url, parts.name).latestOffset(done, ReadAllAvailable())
+    with caplog.at_level(logging.WARNING, "amqp10.spark"):
+        rest = lax.latestOffset(done, ReadAllAvailable())
+    assert {name: each["to"] for name, each in rest.items()} == {parts.part(0): 3, parts.part(2): 3}
+    assert "it is forgotten" in caplog.text
+    assert lax.partitions(done, rest) == []
+    assert lax.latestOffset(rest, ReadAllAvailable()) == rest
+
+
+def test_a_partition_that_is_added(parts: Parts) -> None:
+    """A query that runs finds it, and reads it from its beginning."""
+    parts.make(0)
+    stream = reader(parts.url, parts.name)
+    done = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    assert done == parts.read(0)
+    parts.make(1)
+    more = stream.latestOffset(done, ReadAllAvailable())
+    assert [(part.range.partition, part.range.start, part.range.end) for part in stream.partitions(done, more)] == [
+        (parts.part(1), 0, 3)
+    ]
+    assert stream.latestOffset(more, ReadAllAvailable()) == more
+
+
+def test_a_range_whose_stream_is_gone(parts: Parts) -> None:
+    """It was planned: an error that says what is lost, or no rows, so that a query can go on."""
+    parts.make(0)
+    strict, lax = reader(parts.url, parts.name), reader(parts.url, parts.name, failOnDataLoss="false")
+    [partition] = strict.partitions({}, parts.read(0))
+    parts.delete(0)
+    with pytest.raises(DataLoss, match=f"offsets 0 to 2 of '{parts.part(0)}' are not there any more"):
+        list(strict.read(partition))
+    assert list(lax.read(partition)) == []

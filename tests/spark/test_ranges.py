@@ -9,7 +9,7 @@ pytest.importorskip("pyspark")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp10.spark._ranges import Bounds, DataLoss, anew, behind, following, lost, offsets, ranges, resolve
+from amqp10.spark._ranges import Bounds, DataLoss, added, anew, behind, following, lost, offsets, ranges, resolve
 
 BOUNDS = {"a": Bounds(5, 10), "b": Bounds(0, 0)}
 
@@ -36,12 +36,6 @@ def test_a_limit_is_shared_in_proportion_to_the_lag() -> None:
     batch = following(done, {"a": 900, "b": 99, "c": 7}, 100)
     assert batch == {"a": {"from": 0, "to": 91}, "b": {"from": 0, "to": 10}, "c": {"from": 7, "to": 7}}
     assert following(done, {"a": 900, "b": 99, "c": 7}, None)["a"] == {"from": 0, "to": 900}
-
-
-def test_a_partition_that_is_new_is_read_from_its_beginning() -> None:
-    """And one that is gone stays where it was."""
-    batch = following({"old": {"from": 0, "to": 4}}, {"new": 2}, 100)
-    assert batch == {"new": {"from": 0, "to": 2}, "old": {"from": 4, "to": 4}}
 
 
 @given(
@@ -74,7 +68,7 @@ def test_what_retention_has_removed() -> None:
 
 def test_a_log_that_ends_before_what_was_read() -> None:
     """It was made anew: an error that says so, or it is read from its beginning; others go on where they are."""
-    done = offsets({"a": 3, "b": 0, "c": 4}, {"a": 11, "b": 0, "c": 7})
+    done = offsets({"a": 3, "b": 0}, {"a": 11, "b": 0})
     bounds = {"a": Bounds(2, 10), "b": Bounds(0, 5), "d": Bounds(0, 1)}
     assert behind(done, bounds) == ["a"]
     with pytest.raises(DataLoss, match=r"'a' ends at offset 10, before 11, which is the next to be read: .* made anew"):
@@ -83,3 +77,20 @@ def test_a_log_that_ends_before_what_was_read() -> None:
     assert begun == {**done, "a": {"from": 2, "to": 2}}
     assert following(begun, {"a": 10, "b": 5, "d": 1}, None)["a"] == {"from": 2, "to": 10}
     assert anew(begun, bounds, fail=True) == begun
+
+
+def test_a_partition_that_is_gone() -> None:
+    """An error that says how far it was read, or it is forgotten; the others go on."""
+    done = offsets({"a": 3, "b": 0}, {"a": 11, "b": 4})
+    with pytest.raises(DataLoss, match=r"no partition 'a' any more, which was read up to offset 11: it was deleted"):
+        anew(done, {"b": Bounds(0, 5)}, fail=True)
+    assert anew(done, {"b": Bounds(0, 5)}, fail=False) == {"b": {"from": 0, "to": 4}}
+
+
+def test_partitions_that_are_new() -> None:
+    """They are read from their first offset, once they have something."""
+    done = offsets({"a": 0}, {"a": 4})
+    bounds = {"a": Bounds(0, 4), "b": Bounds(3, 8), "c": Bounds(0, 0)}
+    begun = added(done, bounds)
+    assert begun == {**done, "b": {"from": 3, "to": 3}}
+    assert following(begun, {"a": 4, "b": 8, "c": 0}, None)["b"] == {"from": 3, "to": 8}

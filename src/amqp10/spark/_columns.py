@@ -174,7 +174,9 @@ class Columns:
             if self._offset_key is not None:
                 if annotations is None or self._offset_key not in annotations:
                     raise DecodeError(f"it has no annotation {self._offset_key}")
-                offset = int(annotations[self._offset_key])
+                offset = annotations[self._offset_key]
+                if not isinstance(offset, int):
+                    raise DecodeError(f"its annotation {self._offset_key} is no number")
                 if not low <= offset < high:
                     return offset
             if self._wants_header and HEADER in places:
@@ -186,7 +188,7 @@ class Columns:
             body = None if self._body is None else self._read_body(payload, places)
         except DecodeError as error:
             if self._offset_key is not None and offset < 0:
-                offset = _offset(payload, self._offset_key)
+                offset = offset_of(payload, self._offset_key)
                 if 0 <= offset < low or offset >= high:
                     return offset
             if not self._keeps_errors:
@@ -306,12 +308,13 @@ class Columns:
         return pa.array(values, field.type)
 
 
-def _offset(payload: bytes, key: str) -> int:
-    """The offset of a message that is malformed; -1 if that of all things cannot be read."""
+def offset_of(payload: bytes, key: str) -> int:
+    """The offset of a message, which may be malformed; -1 if that of all things cannot be read."""
     try:
-        return int(read_annotations(payload).get(key, -1))
+        offset = read_annotations(payload).get(key)
     except DecodeError:
         return -1
+    return offset if isinstance(offset, int) else -1
 
 
 def _flat(body: Any) -> Any:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import AsyncExitStack
 from datetime import datetime
+from itertools import count
 from typing import Any, ClassVar
 
 import anyio
@@ -14,13 +15,14 @@ import pyarrow as pa
 from ..client import Connection
 from ..errors import DecodeError, LinkDetached, RemoteProtocolError, SessionEnded
 from ..messaging import EventPosition, Source, StreamOffset, read_annotations
-from ._columns import Columns
+from ._columns import Columns, offset_of
 from ._connect import connection, properties, source
 from ._kind import a_queue, is_stream
 from ._options import Options
-from ._ranges import Bounds, Range, lost
+from ._ranges import Bounds, Range, hole, lost
 from ._receive import CHUNK, CREDIT, IDLE, drained, undecodable
 
+NOT_FOUND = "amqp:not-found"
 LAST_CHUNK = 100_000
 """Credit for the last chunk of a stream, more than one can have."""
 
@@ -35,10 +37,14 @@ class Log(ABC):
         self.address = options.require_address()
 
     @abstractmethod
-    async def partitions(self, opened: Connection) -> list[str]:
+    async def partitions(self, opened: Connection, known: Collection[str] = ()) -> list[str]:
         """The names of its partitions, in order.
 
+        Args:
+            known: some that there were, and may be behind others that are gone.
+
         Raises:
+            DataLoss: one is gone, and that is to be an error.
             AmqpError: there is no such log, or the peer does not say.
         """
 
@@ -104,17 +110,33 @@ class RabbitStream(Log):
 
     offset_key = "x-stream-offset"
 
-    async def partitions(self, opened: Connection) -> list[str]:
+    async def partitions(self, opened: Connection, known: Collection[str] = ()) -> list[str]:
         if await self._is_there(opened, self.address):
             if await is_stream(opened, source(opened, self._options)) is False:
                 raise a_queue(self.address)
             return [self.address]
         found: list[str] = []
-        while await self._is_there(opened, name := f"{self.address}-{len(found)}"):
-            found.append(name)
+        missing = ""
+        highest = max((int(name) for name in map(self._number, known) if name.isdecimal()), default=0)
+        for number in count():
+            name = f"{self.address}-{number}"
+            if await self._is_there(opened, name):
+                if missing and not known:
+                    hole(missing, name, fail=self._options.fail_on_data_loss)
+                found.append(name)
+                missing = ""
+            elif missing and number > highest:
+                break  # beyond one that is gone another one would have been
+            else:
+                missing = name
         if not found:
-            raise LinkDetached("amqp:not-found", f"there is no stream {self.address!r}, nor a partition {name!r} of it")
+            raise LinkDetached(
+                NOT_FOUND, f"there is no stream {self.address!r}, nor a partition '{self.address}-0' of it"
+            )
         return found
+
+    def _number(self, name: str) -> str:
+        return name.removeprefix(f"{self.address}-")
 
     async def _is_there(self, opened: Connection, name: str) -> bool:
         try:
@@ -124,7 +146,7 @@ class RabbitStream(Log):
             ):
                 return True
         except (SessionEnded, LinkDetached) as error:
-            if error.condition == "amqp:not-found":
+            if error.condition == NOT_FOUND:
                 return False
             raise
 
@@ -142,8 +164,7 @@ class RabbitStream(Log):
             receiver.add_credit(LAST_CHUNK)
             await drained(receiver, self._options.receive_timeout)
             batch = await receiver.receive_batch(LAST_CHUNK) if receiver.buffered else []
-            offsets = (int(read_annotations(delivery.payload)[self.offset_key]) for delivery in batch)
-            return max(offsets, default=-1)
+            return max((offset_of(delivery.payload, self.offset_key) for delivery in batch), default=-1)
 
     async def check(self, opened: Connection, place: Range) -> None:
         said = await is_stream(opened, source(opened, self._options, place.partition))
@@ -171,7 +192,7 @@ class EventHub(Log):
 
     offset_key = "x-opt-sequence-number"
 
-    async def partitions(self, opened: Connection) -> list[str]:
+    async def partitions(self, opened: Connection, known: Collection[str] = ()) -> list[str]:
         facts = await self._facts(opened, "com.microsoft:eventhub")
         if not facts.get("partition_ids"):
             raise RemoteProtocolError(f"the management node does not say which partitions {self.address!r} has")
@@ -196,7 +217,7 @@ class EventHub(Log):
                     response = await management.request("READ", kind, self.address, **properties)
                     return response.body if isinstance(response.body, dict) else {}
         except LinkDetached as error:
-            if error.condition != "amqp:not-found":
+            if error.condition != NOT_FOUND:
                 raise
             text = f"amqp: there is no $management ({error}): mode=eventhubs is for Azure Event Hubs"
             raise RemoteProtocolError(text) from error
@@ -242,6 +263,17 @@ async def read(
     columns = Columns(
         schema, options.body_format, {"address": kind.address, "partition": place.partition}, kind.offset_key
     )
+    try:
+        await _read(kind, options, place, columns, emit)
+    except (LinkDetached, SessionEnded) as error:
+        if error.condition != NOT_FOUND:
+            raise
+        lost(place.partition, place.start, place.end, fail=options.fail_on_data_loss)
+
+
+async def _read(
+    kind: Log, options: Options, place: Range, columns: Columns, emit: Callable[[pa.RecordBatch], Awaitable[None]]
+) -> None:
     async with AsyncExitStack() as stack:
         opened = await stack.enter_async_context(connection(options, comes_back=True))
         await kind.check(opened, place)

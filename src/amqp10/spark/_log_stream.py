@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,16 +14,20 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from ..client import Connection
+from ..errors import LinkDetached, SessionEnded
 from ._bridge import pulled
 from ._connect import connection, run
-from ._log import log, read
+from ._log import NOT_FOUND, log, read
 from ._options import Options
-from ._ranges import Bounds, Offsets, Range, anew, behind, following, offsets, ranges, resolve
+from ._ranges import Bounds, Offsets, Range, added, anew, behind, following, offsets, ranges, resolve
 from ._schema import arrow_schema
 from ._standing import Standing
 
 PAUSE = 0.5
 """Seconds between two questions for the end of the log, while nothing is new."""
+
+LOOK = 10.0
+"""Seconds between two looks for partitions that were added."""
 
 LAGS = 10
 """How often to ask again when the log ends before what was read of it."""
@@ -61,6 +66,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._connection: Standing | None = None
         self._partitions: list[str] = []
         self._asked = 0.0
+        self._looked = -math.inf
         self._first: Offsets | None = None
         self._last: dict[str, Bounds] | None = None  # with AvailableNow, what the log had when it began
 
@@ -86,10 +92,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.stopping:
             return start
         bounds = self._reached(start)
-        done = anew(start, bounds, fail=self._options.fail_on_data_loss)
-        if done == start and not any(
-            each.end > (done[name]["to"] if name in done else 0) for name, each in bounds.items()
-        ):
+        still = anew(start, bounds, fail=self._options.fail_on_data_loss)
+        done = added(still, bounds)
+        if still == start and not any(each.end > done[name]["to"] for name, each in bounds.items() if name in done):
             return start  # the same again, or else Spark would run an empty batch
         return following(done, _ends(bounds), limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
@@ -99,22 +104,38 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _reached(self, start: Offsets) -> dict[str, Bounds]:
         """What the log has. A replica of it may lag behind the one that was read: it is given some time."""
-        bounds = self._last if self._last is not None else self._bounds()
+        bounds = self._last if self._last is not None else self._bounds(start)
         for _ in range(LAGS):
-            if not behind(start, bounds):
+            if start.keys() <= bounds.keys() and not behind(start, bounds):
                 break
-            bounds = self._bounds()
+            bounds = self._bounds(start)
         if self._last is not None:
             self._last = bounds
         return bounds
 
-    def _bounds(self) -> dict[str, Bounds]:
+    def _bounds(self, known: Collection[str] = ()) -> dict[str, Bounds]:
+        """What the log has.
+
+        Args:
+            known: partitions to look for as well; those that are there are looked for again once in a while.
+        """
         time.sleep(max(0.0, min(PAUSE, self._asked + PAUSE - time.monotonic())))  # Spark polls without a pause
         if self._connection is None:
             self._connection = Standing(self._options)
-        found = self._connection.call(ask, self._options, self._partitions)
-        self._partitions = list(found)
+        known = {*known, *self._partitions}
+        if time.monotonic() > self._looked + LOOK or not known <= set(self._partitions):
+            self._partitions = []
+        try:
+            found = self._connection.call(ask, self._options, self._partitions, known)
+        except (LinkDetached, SessionEnded) as error:
+            if error.condition != NOT_FOUND or not self._partitions:
+                raise
+            self._partitions = []
+            found = self._connection.call(ask, self._options, [], known)
         self._asked = time.monotonic()
+        if not self._partitions:
+            self._looked = self._asked
+        self._partitions = list(found)
         return found
 
     # `end` says all: what Spark has as `start` of a first batch that is repeated may be another.
@@ -128,10 +149,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing: the log keeps what it keeps, whoever has read it."""
 
 
-async def ask(opened: Connection, options: Options, partitions: list[str]) -> dict[str, Bounds]:
-    """The bounds of these partitions, or of all that there are when none is known yet."""
+async def ask(
+    opened: Connection, options: Options, partitions: list[str], known: Collection[str] = ()
+) -> dict[str, Bounds]:
+    """The bounds of these partitions; without any of all that there are, looking for those that are known as well."""
     kind = log(options)
-    return await kind.all_bounds(opened, partitions or await kind.partitions(opened))
+    return await kind.all_bounds(opened, partitions or await kind.partitions(opened, known))
 
 
 async def beginning(opened: Connection, options: Options, bounds: dict[str, Bounds], default: str) -> dict[str, int]:

@@ -60,16 +60,34 @@ def behind(done: Offsets, bounds: Mapping[str, Bounds]) -> list[str]:
 
 
 def anew(done: Offsets, bounds: Mapping[str, Bounds], *, fail: bool) -> Offsets:
-    """Where we are, after partitions that end before that are begun anew.
+    """Where we are, without partitions that are gone, and after those that end before that are begun anew.
 
     Raises:
         DataLoss: that is to be an error.
     """
+    for name in done.keys() - bounds.keys():
+        fact = f"there is no partition {name!r} any more, which was read up to offset {done[name]['to']}"
+        _lost(fact, "it is forgotten", "it was deleted, or the checkpoint is that of another address", fail=fail)
     firsts = {name: bounds[name].first for name in behind(done, bounds)}
     for name in firsts:
         fact = f"{name!r} ends at offset {bounds[name].end}, before {done[name]['to']}, which is the next to be read"
         _lost(fact, "it is read from its beginning", fail=fail)
+    return {**{name: each for name, each in done.items() if name in bounds}, **offsets(firsts, firsts)}
+
+
+def added(done: Offsets, bounds: Mapping[str, Bounds]) -> Offsets:
+    """Where we are, with the partitions that are new and have something: they are read from their beginning."""
+    firsts = {name: each.first for name, each in bounds.items() if name not in done and each.first < each.end}
     return {**done, **offsets(firsts, firsts)}
+
+
+def hole(missing: str, there: str, *, fail: bool) -> None:
+    """A partition of a super stream is not there, though one after it is.
+
+    Raises:
+        DataLoss: that is to be an error.
+    """
+    _lost(f"there is no partition {missing!r}, but there is {there!r}", "it is left out", "it was deleted", fail=fail)
 
 
 def lost_batch(batch: int, *, fail: bool) -> None:
@@ -116,11 +134,8 @@ def offsets(starts: Mapping[str, int], ends: Mapping[str, int]) -> Offsets:
 
 
 def following(done: Offsets, ends: Mapping[str, int], most: int | None) -> Offsets:
-    """The batch that comes after `done`: up to `ends`, and to `most` messages in all, shared in proportion to the lag.
-
-    A partition that is new begins at 0, which is before its first offset, whatever that is.
-    """
-    starts = {name: done[name]["to"] if name in done else 0 for name in set(ends) | set(done)}
+    """The batch that comes after `done`: to `ends`, and of `most` messages in all, shared in proportion to the lag."""
+    starts = {name: each["to"] for name, each in done.items()}
     lags = {name: max(0, ends.get(name, 0) - start) for name, start in starts.items()}
     total = sum(lags.values())
     if most is not None and total > most:
