@@ -179,8 +179,12 @@ async def test_a_bound_of_bytes() -> None:
 
 async def test_what_makes_no_sense() -> None:
     """A bridge to itself, and settings that contradict each other, are refused when it is made."""
-    with pytest.raises(ValueError, match="to itself"):
-        amqp10.bridge(("amqp://one", "a"), ("amqp://one", "a"))
+    for source, target in (("a", "a"), ("a", "/queues/a"), ("/queues/a%20b", "a b"), ("/queues/%", "/queues/%")):
+        with pytest.raises(ValueError, match="to itself"):
+            amqp10.bridge(("amqp://one", source), ("amqp://one", target))
+    for source, target in (("", "a"), ("a", "")):
+        with pytest.raises(ValueError, match="empty"):
+            amqp10.bridge(("amqp://one", source), ("amqp://two", target))
     for settings in ({"window": 0}, {"count": 0}, {"rate": 0}, {"on_refused": "drop"}, {"max_bytes": 0}):
         with pytest.raises(ValueError, match=next(iter(settings))):
             amqp10.bridge(("amqp://one", "a"), ("amqp://two", "a"), **settings)

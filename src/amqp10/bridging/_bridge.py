@@ -14,6 +14,7 @@ import anyio
 from ..client import Connection
 from ..client._endpoint import only
 from ..client._leaving import leave_all
+from ..engine import Address, parse_address
 from ..errors import LocalProtocolError
 from ..messaging import Source, Target
 from ._ends import Ending, Outlet
@@ -35,6 +36,14 @@ End = tuple[Connection | str, str | T]
 
 OUTCOMES_SHARE = 0.6
 """Of the time that leaving may take, what is waited for outcomes that are out; the rest is for the links."""
+
+
+def _meant(address: str | None) -> Address | str | None:
+    """What an address is, however it is spelled."""
+    try:
+        return parse_address(address) if address is not None else None
+    except ValueError:
+        return address
 
 
 class Bridge:
@@ -59,7 +68,9 @@ class Bridge:
         self._source = Source(source[1]) if isinstance(source[1], str) else source[1]
         self._target = Target(target[1]) if isinstance(target[1], str) else target[1]
         addresses = self._source.address, self._target.address if self._target is not None else None
-        if source[0] == target[0] and addresses[0] == addresses[1]:
+        if "" in addresses:
+            raise ValueError("an address is empty")
+        if source[0] == target[0] and _meant(addresses[0]) == _meant(addresses[1]):
             raise ValueError("a bridge from an address to itself would move its messages for ever")
         if settings.exactly_once:
             check_stores(source[0], target[0], delivery_store)

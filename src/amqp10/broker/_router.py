@@ -27,7 +27,7 @@ from ._stream import Retention, Stream
 from ._subscriptions import Subscriptions
 from ._suspended import KeptLinks
 from ._topic import Subscription, Topic
-from ._topology import Route, Topology, count
+from ._topology import RESERVED, Route, Topology, count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -169,7 +169,7 @@ class Router:
         """The node that an address means, made if need be and allowed (`on_demand`, by who asks).
 
         That of the AMQP management draft is made by who receives the requests: to others it would look as if somebody
-        answered them.
+        answered them. The broker's own names are of nodes that it made, and which are gone.
 
         Raises:
             AddressError: there is none and none is made on demand, or it is of another kind than asked for.
@@ -182,7 +182,7 @@ class Router:
         if node is None and name == MANAGEMENT and not receiving:
             reason = f"nobody answers requests at {MANAGEMENT!r}; what declares and deletes here is '/management'"
             raise AddressError("amqp:not-found", reason)
-        if node is None and not (self.auto_create and on_demand):
+        if node is None and (name.startswith(RESERVED) or not (self.auto_create and on_demand)):
             raise AddressError("amqp:not-found", f"there is no node {name!r}")
         if kind is None:
             if node is not None:

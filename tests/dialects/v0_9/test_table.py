@@ -54,6 +54,7 @@ def test_types_on_the_wire(value: Any, octets: str) -> None:
     ("octets", "value"),
     [
         ("4c0000000000000005", 5),  # RabbitMQ reads L as l
+        ("55fffe", Short(-2)),  # the specification's own octet for it
         ("6b41", Char("A")),
         ("63000000026869", "hi"),
         ("4300000004006800690", None),

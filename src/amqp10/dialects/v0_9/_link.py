@@ -148,14 +148,12 @@ class ClientLink(Link, Channel):
     def _attach(self) -> None:
         terms = self.terms
         terminus = self._terminus()
-        there = None if terminus.address is None and not terminus.dynamic else str(terminus.address)
-        if terminus.dynamic:
-            there = route_address("", self.address.key)
+        there = self.found(terminus)
         self.remote = LinkTerms(
             name=terms.name,
             source=terms.source if self.is_sender else Source(there, dynamic=terminus.dynamic, filter=self.applied()),
             target=Target(there, dynamic=terminus.dynamic) if self.is_sender else terms.target,
-            settle_mode=terms.settle_mode,
+            settle_mode="settled" if self.settled_by_sender else terms.settle_mode,
             properties=terms.properties,
         )
         if terms.receiver_settle_mode == "second":
@@ -166,6 +164,12 @@ class ClientLink(Link, Channel):
         self.begin_flow()
         if self._resuming:
             engine.emit(DeliveriesUnresumed(self, self._resuming))
+
+    def found(self, terminus: Source | Target) -> str | None:
+        """The address of the node."""
+        if terminus.dynamic:
+            return route_address("", self.address.key)
+        return None if terminus.address is None else str(terminus.address)
 
     def applied(self) -> dict[Any, Any] | None:
         """Those filters of the source that the peer is known to have."""

@@ -33,6 +33,8 @@ Clock = Callable[[], int]
 Sizes = tuple[tuple[int, int], ...]
 """Those of the sections of a body: sizes, and how many sections in a row have each."""
 
+DIRECT_REPLY: Final = "amq.rabbitmq.reply-to"
+"""RabbitMQ's pseudo-queue for replies; their addresses have this, a dot and more."""
 LOST: Final = "x-opt-amqp10"
 NATIVE: Final = Symbol("x-opt-0-9-1")
 SECTIONS: Final = "amqp-1.0"

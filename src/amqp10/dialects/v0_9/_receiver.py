@@ -56,8 +56,6 @@ MOST_PREFETCH = 0xFFFF
 # Of exclusive consumers, at least: to be cancelled and made anew, for another prefetch, would cost them their place.
 EXCLUSIVE_PREFETCH = 1000
 MOST_NAME = 200  # octets of a link's name in the tags of its consumers
-# A queue of RabbitMQ's that is none: requests have to be sent on the channel of who consumes from it.
-DIRECT_REPLY = "amq.rabbitmq.reply-to"
 
 
 class Consumer(Enum):
@@ -117,8 +115,6 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         return self._settled
 
     def check_sayable(self) -> None:
-        if self.address.key == DIRECT_REPLY:
-            raise ValueError(f"{DIRECT_REPLY} is for who sends on the same channel: take a dynamic source for replies")
         self.session.engine.encode(self._consume())
 
     def applied(self) -> dict[Any, Any] | None:

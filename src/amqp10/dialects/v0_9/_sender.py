@@ -16,6 +16,7 @@ from ._channel import BASIC
 from ._codes import Fault
 from ._frames import METHOD
 from ._link import ClientLink
+from ._mapping import DIRECT_REPLY
 from ._methods import BasicPublish, BasicReturn, ConfirmSelect, ConfirmSelectOk
 from ._outgoing import Outgoing, Route
 from ._returns import find_returned, outcome_of
@@ -216,7 +217,8 @@ class SenderEndpoint(ClientLink, SenderLink):
         return frame
 
     def _publish(self, route: Route, mandatory: bool) -> bytes:
-        """The method."""
+        """The method. RabbitMQ returns what is mandatory and goes to a pseudo-queue for replies, though it arrives."""
+        mandatory = mandatory and (bool(route.exchange) or not route.key.startswith(f"{DIRECT_REPLY}."))
         publish = BasicPublish(exchange=route.exchange, routing_key=route.key, mandatory=mandatory)
         try:
             return self.engine.variant.methods.encode(publish)

@@ -24,6 +24,7 @@ from ._acks import ACCEPT, DISCARD, Acks, confirm
 from ._channel import BASIC, State
 from ._codes import Fault
 from ._incoming import read_route
+from ._mapping import DIRECT_REPLY
 from ._methods import BasicPublish, BasicReturn
 from ._properties import BasicProperties
 from ._server_link import ServerLink
@@ -86,6 +87,8 @@ class PublishLink(ServerLink, ReceiverLink):
         properties, also = session.properties_octets, list[str]()
         if b"CC" in properties:
             properties, also = self._carbon_copies(properties)
+        if session.replies_at and DIRECT_REPLY.encode() in properties:
+            properties = self._with_reply_to(properties)
         payload = engine.incoming.map(self._route, properties, body, session.children)
         self._number = number = self._number + 1
         tag = number.to_bytes(8, "big")
@@ -130,6 +133,15 @@ class PublishLink(ServerLink, ReceiverLink):
             read.headers = headers
             properties = read.encode(tables)
         return properties, keys
+
+    def _with_reply_to(self, properties: bytes) -> bytes:
+        """In place of the pseudo-queue the queue that stands for it."""
+        tables = self.engine.variant.tables
+        said = BasicProperties.decode(properties, tables)
+        if said.reply_to != DIRECT_REPLY:
+            return properties
+        said.reply_to = self.session.replies_at
+        return bytes(said.encode(tables))
 
     def _address(self, route: bytes) -> str:
         if len(self._addresses) >= MOST_ADDRESSES:

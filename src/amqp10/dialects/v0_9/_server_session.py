@@ -10,13 +10,24 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...engine import LinkEnded, PendingRequest, RequestReceived, Session, SessionBegun, SessionTerms, SessionUnmapped
+from ...engine import (
+    DeclareQueue,
+    LinkEnded,
+    PendingRequest,
+    Request,
+    RequestReceived,
+    Session,
+    SessionBegun,
+    SessionTerms,
+    SessionUnmapped,
+)
 from ...errors import AmqpError, LocalProtocolError, RemoteProtocolError, SessionEnded
 from ...messaging import Error
 from ._channel import Channel, State
 from ._codes import SOFT, Fault, as_exception, code_of, text_of
 from ._engine import PEERS_FAULTS
 from ._frames import BODY, HEADER, METHOD
+from ._mapping import DIRECT_REPLY
 from ._method import Method
 from ._methods import (
     AccessRequest,
@@ -104,6 +115,7 @@ class ServerSession(Session, Channel):
         self.context: Any = None
         self.confirming = False
         self.last_queue = ""  # what a method means that names no queue
+        self.replies_at = ""  # what stands for the pseudo-queue of replies on this channel
         self._waiting: deque[tuple[int, bytes]] = deque()
         self._holds: set[object] = set()  # what has to happen before the rest may
         self._publisher: PublishLink | None = None
@@ -240,8 +252,19 @@ class ServerSession(Session, Channel):
         self.write(BasicQosOk())
 
     def receive_consume(self, method: BasicConsume) -> None:
+        if method.queue == DIRECT_REPLY:
+            self._consume_replies(method)
+            return
         method.queue = self._queue(method.queue, method)
         self.consumers.consume(method)
+
+    def _consume_replies(self, method: BasicConsume) -> None:
+        """RabbitMQ's direct reply-to: here a queue, of a name that nobody guesses, which goes with its consumer."""
+        if not method.no_ack:
+            raise Fault(406, "reply consumer cannot acknowledge", method.code, soft=True)
+        if self.replies_at:
+            raise Fault(406, "reply consumer already set", method.code, soft=True)
+        self._ask(DeclareQueue(auto_delete=True), method)
 
     def receive_cancel(self, method: BasicCancel) -> None:
         self.consumers.cancel(method)
@@ -288,7 +311,10 @@ class ServerSession(Session, Channel):
     def receive_request(self, method: Any) -> None:
         if hasattr(method, "queue") and not isinstance(method, QueueDeclare):
             method.queue = self._queue(method.queue, method)
-        pending: PendingRequest[Any] = PendingRequest(self, request_of(method))
+        self._ask(request_of(method), method)
+
+    def _ask(self, request: Request[Any], method: Method) -> None:
+        pending = PendingRequest(self, request)
         pending.context = method
         self.hold(pending)
         self.engine.emit(RequestReceived(pending))
@@ -304,6 +330,11 @@ class ServerSession(Session, Channel):
             return
         pending.answer(result)
         method = pending.context
+        if isinstance(method, BasicConsume):
+            self.replies_at = method.queue = result.name
+            self.consumers.consume(method)
+            self.release(pending)
+            return
         if isinstance(method, QueueDeclare):
             self.last_queue = result.name
         if not getattr(method, "nowait", False):

@@ -19,11 +19,14 @@ from ...engine import (
     SessionBegun,
     SessionTerms,
     SessionUnmapped,
+    route_address,
 )
 from ...engine._requests import R
 from ...errors import AmqpError, LocalProtocolError
 from ...messaging import Coordinator, Error
 from ._asks import LimitUnsettled, Recover, UpdateSecret
+from ._direct_reply import DirectReplies
+from ._mapping import DIRECT_REPLY
 from ._receiver import ReceiverEndpoint
 from ._requests import Requests
 from ._sender import SenderEndpoint
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
     from ._channel import Channel
     from ._client import ClientConnection
     from ._engine import V09Engine
+
+
+REPLIES = (DIRECT_REPLY, route_address("", DIRECT_REPLY))
 
 
 class ClientSession(Session):
@@ -76,7 +82,8 @@ class ClientSession(Session):
         self, terms: LinkTerms, *, resuming: Iterable[IncomingDelivery] | None = None
     ) -> ReceiverEndpoint:
         self._check()
-        link = ReceiverEndpoint(self, terms, resuming)
+        kind = DirectReplies if terms.source is not None and terms.source.address in REPLIES else ReceiverEndpoint
+        link = kind(self, terms, resuming)
         link.begin_attaching()
         return link
 

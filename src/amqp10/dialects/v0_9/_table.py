@@ -430,6 +430,7 @@ _FIXED: Final = {
         ("b", "b", Byte),
         ("B", "B", UByte),
         ("s", "h", Short),
+        ("U", "h", Short),  # the specification's own, which nobody writes
         ("u", "H", UShort),
         ("I", "i", Int),
         ("i", "I", UInt),
