@@ -13,21 +13,16 @@ from amqp10.dialects.v0_10._commands import (
     ExecutionException,
     ExecutionResult,
     ExecutionSync,
-    MessageAccept,
-    MessageCancel,
     MessageFlow,
-    MessageFlush,
     MessageReject,
     MessageRelease,
     MessageResume,
     MessageResumeResult,
     MessageSetFlowMode,
     MessageStop,
-    MessageSubscribe,
     MessageTransfer,
     TxSelect,
 )
-from amqp10.dialects.v0_10._content import FileQos
 from amqp10.dialects.v0_10._controls import (
     ConnectionClose,
     ConnectionCloseOk,
@@ -38,6 +33,7 @@ from amqp10.dialects.v0_10._controls import (
     ConnectionTune,
     ConnectionTuneOk,
     SessionAttach,
+    SessionCommandPoint,
     SessionCompleted,
     SessionDetach,
     SessionDetached,
@@ -54,7 +50,6 @@ from amqp10.engine import (
     LinkEnded,
     LinkTerms,
     OutcomesReceived,
-    SessionBegun,
     SessionUnmapped,
 )
 from amqp10.errors import (
@@ -195,6 +190,14 @@ def test_closed_by_us() -> None:
     assert the_end(raw) is None
 
 
+def test_no_channel_at_all() -> None:
+    """Who asks for none has none."""
+    raw = a_client(channel_max=0)
+    raw.open_as_server()
+    with pytest.raises(LocalProtocolError, match="0 sessions"):
+        raw.engine.begin()
+
+
 def test_no_channel_left() -> None:
     """So many sessions as the peer has channels, and no more."""
     raw = a_client(channel_max=3)
@@ -314,61 +317,21 @@ def test_a_server_that_commands_what_only_clients_may() -> None:
 # A server
 
 
-def outlet_on(raw: Raw, **fields: Any) -> Any:
-    """A subscription that is attached."""
-    raw.do(MessageSubscribe("q", "d", **fields))
+def test_said_again() -> None:
+    """Commands that were here before are not done again, whatever the client goes back to."""
+    raw = a_server()
+    raw.open_as_client()
+    raw.engine.events()[0].session.begin()  # type: ignore[attr-defined]
+    for number in range(3):
+        raw.do(MessageTransfer("", 0, 0), b"", b"%d" % number)
+    raw.say(SessionCommandPoint(1, 0))
+    for number in range(1, 5):
+        raw.do(MessageTransfer("", 0, 0), b"", b"%d" % number)
     links: list[Any] = [event.link for event in raw.engine.events() if isinstance(event, LinkAttached)]
     link = links[0]
-    link.attach(LinkTerms("d", link.remote.source, link.remote.target))
-    return link
-
-
-def test_credit_in_messages_and_octets() -> None:
-    """Both are needed; in mode "credit" only message.flow brings more."""
-    raw = a_server()
-    raw.open_as_client()
-    raw.engine.events()[0].session.begin()  # type: ignore[attr-defined]
-    link = outlet_on(raw)
-    raw.do(MessageSetFlowMode("d", 0))
-    raw.do(MessageFlow("d", 0, 5))
-    assert link.credit == 0
-    raw.do(MessageFlow("d", 1, 300))
-    assert link.credit == 5
-    link.send(Message(b"x" * 100).encode())
-    raw.listen()
-    assert raw.bodies == [b"x" * 100]
-    link.send(Message(b"y" * 200).encode())  # more than is left
-    raw.listen()
-    assert raw.bodies == [b"x" * 100]
-    assert link.credit == 0
-    raw.do(MessageFlow("d", 1, 0xFFFF_FFFF))
-    raw.listen()
-    assert raw.bodies[1:] == [b"y" * 200]
-    assert link.credit == 3
-    raw.say(SessionCompleted(((0, 1),)))
-    assert link.credit == 3
-    raw.do(MessageStop("d"))
-    assert link.credit == 0
-
-
-def test_window_mode() -> None:
-    """What is completed gives its credit back; so subscriptions begin."""
-    raw = a_server()
-    raw.open_as_client()
-    raw.engine.events()[0].session.begin()  # type: ignore[attr-defined]
-    link = outlet_on(raw)
-    raw.do(MessageFlow("d", 1, 0xFFFF_FFFF))
-    raw.do(MessageFlow("d", 0, 1))
-    link.send(Message(b"x").encode())
-    raw.listen()
-    assert link.credit == 0
-    raw.say(SessionCompleted(((0, 0),)))
-    assert link.credit == 1
-    raw.do(MessageFlush("d"))
-    assert link.drain
-    link.drained()
-    assert link.credit == 0
-    assert isinstance(raw.listen()[-1], SessionCompleted)
+    link.attach(LinkTerms("transfers", link.remote.source, link.remote.target))
+    link.flow(10)
+    assert [Message.decode(each.payload).body for each in link.incoming] == [b"%d" % number for number in range(5)]
 
 
 def test_resuming_a_message() -> None:
@@ -377,66 +340,6 @@ def test_resuming_a_message() -> None:
     raw.open_as_client()
     answer = raw.do(MessageResume("d", "id"))
     assert [each.value for each in answer if isinstance(each, ExecutionResult)] == [MessageResumeResult(0)]
-
-
-def test_a_browser_that_goes() -> None:
-    """Nothing is to be said of what was only shown: its link is over with the subscription."""
-    raw = a_server()
-    raw.open_as_client()
-    link = outlet_on(raw, acquire_mode=1)
-    raw.do(MessageFlow("d", 1, 0xFFFF_FFFF))
-    raw.do(MessageFlow("d", 0, 2))
-    link.send(Message("shown").encode())
-    raw.do(MessageCancel("d"))
-    assert [event.link for event in raw.engine.events() if isinstance(event, LinkEnded)] == [link]
-
-
-def test_cancelled_with_deliveries_out() -> None:
-    """What is out when a subscription is cancelled can still be settled; the link is over after that."""
-    raw = a_server()
-    raw.open_as_client()
-    raw.engine.events()[0].session.begin()  # type: ignore[attr-defined]
-    link = outlet_on(raw)
-    raw.do(MessageFlow("d", 1, 0xFFFF_FFFF))
-    raw.do(MessageFlow("d", 0, 10))
-    deliveries = [link.send(Message(n).encode()) for n in range(2)]
-    raw.listen()
-    raw.do(MessageCancel("d"))
-    raw.engine.events()
-    assert link.credit == 0
-    raw.do(MessageAccept(((0, 0),)))
-    raw.do(MessageRelease(((1, 1),), set_redelivered=True))
-    events = raw.engine.events()
-    assert [type(event) for event in events] == [OutcomesReceived, LinkEnded]
-    assert deliveries[0].remote_state == ACCEPTED
-    assert deliveries[1].remote_state.delivery_failed
-
-
-FAULTS: dict[str, tuple[Any, int]] = {
-    "no such subscription": (MessageFlow("nowhere", 0, 1), 404),
-    "no destination": (MessageSubscribe("q", ""), 531),
-    "a unit that is none": (MessageFlow("d", 7, 1), 531),
-    "what nobody does": (FileQos(), 540),
-}
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_faults_of_clients(name: str) -> None:
-    """Each ends the session with its code, and leaves the connection."""
-    command, code = FAULTS[name]
-    raw = a_server()
-    raw.open_as_client()
-    raw.engine.events()[0].session.begin()  # type: ignore[attr-defined]
-    outlet_on(raw)
-    answer = raw.do(command)
-    (exception,) = [each for each in answer if isinstance(each, ExecutionException)]
-    assert exception.error_code == code
-    assert exception.class_code == command.spec_code >> 8
-    assert isinstance(answer[-1], SessionDetach)
-    assert raw.say(SessionDetached(b"name", 0)) == []
-    assert raw.engine.opened
-    raw.say(SessionAttach(b"another"))
-    assert any(isinstance(event, SessionBegun) for event in raw.engine.events())
 
 
 def test_commands_without_a_point() -> None:

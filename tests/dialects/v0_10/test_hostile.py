@@ -59,7 +59,8 @@ from amqp10.messaging import Declared
 from amqp10.sasl import Authenticator
 
 from ._raw import Raw
-from .test_engine import a_client, a_server, outlet_on, sender_on
+from .test_engine import a_client, a_server, sender_on
+from .test_outlet import outlet_on
 
 MOST_BYTES = 24_000_000
 MOST_SECONDS = 8.0

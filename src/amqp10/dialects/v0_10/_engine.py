@@ -190,13 +190,13 @@ class V010Engine(TimedEngine):
 
     def _free_channel(self) -> int:
         """The numbers take turns, from 1: Broker-J counts 0 as one, and how many there are, not the highest."""
-        top = max(1, self.login.channel_max - 1)
+        top = min(self.terms.channel_max, max(1, self.login.channel_max - 1))
         for _ in range(top):
             channel = self._next_channel
             self._next_channel = channel % top + 1
             if channel not in self.sessions:
                 return channel
-        raise LocalProtocolError(f"the peer takes {top} sessions on a connection, and all are in use")
+        raise LocalProtocolError(f"{top} sessions are taken on a connection, and all are in use")
 
     # Bytes in
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...engine import CreditChanged, LinkTerms, OutgoingDelivery, SenderLink, parse_address
 from ...errors import AmqpError, DecodeError, EncodeError, LocalProtocolError
-from ...messaging import Error, Source, Target, TransactionalState
+from ...messaging import RELEASED, Error, Source, Target, TransactionalState
 from ._codes import execution_code
 from ._commands import MessageFlow, MessageSubscribe, MessageTransfer
 from ._frames import encode_command
@@ -124,7 +124,13 @@ class OutletLink(LinkEndpoint, SenderLink):
         return 0x7FFF_FFFF if self.messages.left is None else max(0, self.messages.left)
 
     def set_mode(self, mode: int) -> None:
-        """message.set-flow-mode: it may be done at any time, and takes back what there is."""
+        """message.set-flow-mode: it may be done at any time, and takes back what there is.
+
+        Raises:
+            SessionFault: there is no such mode.
+        """
+        if mode > WINDOW_MODE:
+            raise SessionFault(531, f"{mode} is no flow mode")
         self.window = mode == WINDOW_MODE
         self.stop()
 
@@ -134,8 +140,13 @@ class OutletLink(LinkEndpoint, SenderLink):
         self._changed()
 
     def stop(self) -> None:
-        """message.stop"""
+        """message.stop: what waits for credit in octets is for others to have, unless it was given away settled."""
         self.messages.left = self.octets.left = 0
+        if self._settles:
+            return
+        held, self._held = self._held, deque()
+        for delivery, _ in held:
+            self._say(delivery, RELEASED)
 
     def flush(self, number: int) -> None:
         """message.flush"""
@@ -195,7 +206,6 @@ class OutletLink(LinkEndpoint, SenderLink):
         delivery.state = state
         if not self._settles:
             self.unsettled[delivery.tag] = delivery
-        self.messages.use(1)
         if self._held or not self.octets.covers(len(written.header) + len(written.body)):
             self._held.append((delivery, written))
         else:
@@ -204,6 +214,7 @@ class OutletLink(LinkEndpoint, SenderLink):
 
     def _transfer(self, delivery: OutgoingDelivery, written: WrittenMessage) -> None:
         size = len(written.header) + len(written.body)
+        self.messages.use(1)
         self.octets.use(size)
         session = self.session
         frames = bytearray(
@@ -216,8 +227,9 @@ class OutletLink(LinkEndpoint, SenderLink):
             session.deliveries[sent.number] = delivery
 
     def _send_held(self) -> None:
-        while self._held and self.octets.covers(len(self._held[0][1].header) + len(self._held[0][1].body)):
-            self._transfer(*self._held.popleft())
+        held = self._held
+        while held and self.messages.covers(1) and self.octets.covers(len(held[0][1].header) + len(held[0][1].body)):
+            self._transfer(*held.popleft())
 
     def send_more(self, delivery: OutgoingDelivery, payload: bytes, *, more: bool = False) -> None:
         raise LocalProtocolError("AMQP 0-10 sends no message in parts")
@@ -230,14 +242,18 @@ class OutletLink(LinkEndpoint, SenderLink):
     def told(self, delivery: OutgoingDelivery, state: Any) -> None:
         """The client told the outcome of a delivery."""
         transaction = self.session.transaction
-        delivery.remote_state = TransactionalState(transaction, state) if transaction is not None else state
-        delivery.remote_settled = True
         self._acquired.discard(delivery)
+        self._say(delivery, TransactionalState(transaction, state) if transaction is not None else state)
+        self._end_if_done()
+
+    def _say(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
+        """Tell the owner what becomes of it."""
+        delivery.remote_state = state
+        delivery.remote_settled = True
         if self.auto_settle:
             delivery.local_settled = True
             self.unsettled.pop(delivery.tag, None)
         self.session.outcome(self, delivery)
-        self._end_if_done()
 
     def acquired(self, delivery: OutgoingDelivery) -> None:
         """The client was shown it, and has taken it since."""
