@@ -210,6 +210,20 @@ def test_gone_nodes(router: Router) -> None:
     assert reached(topology, "amq.fanout") == []
 
 
+def test_unbinding_the_last(router: Router) -> None:
+    """An auto-delete exchange goes with the last binding that is undone, and not before; one without binding stays."""
+    topology, queue = router.topology, router.declare("q", "queue")
+    exchange = topology.declare("e", "direct", auto_delete=True)
+    for key in "ab":
+        topology.bind(exchange, queue, key)
+    topology.unbind(exchange, queue, "a")
+    assert topology.find("e") is exchange
+    topology.unbind(exchange, queue, "b")
+    assert "e" not in topology.exchanges
+    topology.unbind(topology.declare("e", "direct"), queue, "none")
+    assert "e" in topology.exchanges
+
+
 def test_deleting(router: Router) -> None:
     """An exchange goes with its bindings; only unused, if asked so; what is not there is gone already."""
     topology = router.topology

@@ -38,6 +38,7 @@ class Foreign(Basics, Outcomes, Links, Streams, Work, Losses):
     broker: ClassVar[str]
     native: ClassVar[str | None] = None
     login = ("user", "secret")
+    dead_letters = None
 
     @pytest.fixture(autouse=True)
     def _server(self, request: pytest.FixtureRequest) -> None:

@@ -289,6 +289,22 @@ def test_dead_letters(url: str) -> None:
         )
 
 
+def test_expired_letters(url: str) -> None:
+    """What expires says how long it was to live, and has no such time any more; the last death is named, too."""
+    with channel_of(url, confirms=True) as channel:
+        dead = queue_of(channel)
+        queue = queue_of(channel, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead})
+        channel.basic_publish("", queue, b"body", pika.BasicProperties(expiration="20"))
+        eventually(lambda: channel.queue_declare(dead, passive=True).method.message_count, 1)
+        _, properties, _ = channel.basic_get(dead, auto_ack=True)
+        (death,) = properties.headers["x-death"]
+        assert (death["reason"], death["original-expiration"], properties.expiration) == ("expired", "20", None)
+        for which in ("first", "last"):
+            assert properties.headers[f"x-{which}-death-queue"] == queue
+            assert properties.headers[f"x-{which}-death-reason"] == "expired"
+            assert properties.headers[f"x-{which}-death-exchange"] == ""
+
+
 def test_priorities(url: str) -> None:
     """A queue with priorities gives the highest first."""
     with channel_of(url, confirms=True) as channel:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import DecodeError
-from ..messaging import Message
+from ..messaging import Message, read_header
 from ..types import Symbol
 from ._address import AddressError
 from ._node import Node, NodeFull
@@ -79,13 +79,16 @@ class DeadLetters:
         deaths = _deaths(annotations, queue.name, reason, came_to or "", first_key)
         if deaths is None:
             return False
+        ttl = read_header(entry.payload).ttl if entry.expires is not None and entry.message_format == 0 else None
+        if ttl is not None:  # which it has no more, so that it does not die again at once
+            deaths[0]["original-expiration"] = str(ttl)
         key = first_key if key is None else key
         dead = entry.copy()
         marks: dict[Symbol, Any] = {_DEATHS: deaths, Symbol("x-exchange"): exchange_name, Symbol("x-routing-key"): key}
-        if _DEATHS not in annotations:
-            marks[Symbol("x-first-death-reason")] = reason
-            marks[Symbol("x-first-death-queue")] = queue.name
-            marks[Symbol("x-first-death-exchange")] = came_to or ""
+        for which in ("last",) if _DEATHS in annotations else ("first", "last"):
+            marks[Symbol(f"x-{which}-death-reason")] = reason
+            marks[Symbol(f"x-{which}-death-queue")] = queue.name
+            marks[Symbol(f"x-{which}-death-exchange")] = came_to or ""
         dead.annotate(marks)
         dead.immortal()
         nodes = self._topology.route(exchange, key, dead.payload).nodes

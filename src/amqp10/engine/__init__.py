@@ -21,6 +21,7 @@ from ._dialect import Tracer as Tracer
 from ._dialect import dialect as dialect
 from ._dialect import dialect_names as dialect_names
 from ._dialect import dialects as dialects
+from ._dialect import is_a_header as is_a_header
 from ._dialect import register_dialect as register_dialect
 from ._events import Authenticated as Authenticated
 from ._events import ConnectionEnded as ConnectionEnded
@@ -147,6 +148,7 @@ __all__ = (
     "dialect",
     "dialect_names",
     "dialects",
+    "is_a_header",
     "parse_address",
     "register_dialect",
     "route_address",

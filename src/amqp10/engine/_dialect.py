@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 
 HEADER_SIZE = 8
 _AMQP = b"AMQP"
+_FAST = b"\x80"
+
+
+def is_a_header(start: bytes) -> bool:
+    """Whether octets begin as a protocol header does: that of any AMQP, or the two octets of AMQP/Fast."""
+    return start[: len(_AMQP)] == _AMQP or start[:1] == _FAST
 
 
 class Tracer(ABC):

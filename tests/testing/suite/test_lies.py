@@ -19,7 +19,7 @@ import pytest
 from amqp10.broker import Broker
 from amqp10.engine import ConnectionEnded, DeliveriesReceived, dialect
 from amqp10.engine import _dialect as registry
-from amqp10.errors import DecodeError, FilterNotApplied, StaleDelivery, Unsupported
+from amqp10.errors import DecodeError, FilterNotApplied, LocalProtocolError, StaleDelivery, Unsupported
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified, Rejected, Released, Source, TransactionalState
 from amqp10.testing.suite import DialectContract
 from amqp10.testing.suite._basics import EVERYTHING
@@ -153,6 +153,10 @@ def send_alone(truth: Any, payload: bytes, *, state: Any = None, **options: Any)
     return truth(payload, **options)
 
 
+def send_unsettled(truth: Any, payload: bytes, *, settled: bool = False, **options: Any) -> Any:
+    return truth(payload, **options)
+
+
 def cut(truth: Any, payload: bytes, *args: Any, **options: Any) -> Any:
     message = Message.decode(payload)
     return truth(message.replace(body=message.body[:-1]).encode(), *args, **options)
@@ -224,6 +228,8 @@ LIES: dict[str, tuple[Lie, str, Any]] = {
     "accepts what is released": (says(Released, ACCEPTED), "test_released", TimeoutError),
     "counts what is released": (says(Released, Modified(delivery_failed=True)), "test_released", AssertionError),
     "releases what is rejected": (says(Rejected, RELEASED), "test_rejected", AssertionError),
+    "accepts what is rejected": (says(Rejected, ACCEPTED), "test_rejected", TimeoutError),
+    "sends unsettled": (instead("send", send_unsettled, SENDER), "test_settled", (AssertionError, LocalProtocolError)),
     "releases what is modified": (says(Modified, RELEASED), "test_modified", AssertionError),
     "gives more credit": (instead("flow", more_credit), "test_credit", TimeoutError),
     "receives unsettled": (terms(settle_mode="unsettled"), "test_settled", AssertionError),

@@ -87,6 +87,14 @@ class ClientEngine(FastEngine):
     def _begun(self) -> bool:
         return True
 
+    def _read(self) -> None:
+        front = self.reader.front(8) if self.phase is Phase.LOGIN else b""
+        # As the size of a command "AM" is more than anybody may say before it is agreed on.
+        if front[:2] != b"AM":
+            super()._read()
+        elif len(front) == 8:
+            raise Unsupported(f"the peer speaks another protocol: its header is {front.hex(' ')}")
+
     def open(self, terms: ConnectionTerms | None = None) -> None:
         if self._open_asked:
             raise LocalProtocolError("the connection was opened already")

@@ -60,6 +60,10 @@ class CommandReader:
             self._at = 0
             self._more.clear()
 
+    def front(self, size: int) -> bytes:
+        """So many octets of what comes next, or as many as are there; they stay."""
+        return b"".join((self._data[self._at :], *self._more))[:size]
+
     def initiation(self) -> bytes | None:
         """The first two octets; None while they are not there."""
         return self._take(2) if self._missing <= 0 else None

@@ -25,6 +25,7 @@ from ...engine import (
     SessionBegun,
     SessionTerms,
     TimedEngine,
+    is_a_header,
 )
 from ...errors import (
     AmqpError,
@@ -235,10 +236,9 @@ class V010Engine(TimedEngine):
         if header != PROTOCOL_HEADER:
             if self.role is Role.SERVER:
                 self.write(PROTOCOL_HEADER)
-            if header[:4] == b"AMQP":
-                self._end(Unsupported(f"the peer speaks another protocol: its header is {header.hex(' ')}"))
-            else:
-                self._end(RemoteProtocolError(f"the peer does not speak AMQP: it began with {header!r}"))
+            text = f"the peer speaks another protocol: its header is {header.hex(' ')}"
+            other = f"the peer does not speak AMQP: it began with {header!r}"
+            self._end(Unsupported(text) if is_a_header(header) else RemoteProtocolError(other))
             return
         self._phase = Phase.OPENING
         if isinstance(self.login, ServerLogin):

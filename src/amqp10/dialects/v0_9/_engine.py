@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ._connection import Connection
 
 HEADER_SIZE = 8
+_FAST = b"\x80\x01"  # a server of AMQP/Fast
 # What the frames of the peer may make fail: each is a fault of the peer's.
 BROKEN = (IndexError, struct.error, UnicodeDecodeError)
 PEERS_FAULTS = (AmqpError, *BROKEN)
@@ -148,8 +149,9 @@ class V09Engine(TimedEngine):
 
     def _read(self) -> None:
         channels = self.channels
-        if self.remote is None and self.role is Role.CLIENT and self._reader.starts_with(b"AMQP"):
-            header = self._reader.take(HEADER_SIZE)
+        asking = self.remote is None and self.role is Role.CLIENT
+        if asking and (self._reader.starts_with(b"AMQP") or self._reader.starts_with(_FAST)):
+            header = self._reader.take(len(_FAST) if self._reader.starts_with(_FAST) else HEADER_SIZE)
             if header is not None:
                 raise Unsupported(f"the peer speaks another protocol: it answers with the header {header.hex(' ')}")
             return

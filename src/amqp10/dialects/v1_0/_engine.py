@@ -13,7 +13,16 @@ from enum import Enum
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from ...engine import Authenticated, ConnectionEnded, ConnectionTerms, Event, Role, SessionTerms, TimedEngine
+from ...engine import (
+    Authenticated,
+    ConnectionEnded,
+    ConnectionTerms,
+    Event,
+    Role,
+    SessionTerms,
+    TimedEngine,
+    is_a_header,
+)
 from ...errors import (
     AmqpError,
     AuthenticationFailed,
@@ -229,7 +238,7 @@ class V1Engine(TimedEngine):
         error: AmqpError
         if header == SASL_HEADER:
             error = AuthenticationFailed("the peer asks for SASL, which this side does not do")
-        elif header[:4] == b"AMQP":
+        elif is_a_header(header):
             error = Unsupported(f"the peer speaks another protocol: its header is {header.hex(' ')}")
         else:
             error = RemoteProtocolError(f"the peer does not speak AMQP: it began with {header!r}")

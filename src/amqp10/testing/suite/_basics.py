@@ -81,7 +81,7 @@ class Basics(Contract):
             connection.receiver(self.q, settle_mode="settled") as receiver,
         ):
             for number in range(150):
-                await sender.send(Message(number))
+                assert (await sender.submit(Message(number))).local_settled
             for number in range(150):
                 delivery = await receiver.receive()
                 assert delivery.message.body == number

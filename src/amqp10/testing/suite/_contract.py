@@ -44,6 +44,7 @@ class Contract:
         login: a user of the server's, and the password.
         queues: what the tests name that has to be there for them, or to be made on first use, with nothing in it.
             They name besides: "topic.t", a topic; "declared", which is not there before; "nowhere", which never is.
+        dead_letters: where the server puts what was rejected; None if it drops it.
         patience: seconds that one test may take; one that deviates has 2.
     """
 
@@ -52,6 +53,7 @@ class Contract:
     deviations: ClassVar[Mapping[str, Deviation]] = MappingProxyType({})
     login: ClassVar[tuple[str, str]] = ("me", "secret")
     queues: ClassVar[tuple[str, ...]] = ("q", "in", "out", "one", "two", "warm")
+    dead_letters: ClassVar[str | None] = "dead-letter"
     patience: float = 30.0
 
     @pytest.fixture(autouse=True)

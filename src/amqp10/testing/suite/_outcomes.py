@@ -39,7 +39,7 @@ class Outcomes(Contract):
                 again.accept()
 
     async def test_rejected(self) -> None:
-        """A message that is rejected does not come again."""
+        """A message that is rejected does not come again; it is where the server puts such."""
         async with self._delivered() as (connection, delivery):
             if not self.has("rejected"):
                 async with self.refused(connection):
@@ -52,6 +52,11 @@ class Outcomes(Contract):
             following = await delivery.link.context.receive()
             assert following.message.body == "next"
             following.accept()
+            if self.dead_letters is not None:
+                async with connection.receiver(self.dead_letters) as receiver:
+                    dead = await receiver.receive()
+                    assert dead.message.body == "it"
+                    dead.accept()
 
     async def test_modified(self) -> None:
         """A message that is given back as failed comes again, and is known to have been tried."""
