@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any, cast
+from urllib.parse import quote
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from amqp10.broker._connection import Peer
 from amqp10.broker._management import Management
@@ -18,6 +21,7 @@ from amqp10.broker._router import Router
 from amqp10.engine import Bind, DeclareQueue
 from amqp10.errors import DecodeError
 from amqp10.messaging import AmqpValue, Message
+from amqp10.testing.strategies import amqp_values, symbols
 from amqp10.types import Array, Symbol, UInt, ULong
 
 from .conftest import fill
@@ -209,3 +213,48 @@ def test_symbols_are_strings(ask: Asking, router: Router) -> None:
     assert ask("PUT", "/queues/q", {"arguments": {Symbol("x-max-length"): 1}})[0] == 201
     assert ask("PUT", "/queues/q", {"arguments": {"x-max-length": 1}})[0] == 200
     assert [type(name) for name in router.nodes["q"].terms.arguments] == [str]  # type: ignore[attr-defined]
+
+
+NAMES = st.sampled_from(
+    ["q", "e", "none", "", "amq.direct", "amq.mine", "ä", "a/b", "two\nlines", "..", "%", "x" * 300]
+)
+ARGUMENTS = st.dictionaries(
+    st.sampled_from(["x-queue-type", "x-max-length", "x-match", "alternate-exchange", "x-overflow", "other"])
+    | st.integers(0, 9)
+    | symbols(),
+    st.sampled_from(["quorum", "stream", "any", "e", 5, -1]) | amqp_values(max_leaves=3),
+    max_size=3,
+)
+BODIES = amqp_values(max_leaves=3) | st.fixed_dictionaries(
+    {},
+    optional={
+        "durable": st.booleans(),
+        "exclusive": st.booleans(),
+        "type": st.sampled_from(["direct", "headers", "odd", 5]),
+        "source": NAMES,
+        "destination_queue": NAMES,
+        "destination_exchange": NAMES,
+        "binding_key": NAMES,
+        "arguments": ARGUMENTS,
+        "odd": amqp_values(max_leaves=3),
+    },
+)
+PATHS = st.one_of(
+    st.builds("/queues/{}".format, NAMES.map(quote)),
+    st.builds("/queues/{}/messages".format, NAMES.map(quote)),
+    st.builds("/exchanges/{}".format, NAMES.map(quote)),
+    st.just("/bindings"),
+    st.builds("/bindings?src={}&dstq={}&key={}".format, NAMES.map(quote), NAMES.map(quote), NAMES.map(quote)),
+    st.builds("/bindings?src={}&dste={}&key={}".format, NAMES.map(quote), NAMES.map(quote), NAMES.map(quote)),
+    st.builds("/bindings/src={};dstq={};key={};args=".format, NAMES, NAMES, NAMES),
+    st.text(max_size=20),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(st.lists(st.tuples(st.sampled_from(["PUT", "GET", "POST", "DELETE", "x"]), PATHS, BODIES), max_size=8))
+def test_whatever_is_asked(ask: Asking, asked: list[tuple[str, str, object]]) -> None:
+    """Each request has an answer, and nothing is raised."""
+    for method, path, body in asked:
+        status, _ = ask(method, path, body)
+        assert status in (200, 201, 204, 400, 403, 404, 405, 409)
