@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+
+from amqp10.broker import Broker
 
 from ._matrix import Embedded, Peer, embedded_broker, fresh_name
 from .brokers import (
@@ -84,6 +86,17 @@ def peer(request: pytest.FixtureRequest) -> Peer:
     said = request.node.user_properties
     said.append(("peer", request.param))
     return Peer(request.param, server, said)
+
+
+@pytest.fixture(params=["rabbitmq", "embedded"])
+async def rabbit_url(request: pytest.FixtureRequest, anyio_backend: str) -> AsyncIterator[str]:
+    """RabbitMQ, and an embedded broker that says it were that: its own clients talk to nobody else."""
+    if request.param == "rabbitmq":
+        yield request.getfixturevalue("rabbitmq").url()
+        return
+    said = {"product": "RabbitMQ", "version": "4.2.0", "node": "embedded@localhost"}
+    async with Broker(users={"user": "secret"}, auto_create=False, properties=said) as broker:
+        yield broker.url.replace("//", "//user:secret@")
 
 
 @pytest.fixture(scope="session", params=list(PROGRAMS))

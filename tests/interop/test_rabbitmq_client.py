@@ -5,15 +5,13 @@ It talks to nobody but RabbitMQ 4, so the embedded broker says that it is that.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import anyio.to_thread
 import pytest
-
-from amqp10.broker import Broker
 
 from ._matrix import fresh_name
 
@@ -26,17 +24,6 @@ pytestmark = [
     # It blocks, and says nothing about our event loop: one backend is enough.
     pytest.mark.parametrize("anyio_backend", ["trio"]),
 ]
-
-
-@pytest.fixture(params=["rabbitmq", "embedded"])
-async def url(request: pytest.FixtureRequest, anyio_backend: str) -> AsyncIterator[str]:
-    """Where each of the two listens."""
-    if request.param == "rabbitmq":
-        yield request.getfixturevalue("rabbitmq").url()
-        return
-    said = {"product": "RabbitMQ", "version": "4.2.0"}
-    async with Broker(users={"user": "secret"}, auto_create=False, properties=said) as broker:
-        yield broker.url.replace("//", "//user:secret@")
 
 
 @contextmanager
@@ -104,7 +91,7 @@ def released(connection: Any, address: str) -> bool:
     return bool(caught.value.state == client.OutcomeState.RELEASED)
 
 
-async def test_topology(url: str) -> None:
+async def test_topology(rabbit_url: str) -> None:
     """It declares, binds, sends by exchange and key, looks, receives, purges, unbinds and deletes."""
 
     def work(connection: Any, name: str) -> None:
@@ -130,10 +117,10 @@ async def test_topology(url: str) -> None:
             management.queue_info(queue)
         management.close()
 
-    await run(work, url)
+    await run(work, rabbit_url)
 
 
-async def test_declared_otherwise(url: str) -> None:
+async def test_declared_otherwise(rabbit_url: str) -> None:
     """It knows the conflict, and goes on."""
 
     def work(connection: Any, name: str) -> None:
@@ -145,10 +132,10 @@ async def test_declared_otherwise(url: str) -> None:
         management.delete_queue(name)
         management.close()
 
-    await run(work, url)
+    await run(work, rabbit_url)
 
 
-async def test_stream(url: str) -> None:
+async def test_stream(rabbit_url: str) -> None:
     """It declares a stream, and reads it from the beginning, twice."""
 
     def work(connection: Any, name: str) -> None:
@@ -161,4 +148,4 @@ async def test_stream(url: str) -> None:
         management.delete_queue(name)
         management.close()
 
-    await run(work, url)
+    await run(work, rabbit_url)

@@ -127,7 +127,7 @@ class Broker:
         handshake_timeout: seconds that a peer has from connecting to its open.
         close_timeout: seconds that leaving waits for peers to close, too.
         container_id: the broker's name in its open; None for one that is made up.
-        properties: what it says there, too: RabbitMQ's clients want {"product": "RabbitMQ", "version": "4.2.0"}.
+        properties: what it says there, too; RabbitMQ's clients want a "product", RabbitMQ, a "version" and a "node".
 
     Raises:
         ValueError: without users, and with a host that is not loopback, nobody said that everyone may come in; or a

@@ -5,5 +5,6 @@ from __future__ import annotations
 from ._programs import AMQP091_GO as AMQP091_GO
 from ._programs import PROGRAMS as PROGRAMS
 from ._programs import QPID_CLIENT as QPID_CLIENT
+from ._programs import RABBITMQ_JAVA as RABBITMQ_JAVA
 from ._programs import Program as Program
 from ._programs import ProgramFailed as ProgramFailed

@@ -157,4 +157,10 @@ QPID_CLIENT = Program(
     install_java,
     lambda source, folder: [java(), "-XX:TieredStopAtLevel=1", "-cp", f"{folder}/*", str(source / "Client.java")],
 )
+RABBITMQ_JAVA = Program(
+    "rabbitmq_java",
+    "RabbitMQ's client for AMQP 1.0 (Java)",
+    install_java,
+    lambda source, folder: [java(), "-XX:TieredStopAtLevel=1", "-cp", f"{folder}/*", str(source / "Client.java")],
+)
 PROGRAMS = {program.name: program for program in (RHEA, GO_AMQP, PROTONJ2)}
