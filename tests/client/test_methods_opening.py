@@ -63,11 +63,15 @@ async def test_virtual_host(path: str, virtual_host: str) -> None:
 
 
 async def test_virtual_host_by_name() -> None:
-    """The host name says it as for RabbitMQ in AMQP 1.0, and comes first."""
+    """The host name says it as for RabbitMQ in AMQP 1.0, and comes first; or as for others, where no path does."""
     async with MethodPeer() as peer:
         url = peer.url.replace("amqp://", "amqp://user:secret@") + "/path"
         _, _, opened = await opening(peer, url, hostname="vhost:name")
     assert opened.virtual_host == "name"
+    async with MethodPeer() as peer:
+        url = peer.url.replace("amqp://", "amqp://user:secret@")
+        _, _, opened = await opening(peer, url, hostname="memory")
+    assert opened.virtual_host == "memory"
     assert ConnectionTerms("c", hostname="example.com").virtual_host is None
 
 

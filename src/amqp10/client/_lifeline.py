@@ -297,6 +297,7 @@ class Lifeline:
         if hostname is None:
             hostname = (tls.server_hostname if isinstance(tls, TLS) else None) or endpoint.name or endpoint.host or None
         path = endpoint.path if not (endpoint.websocket or endpoint.unix) else ""
+        path = path or self._hostname or ""  # who names a host means a virtual one
         return replace(self._terms, hostname=hostname, path=path)
 
     async def _asked(self, owner: Connection) -> str | ConnectionDetails | None:

@@ -43,7 +43,8 @@ class ConnectionTerms:
         channel_max: the highest channel number this side takes, 0..65535.
         idle_timeout: seconds of silence after which this side gives the connection up; None for never.
             Ours is what we enforce (half of it is advertised); the peer's is what it advertised.
-        path: of the URL, percent-decoded: the virtual host, in dialects that have such.
+        path: of the URL, percent-decoded, or else the hostname that was given: the virtual host, in dialects that have
+            such.
         max_message_size: the largest message this side takes, bytes, where no link can say it; None for any.
     """
 

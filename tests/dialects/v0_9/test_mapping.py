@@ -250,6 +250,18 @@ def test_expirations_that_are_moments() -> None:
     assert Message.decode(incoming.map(b"\0\0\1q", route.properties, b"")).ttl == timedelta(seconds=5)
 
 
+@pytest.mark.parametrize("value", [{"a": 1}, [1], {"a": [1]}])
+def test_no_tables_in_annotations_for_qpid(value: Any) -> None:
+    """It cannot turn them into 1.0, and keeps such a message from all who ask; here they come back all the same."""
+    message = Message(b"x", message_annotations={"x-table": value})
+    route, body = Outgoing(TABLES, "", "q", clock=lambda: 0).map(message.encode())
+    headers = BasicProperties.decode(route.properties, TABLES).headers
+    assert headers is not None
+    assert list(headers) == [LOST]
+    back = Message.decode(Incoming(TABLES).map(b"\0\0\1q", route.properties, body))
+    assert back.message_annotations["x-table"] == value
+
+
 @pytest.mark.parametrize("value", [[1], {"a": [1]}])
 def test_no_arrays_for_qpid(value: Any) -> None:
     """It goes down when it has to turn one into 0-10; here they come back all the same."""

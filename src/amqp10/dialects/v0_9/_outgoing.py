@@ -359,7 +359,7 @@ def _say_annotations(
     *,
     arrays: bool,
 ) -> None:
-    """`arrays`: they may be said; Qpid goes down when it turns one into 0-10."""
+    """`arrays`: they may be said, and tables; Qpid cannot turn them into 1.0, and goes down over arrays into 0-10."""
     others = {}
     for name, value in message.message_annotations.items():
         if name in (EXCHANGE, ROUTING_KEY):
@@ -367,7 +367,9 @@ def _say_annotations(
         if name == NATIVE and isinstance(value, dict):
             if left := _say_native(said, value, headers, tables, arrays):
                 others[name] = left
-        elif _header_named(name) and tables.holds({str(name): value}) and (arrays or not _has_array(value)):
+        elif (
+            _header_named(name) and tables.holds({str(name): value}) and (arrays or not isinstance(value, dict | list))
+        ):
             headers[str(name)] = value
         else:
             others[name] = value
