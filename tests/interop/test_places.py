@@ -7,9 +7,10 @@ from typing import Any
 import anyio
 import pytest
 
-from amqp10 import Connection, LinkDetached, Source, StreamOffset
+from amqp10 import Connection, ConnectionClosed, LinkDetached, Reconnect, Source, StreamOffset
 
 from ._matrix import fresh_name
+from .brokers import Server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
 
@@ -71,6 +72,38 @@ async def test_exclusive(url: str, credit: int) -> None:
         refusals.close()
         assert stolen == []
         assert await connection.native.delete_queue(queue) == 0
+
+
+async def test_an_early_drain_of_a_stream(rabbitmq: Server) -> None:
+    """Nothing has shown that it is one: RabbitMQ ends the connection, once. With `reconnect` the work just goes on."""
+    url, queue = rabbitmq.url(), fresh_name()
+    async with Connection(url, dialect="0-9-1") as connection:
+        await connection.native.declare_queue(queue, durable=True, arguments={"x-queue-type": "stream"})
+        async with connection.receiver(queue, credit=0) as receiver:
+            receiver.add_credit(1)
+            with pytest.raises(ConnectionClosed) as closed, anyio.fail_after(30):
+                await receiver.drain()
+            assert (closed.value.condition, closed.value.info["reply-code"]) == ("amqp:connection:forced", 540)
+    quick = Reconnect(initial_delay=0.02, max_delay=0.2)
+    async with (
+        Connection(url, dialect="0-9-1", reconnect=quick) as connection,
+        connection.receiver(queue, credit=0) as receiver,
+        connection.sender(queue) as sender,
+    ):
+        receiver.add_credit(1)
+        with anyio.fail_after(60):
+            await receiver.drain()
+            receiver.add_credit(1)
+            got = False
+            while not got:  # what is sent before its consumer is there again is not for it
+                await sender.send(b"x")
+                with anyio.move_on_after(1):
+                    with await receiver.receive() as message:
+                        got = message.body == b"x"
+            receiver.add_credit(1)
+            await receiver.drain()
+            assert receiver.credit == 0
+        await connection.native.delete_queue(queue)
 
 
 async def test_no_drain_of_a_stream(url: str) -> None:

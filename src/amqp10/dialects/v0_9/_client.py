@@ -24,7 +24,7 @@ from ...engine import (
     Role,
     SessionTerms,
 )
-from ...errors import AmqpError, AuthenticationFailed, LocalProtocolError, Unsupported
+from ...errors import AmqpError, AuthenticationFailed, ConnectionClosed, LocalProtocolError, Unsupported
 from ...messaging import DeliveryState, Rejected, Returned
 from ...sasl import Anonymous, choose
 from ...types import Symbol
@@ -35,6 +35,7 @@ from ._connection import MAX_ROUNDS, Connection
 from ._engine import V09Engine
 from ._frames import LEAST_FRAME
 from ._methods import (
+    BasicGet,
     ConnectionBlocked,
     ConnectionClose,
     ConnectionOpen,
@@ -49,6 +50,7 @@ from ._methods import (
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
 )
+from ._receiver import ReceiverEndpoint
 from ._sender import SenderEndpoint
 from ._session import ClientSession
 from ._table import QPID_TABLES
@@ -258,7 +260,17 @@ class ClientConnection(Connection):
     def cause_of(self, method: ConnectionClose) -> AmqpError | None:
         if not self._tuned:
             return AuthenticationFailed(method.reply_text or "the server refused the credentials", 1)
-        return super().cause_of(method)
+        cause = super().cause_of(method)
+        if isinstance(cause, ConnectionClosed) and (method.class_id, method.method_id) == BasicGet.code:
+            return self._learn_of_streams(cause)
+        return cause
+
+    def _learn_of_streams(self, cause: ConnectionClosed) -> ConnectionClosed:
+        """A stream has no basic.get, which nothing told before: it is not asked again, so the next connection lasts."""
+        links = [each for each in self.engine.channels.values() if isinstance(each, ReceiverEndpoint) and each.getting]
+        streams = {link.address.key or "" for link in links if f"'{link.address.key}'" in (cause.description or "")}
+        self.engine.streams |= streams
+        return ConnectionClosed("amqp:connection:forced", cause.description, cause.info) if streams else cause
 
     def update_secret(self, pending: PendingRequest[Any]) -> None:
         """Tell the server a new secret."""

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...engine import ConnectionEnded, ConnectionTerms, Event, Role, Session, SessionTerms, TimedEngine
+from ...engine import ConnectionEnded, ConnectionTerms, Engine, Event, Role, Session, SessionTerms, TimedEngine
 from ...errors import (
     AmqpError,
     ConnectionLost,
@@ -74,6 +74,7 @@ class V09Engine(TimedEngine):
         self.context: Any = None
         self.channels: dict[int, Channel] = {}
         self.incoming = Incoming(variant.tables)
+        self.streams: set[str] = set()  # queues that the peer has shown to be such
         self.heartbeat = 0  # seconds, as agreed
         self.longest_silence = terms.idle_timeout or None  # of the peer's, seconds; None for any
         self.room = LEAST_FRAME - variant.framing.overhead  # the largest payload that the peer takes
@@ -102,6 +103,10 @@ class V09Engine(TimedEngine):
         if terms is not None:
             self.terms = terms
         self.connection.open()
+
+    def inherit(self, before: Engine) -> None:
+        if isinstance(before, V09Engine):
+            self.streams = before.streams
 
     def block(self, reason: str | None) -> None:
         if not self._over:

@@ -105,7 +105,7 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         self._out = 0  # its deliveries without an ack
         self._last = 0  # the number of the last delivery
         self._draining = False
-        self._getting = False
+        self.getting = False
         self._settling_all = False  # the acks that go out are those of a transaction
         self._number_octets = b""
         self._route = b""
@@ -149,7 +149,7 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         if self._consumer is Consumer.NONE:
             if self._draining:
                 self._get()
-            elif wanted > 0 and not self._getting:
+            elif wanted > 0 and not self.getting:
                 self._start(wanted)
         elif self._draining or (self.credit <= 0 and not self._stays):
             self._cancel()
@@ -238,12 +238,18 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
             self._draining = False
             self.credit = 0
             self.engine.emit(FlowReceived(self, True))
-        elif self._place is not None or stream_arguments(self.terms.source):
+        elif self._is_stream:
             self._give_back_credit()  # a stream has no basic.get: to ask for it would end the connection
             self._get()
-        elif not self._getting:
-            self._getting = True
+        elif not self.getting:
+            self.getting = True
             self.write(BasicGet(queue=self.address.key or ""))
+
+    @property
+    def _is_stream(self) -> bool:
+        """As far as anything has shown."""
+        known = self.address.key in self.session.engine.streams
+        return known or self._place is not None or bool(stream_arguments(self.terms.source))
 
     def receive_get(self, payload: bytes) -> None:
         self._number_octets = payload[4:12]
@@ -251,12 +257,12 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         self.expect_content(self._got)
 
     def _got(self, body: bytes) -> None:
-        self._getting = False
+        self.getting = False
         self._delivered(body)
         self._adjust()
 
     def receive_empty(self, _: BasicGetEmpty) -> None:
-        self._getting = False
+        self.getting = False
         if self._draining:
             self._give_back_credit()
         self._adjust()
