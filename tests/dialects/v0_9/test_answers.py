@@ -167,6 +167,44 @@ def test_returns(code: int, kind: type[Rejected | Returned]) -> None:
     assert refused.error.info == {"reply-code": code, "exchange": "", "routing-key": "q"}
 
 
+def test_of_two_alike_the_older_came_back() -> None:
+    """Nobody can say which of them it was; the order of their outcomes is that of their sending."""
+    engine = opened(**CAN)
+    link = engine.begin().attach_sender(LinkTerms("s", Source(), Target("q")))
+    hear(engine, 1, ChannelOpenOk(), QueueDeclareOk("q"), ConfirmSelectOk())
+    first, second = (link.send(Message(b"alike").encode()) for _ in range(2))
+    back = V0_9_1.framing.frame(1, 1, V0_9_1.methods.encode(BasicReturn(312, "no", "", "q")))
+    engine.receive_data(back + V0_9_1.framing.message(1, 60, BasicProperties().encode(V0_9_1.tables), b"alike", 4096))
+    hear(engine, 1, BasicAck(2, True))
+    assert isinstance(first.remote_state, Returned)
+    assert second.remote_state is ACCEPTED
+
+
+def test_a_confirm_of_what_was_never_sent() -> None:
+    """It closes the channel (406), and is nobody's outcome."""
+    engine = opened(**CAN)
+    _, (delivery,) = publishing(engine, 1)
+    hear(engine, 1, BasicAck(2, True))
+    (close,) = said(engine)
+    assert close.reply_code == 406
+    assert not delivery.remote_settled
+
+
+def test_what_is_sent_again_has_a_new_outcome() -> None:
+    """It came back, and the link was lost before the confirm: what counts is what is said of it the second time."""
+    engine = opened(**CAN)
+    _, (delivery,) = publishing(engine, 1)
+    back = V0_9_1.framing.frame(1, 1, V0_9_1.methods.encode(BasicReturn(312, "no", "", "q")))
+    engine.receive_data(back + V0_9_1.framing.message(1, 60, BasicProperties().encode(V0_9_1.tables), b"0", 4096))
+    assert delivery.remote_state is not None
+    again = opened(**CAN)
+    link = again.begin().attach_sender(LinkTerms("s", Source(), Target("q")), resuming=[delivery])
+    hear(again, 1, ChannelOpenOk(), QueueDeclareOk("q"), ConfirmSelectOk())
+    link.resend(delivery)
+    hear(again, 1, BasicAck(1))
+    assert delivery.remote_state is ACCEPTED
+
+
 def test_recover() -> None:
     """Nothing is said any more of what was out before: those numbers are nobody's, and an ack of one is an error."""
     engine = opened(**CAN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ from amqp10.dialects.v0_9._methods import (
 from amqp10.dialects.v0_9._properties import BasicProperties
 from amqp10.dialects.v0_9._variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
 from amqp10.engine import ConnectionEnded, ConnectionTerms, Dialect, Engine, Event, LinkTerms
+from amqp10.errors import DecodeError
 from amqp10.messaging import Message, Source, Target
 from amqp10.sasl import Anonymous
 
@@ -106,6 +108,13 @@ def test_confirms_that_nobody_waits_for() -> None:
         engine.receive_data(frames(variant, 1, BasicAck(7)))
         assert engine.opened
         assert not ended(engine.events())
+
+
+def test_properties_that_the_class_has_not() -> None:
+    """A flag beyond those of the specification's table has nothing to read behind it."""
+    for flags in (b"\0\2", b"\0\1\x80\0"):
+        with pytest.raises(DecodeError, match="has a property that its class has not"):
+            BasicProperties.decode(flags + b"\1x", V0_9_1.tables)
 
 
 def test_the_conversation_is_one() -> None:

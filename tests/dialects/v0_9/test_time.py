@@ -11,18 +11,22 @@ from amqp10.dialects.v0_9._incoming import Incoming
 from amqp10.dialects.v0_9._methods import (
     ChannelOpenOk,
     ConfirmSelectOk,
+    ConnectionOpen,
     ConnectionOpenOk,
     ConnectionStart,
+    ConnectionStartOk,
     ConnectionTune,
+    ConnectionTuneOk,
     QueueDeclareOk,
 )
 from amqp10.dialects.v0_9._outgoing import Outgoing
 from amqp10.dialects.v0_9._properties import BasicProperties
 from amqp10.dialects.v0_9._table import QPID_TABLES, TABLES
+from amqp10.dialects.v0_9._variant import V0_9_1
 from amqp10.engine import ConnectionEnded, ConnectionTerms, Engine, LinkTerms
 from amqp10.errors import ConnectionLost
 from amqp10.messaging import Message, Source, Target
-from amqp10.sasl import Anonymous
+from amqp10.sasl import Anonymous, Authenticator
 from amqp10.types import Timestamp
 
 from .test_answers import hear
@@ -95,6 +99,30 @@ def test_every_moment_comes_back(moment: datetime | Timestamp) -> None:
     route, body = Outgoing(QPID_TABLES, "", "q", clock=lambda: 0).map(message.encode())
     back = Message.decode(Incoming(QPID_TABLES).map(b"\0\0\1q", route.properties, body))
     assert (back.creation_time, back.application_properties) == (moment, {"t": moment})
+
+
+def test_heartbeats_come_in_time() -> None:
+    """In each interval there is one, and a second in case it is late."""
+    engine = opened("any", idle_timeout=120.0, heartbeat=60)
+    engine.tick(0.0)
+    sent = 0
+    for now in range(0, 60, 5):
+        engine.tick(float(now))
+        sent += engine.data_to_send().count(V0_9_1.framing.heartbeat)
+    assert 2 <= sent <= 5
+
+
+def test_a_client_without_heartbeats() -> None:
+    """Zero says that it sends none: however long it is silent, it is not lost."""
+    engine = DIALECT.server(ConnectionTerms("server", idle_timeout=10.0), Authenticator().for_connection(secure=True))
+    engine.start()
+    engine.receive_data(V0_9_1.header)
+    hear(engine, 0, ConnectionStartOk({}, "ANONYMOUS", b"", "en_US"), ConnectionTuneOk(100, 131072, 0))
+    hear(engine, 0, ConnectionOpen("/"))
+    engine.open()
+    for now in (0.0, 30.0, 3000.0):
+        engine.tick(now)
+    assert not [event for event in engine.events() if isinstance(event, ConnectionEnded)]
 
 
 @pytest.mark.parametrize(("idle_timeout", "limit"), [(0.2, 2.0), (1.0, 2.0), (10.0, 10.0)])
