@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import anyio
 import pytest
 
 import amqp10
 from amqp10 import Connection, MemoryDeliveryStore, Message, Selector, Source, Unsupported
+from amqp10.bridging._mover import Mover
 from amqp10.broker import Broker
 from amqp10.engine import DeliveriesReceived, Event, dialect
 
@@ -147,14 +149,22 @@ async def test_each_message_goes_where_its_to_says() -> None:
     assert report.moved == 6
 
 
-async def test_a_rate() -> None:
-    """It takes as long as the rate says, and no more is taken ahead than goes on in a second."""
+async def test_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message after n others goes on no sooner than n times the interval after the first."""
+    asked, paced = [], []
+    pace = Mover._pace
+
+    async def watched(mover: Mover) -> None:
+        asked.append(anyio.current_time())
+        await pace(mover)
+        paced.append(anyio.current_time())
+
+    monkeypatch.setattr(Mover, "_pace", watched)
     async with two_brokers() as (old, new):
-        await fill(old, "a", range(30))
-        async with amqp10.bridge((old.url, "a"), (new.url, "b"), rate=100, until_empty=True) as bridge:
-            report = await bridge.done()
-    assert report.moved == 30
-    assert report.seconds >= 0.28
+        await fill(old, "a", range(10))
+        report = await amqp10.bridge((old.url, "a"), (new.url, "b"), rate=20, until_empty=True)
+    assert report.moved == len(paced) == 10
+    assert all(at - asked[0] >= n / 20 - 1e-6 for n, at in enumerate(paced))
 
 
 async def test_a_bound_of_bytes() -> None:

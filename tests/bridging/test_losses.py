@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 import amqp10
-from amqp10 import Connection, DeliveryUncertain, MemoryDeliveryStore, Reconnect
+from amqp10 import Connection, DeliveryUncertain, MemoryDeliveryStore, Receiver, Reconnect
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
@@ -79,6 +79,25 @@ async def test_exactly_once(seed: int, dialects: tuple[str, str]) -> None:
     assert left == []
     assert report.clean
     assert report.moved == TOTAL
+
+
+async def test_what_a_lost_link_says_of_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that was lost and came again while it was drained is not taken for empty: it is asked anew."""
+    drain, drains = Receiver.drain, 0
+
+    async def lost_at_first(receiver: Receiver) -> None:
+        nonlocal drains
+        drains += 1
+        if drains == 1:
+            receiver._generation += 1
+        else:
+            await drain(receiver)
+
+    monkeypatch.setattr(Receiver, "drain", lost_at_first)
+    async with two_brokers() as (old, new):
+        report = await amqp10.bridge((old.url, "a"), (new.url, "b"), until_empty=True)
+    assert report.moved == 0
+    assert drains == 2
 
 
 async def test_the_target_is_over() -> None:

@@ -215,6 +215,8 @@ async def test_a_message_larger_than_the_target_takes() -> None:
     """It is refused here, before it is sent, and handled like any other."""
     async with Broker() as old, Broker(max_message_size=10_000) as new:
         await fill(old, "a", [b"small", b"x" * 20_000, b"small, too"])
+        with pytest.raises(MessageRejected, match="amqp:link:message-size-exceeded"):
+            await amqp10.bridge((old.url, "a"), (new.url, "b"), until_empty=True)
         report = await amqp10.bridge((old.url, "a"), (new.url, "b"), until_empty=True, on_refused="leave")
         assert await bodies(new, "b") == [b"small", b"small, too"]
         assert await bodies(old, "a") == [b"x" * 20_000]
