@@ -24,7 +24,7 @@ from amqp10.engine import Address
 from .v0_10.test_messages import there
 
 NOW = 1_000_000.0
-MOMENT = datetime(2040, 1, 2, 3, 4, 5, tzinfo=UTC)
+MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 SECONDS = int(MOMENT.timestamp())
 QUEUE, EXCHANGE = Address("", "q"), Address("e", None)
 Places = Mapping[str, Any]

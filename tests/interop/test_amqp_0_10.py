@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
@@ -385,6 +385,8 @@ async def test_crossing_dialects(server: Server, address: str) -> None:
         ttl=timedelta(minutes=5),
         application_properties={"n": 1, "text": "t", "flag": True},
     )
+    # Broker-J 10.1.0 would shut down over it if it were said in 0-10's own words.
+    odd = Message(b"octets", absolute_expiry_time=datetime.now(UTC) + timedelta(days=100))
     async with connected(server) as old, Connection(server.url()) as new:
         for sends, receives in ((old, new), (new, old)):
             async with receives.receiver(address) as receiver, sends.sender(address) as sender:
@@ -395,6 +397,10 @@ async def test_crossing_dialects(server: Server, address: str) -> None:
                     assert got.application_properties["n"] == 1
                     assert got.application_properties["text"] == "t"
                     assert got.application_properties["flag"] is True
+                if sends is old:
+                    await sender.send(odd)
+                    with await receiver.receive() as got:
+                        assert bytes(got.body) == b"octets"
 
 
 @pytest.mark.parametrize("mechanism", [Plain, ScramSha1, ScramSha256])

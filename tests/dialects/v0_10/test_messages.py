@@ -325,6 +325,15 @@ def test_far_moments() -> None:
         assert came.creation_time == came.absolute_expiry_time == moment
 
 
+@pytest.mark.parametrize(("days", "said"), [(49, True), (50, False)])
+def test_an_expiry_far_ahead(days: int, said: bool) -> None:
+    """Broker-J shuts down over one that is not within a ttl of 32 bits: it is kept in a header."""
+    moment = datetime.now(UTC).replace(microsecond=0) + timedelta(days=days)
+    delivery, properties, body = there(Message(b"", absolute_expiry_time=moment))
+    assert (delivery.expiration is not None) is said
+    assert back(delivery, properties, body).absolute_expiry_time == moment
+
+
 def test_malformed_header() -> None:
     """A header segment that is none is refused."""
     with pytest.raises(DecodeError):

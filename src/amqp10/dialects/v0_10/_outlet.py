@@ -206,7 +206,7 @@ class OutletLink(LinkEndpoint, SenderLink):
         delivery.state = state
         if not self._settles:
             self.unsettled[delivery.tag] = delivery
-        if self._held or not self.octets.covers(len(written.header) + len(written.body)):
+        if not self.octets.covers(len(written.header) + len(written.body)):
             self._held.append((delivery, written))
         else:
             self._transfer(delivery, written)

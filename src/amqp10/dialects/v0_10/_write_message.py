@@ -7,6 +7,7 @@ annotation, goes back where it was.
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -43,6 +44,8 @@ from ._values import encode_value, read_map
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 SINCE_1973: Final = 100_000_000_000
 """Moments of at least so much are in ms, as Qpid counts them; less is seconds, as the specification does."""
+MOST_TTL: Final = 0xFFFF_FFFF
+"""Milliseconds; Broker-J 10.1.0 shuts down over a moment that is further ahead, for it has no ttl in 1.0."""
 TOP_PRIORITY: Final = 9
 _OURS: Final = frozenset((EXCHANGE, ROUTING_KEY, OWN, REST, SUBJECT, GROUP_ID, GROUP_SEQUENCE))
 _NOWHERE: Final = Address("", "")
@@ -94,7 +97,7 @@ def write_message(payload: bytes, address: Address | None, *, fallback: Address 
             address = parse_address(to)
         except ValueError as error:
             raise EncodeError(str(error)) from None
-    writer = _Writer(message, address)
+    writer = _Writer(message, address, to_server=fallback is None)
     return WrittenMessage(address.exchange, writer.header(), writer.body)
 
 
@@ -122,9 +125,10 @@ def _came_by_key(message: Message) -> bool:
 class _Writer:
     """One message."""
 
-    def __init__(self, message: Message, address: Address) -> None:
+    def __init__(self, message: Message, address: Address, *, to_server: bool) -> None:
         self.message = message
         self.address = address
+        self.to_server = to_server
         self.headers: dict[str, Any] = {}
         self.rest: dict[str, Any] = {}  # fields of a message that hold what has no equal
         self.redelivered = message.delivery_count > 0
@@ -200,9 +204,12 @@ class _Writer:
             self._text(SUBJECT, subject)
         for name, moment in (("timestamp", message.creation_time), ("expiration", message.absolute_expiry_time)):
             if moment is not None:
-                setattr(delivery, name, milliseconds(moment))
-                if milliseconds(moment) < SINCE_1973:
-                    self._keep("creation-time" if name == "timestamp" else "absolute-expiry-time", milliseconds(moment))
+                when = milliseconds(moment)
+                far = self.to_server and name == "expiration" and when - time.time() * 1000 > MOST_TTL
+                if not far:
+                    setattr(delivery, name, when)
+                if far or when < SINCE_1973:
+                    self._keep("creation-time" if name == "timestamp" else "absolute-expiry-time", when)
         if message.to not in (None, route_address(address.exchange, key), _came_to(message)):
             self._keep("to", message.to)
 
