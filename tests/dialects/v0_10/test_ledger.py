@@ -71,6 +71,7 @@ def test_skipped() -> None:
         assert number is not None
         inbox.complete(number)
     inbox.skip(9)
+    assert inbox.done.wire() == ((0, 9),)
     assert inbox.take() == 10
     inbox.complete(10)
     assert inbox.done.wire() == ((0, 10),)
