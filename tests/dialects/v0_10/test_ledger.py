@@ -77,3 +77,16 @@ def test_skipped() -> None:
     assert inbox.done.wire() == ((0, 10),)
     inbox.known(((0, 4), (7, 7)))
     assert inbox.done.wire() == ((5, 6), (8, 10))
+
+
+def test_in_turn() -> None:
+    """What waits for all before it is done with the last of these, and not before."""
+    inbox = Inbox()
+    for _ in range(4):
+        inbox.take()
+    inbox.complete_in_turn(2)
+    inbox.complete(1)
+    inbox.complete(3)
+    assert inbox.done.wire() == ((1, 1), (3, 3))
+    inbox.complete(0)
+    assert inbox.done.wire() == ((0, 3),)
