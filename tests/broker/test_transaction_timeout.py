@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from amqp10.broker import Broker
@@ -142,7 +144,7 @@ def test_they_count_until_they_are_discharged(
 @pytest.mark.anyio
 async def test_a_client_that_waits_too_long() -> None:
     """The message comes again by itself; the client is told at the commit that nothing happened, and why."""
-    async with Broker(transaction_timeout=0.01) as broker, broker.connect() as connection:
+    async with Broker(transaction_timeout=1000) as broker, broker.connect() as connection:
         async with connection.sender("q") as sender, connection.receiver("q", credit=1) as receiver:
             await sender.send("task")
             delivery = await receiver.receive()
@@ -150,6 +152,9 @@ async def test_a_client_that_waits_too_long() -> None:
                 async with connection.transaction() as transaction:
                     await sender.send("result", transaction=transaction)
                     delivery.accept(transaction=transaction)
+                    await sender.send("of the transaction, too", transaction=transaction)  # the accept came before it
+                    broker._router.transactions.expire(math.inf)
+                    broker._router.flush()
                     again = await receiver.receive()
             assert raised.value.condition == TIMEOUT
             assert (again.message.body, again.message.delivery_count) == ("task", 1)
