@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from amqp10 import Connection, LinkDetached
+from amqp10.broker import Broker
 from amqp10.broker._link_pairs import CREDIT
 from amqp10.broker._router import Router
-from amqp10.engine import LinkEnded, ReceiverLink, SenderLink, SessionTerms
+from amqp10.engine import LinkEnded, ReceiverLink, SenderLink, SessionTerms, dialect_names
 from amqp10.messaging import AmqpValue, Message, Source, Target
 from amqp10.types import Symbol
 
@@ -161,3 +163,13 @@ def test_nobody_answers_at_the_drafts_node(wire: Wire) -> None:
     wire.receive_from("$management", credit=1)
     wire.send_to("$management", name="again")
     assert len([event for event in wire.events if isinstance(event, LinkEnded)]) == ended
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", dialect_names())
+async def test_nobody_waits_at_the_drafts_node(name: str) -> None:
+    """In no dialect does `connection.management()` wait for an answer that nobody gives."""
+    async with Broker() as broker, Connection(broker.url, dialect=name) as connection:
+        with pytest.raises(LinkDetached, match="nobody answers requests at"):
+            async with connection.management():
+                pass
