@@ -49,8 +49,9 @@ def weekly(spark: SparkSession, url: str, folder: Path) -> None:
         stream.select(f.from_json("body", FLIGHT).alias("flight"))
         .select("flight.*")
         .withWatermark("time_hour", "7 days")
-        .groupBy(f.window("time_hour", "7 days").start.alias("week"), "carrier")
+        .groupBy(f.window("time_hour", "7 days"), "carrier")  # the window itself: a field of it has no watermark
         .agg(f.count("dep_delay").alias("flights"), f.avg("dep_delay").alias("delay"))
+        .select(f.col("window.start").alias("week"), "carrier", "flights", "delay")
     )
 
     def write(batch: DataFrame, number: int) -> None:

@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from amqp10 import AmqpSequence, AmqpValue, Data, DecodeError, Message, Symbol, Timestamp, UInt
+from amqp10 import AmqpSequence, AmqpValue, Data, DecodeError, Message, Symbol, Timestamp, UInt, ULong
 from amqp10.spark._columns import Columns
 from amqp10.spark._options import Options
 from amqp10.spark._rows import Rows
 from amqp10.spark._schema import arrow_schema, check_read, check_written, struct, usual_schema
-from amqp10.spark._variants import plain
+from amqp10.spark._variants import plain, variant
 
 MOMENT = datetime(2024, 2, 29, 12, 30, 15, 250_000, UTC)
 FULL: dict[str, Any] = {
@@ -264,7 +264,7 @@ def test_message_ids_come_back_as_they_were(value: Any) -> None:
 WRITTEN = [name for name in FULL if name not in ("delivery_count", "first_acquirer")]
 
 
-@pytest.mark.parametrize("body", ["text", 7, 2**40, True, [1, {"a": None}], {"k": [1.5, "x"]}])
+@pytest.mark.parametrize("body", ["text", 7, 2**40, ULong(2**64 - 1), 100.0, True, [1, {"a": None}], {"k": [1.5, "x"]}])
 def test_variants_keep_types(body: Any) -> None:
     """Values of bodies and maps come back from a VARIANT as they went in, numbers as numbers; data is JSON there."""
     kind = schema("body VARIANT, application_properties VARIANT")
@@ -339,6 +339,25 @@ def test_a_row_that_is_no_message_is_named(extra: dict[str, str], row: dict[str,
     with pytest.raises(ValueError, match="amqp: ") as caught:
         list(Rows(options, "p").messages(batch))
     assert words in str(caught.value)
+
+
+def test_a_moment_beyond_the_calendar_is_named() -> None:
+    """Also where it is found before there are rows."""
+    moments = pa.array([0, 320_000_000_000_000_000], pa.timestamp("us", "UTC"))
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([b"", b""]), moments], schema=schema("body BINARY, creation_time TIMESTAMP")
+    )
+    with pytest.raises(ValueError, match="amqp: row 1 of the task: its creation_time: "):
+        list(Rows(Options.parse({"url": "amqp://h", "address": "a"}), "p").messages(batch))
+
+
+def test_properties_that_are_no_map_are_named() -> None:
+    """A VARIANT can be anything."""
+    batch = pa.RecordBatch.from_pylist(
+        [{"body": b"", "application_properties": variant("[1]")}], schema("body BINARY, application_properties VARIANT")
+    )
+    with pytest.raises(ValueError, match="amqp: row 0 of the task: "):
+        list(Rows(Options.parse({"url": "amqp://h", "address": "a"}), "p").messages(batch))
 
 
 def test_schemas() -> None:

@@ -47,7 +47,7 @@ class Rows:
             ValueError: a row cannot be one; it is named.
         """
         columns = {
-            name: column.to_pylist()
+            name: self._values(name, column)
             for name, column in zip(batch.schema.names, batch.columns, strict=True)
             if BY_NAME[name].written
         }
@@ -66,12 +66,23 @@ class Rows:
                         convert = _CONVERT.get(name)
                         setattr(message, name, value if convert is None else convert(value))
                 self._complete(message, "durable" in columns)
-            except ValueError as error:
+            except (ValueError, TypeError) as error:
                 said = dict(zip(names, values, strict=True)).get("message_id")
                 which = "" if said is None else f", message-id {said!r}"
                 raise ValueError(f"amqp: row {self.count} of the task{which}: {error}") from None
             self.count += 1
             yield message
+
+    def _values(self, name: str, column: pa.Array) -> list[Any]:
+        try:
+            return column.to_pylist()  # type: ignore[no-any-return]
+        except (ValueError, OverflowError):  # a moment that Python's calendar has not
+            for index, each in enumerate(column):
+                try:
+                    each.as_py()
+                except (ValueError, OverflowError) as error:
+                    raise ValueError(f"amqp: row {self.count + index} of the task: its {name}: {error}") from None
+            raise
 
     def _complete(self, message: Message, durable_given: bool) -> None:
         options = self._options

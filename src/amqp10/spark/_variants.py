@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql.variant_utils import VariantUtils
 
 from ..errors import DecodeError
+from ..types import ULong
 from ._text import to_json
 
 
@@ -39,7 +40,8 @@ def plain(parts: dict[str, bytes]) -> Any:
 def _amqp(value: Any) -> Any:
     match value:
         case Decimal():
-            return float(value)  # brokers have no decimals
+            # JSON's numbers: one with a point was a double. Brokers have no decimals.
+            return ULong(value) if value.as_tuple().exponent == 0 and 0 <= value < 2**64 else float(value)
         case datetime():
             return value if value.tzinfo is not None else value.isoformat()
         case date():
