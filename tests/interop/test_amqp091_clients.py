@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -97,6 +98,32 @@ async def test_go_routes(url: str, go: Program) -> None:
     errors = [fetched(0, 0, 1), fetched(0, 2, 0)]
     assert taken == errors + [fetched(1, number, 3 - number) for number in range(4)]
     assert gone == {"code": 404}
+
+
+NOW = int(time.time())
+
+
+@pytest.mark.parametrize(
+    ("where", "numbers"),
+    [
+        ("first", [0, 1, 2, 3, 4]),
+        ("last", [4]),
+        ("3", [3, 4]),
+        ("1h", [0, 1, 2, 3, 4]),
+        (f"@{NOW - 3600}", [0, 1, 2, 3, 4]),
+        ("next", [100, 101]),
+    ],
+    ids=["first", "last", "number", "interval", "timestamp", "next"],
+)
+async def test_go_reads_a_stream(url: str, go: Program, where: str, numbers: list[int]) -> None:
+    """From each kind of offset; each message says its own, and none is taken away: the next reader has them, too."""
+    stream = fresh_name()
+    await go.run("fill", url, stream, 5, "-")
+    begin = 5 if where == "next" else numbers[0]
+    for again in range(1 if where == "next" else 2):
+        taken = await go.run("read", url, stream, len(numbers), where)
+        expected = [{"body": f"message {n}", "offset": begin + place} for place, n in enumerate(numbers)]
+        assert taken == expected, again
 
 
 # aio-pika

@@ -74,11 +74,33 @@ async def test_exclusive(url: str, credit: int) -> None:
         assert await connection.native.delete_queue(queue) == 0
 
 
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+async def test_single_active(url: str, kind: str) -> None:
+    """Of a queue that was declared so, the first consumer keeps its place while it holds more than its credit."""
+    queue, arguments = fresh_name(), {"x-queue-type": kind, "x-single-active-consumer": True}
+    async with Connection(url, dialect="0-9-1") as connection, Connection(url, dialect="0-9-1") as others:
+        for each in (connection, others):  # as programs do: they begin with declaring what they need
+            await each.native.declare_queue(queue, durable=True, arguments=arguments)
+        async with connection.sender(queue) as sender:
+            await sender.send_many([b"%d" % n for n in range(8)])
+        async with connection.receiver(queue, credit=2) as active, others.receiver(queue, credit=2) as standby:
+            with anyio.fail_after(30):
+                held = [await active.receive() for _ in range(8)]
+            assert [delivery.message.body for delivery in held] == [b"%d" % n for n in range(8)]
+            assert standby.buffered == 0
+            await active.close()
+            with anyio.fail_after(30):
+                for delivery in [await standby.receive() for _ in range(8)]:
+                    delivery.accept()
+        assert await connection.native.delete_queue(queue) == 0
+
+
 async def test_an_early_drain_of_a_stream(rabbitmq: Server) -> None:
     """Nothing has shown that it is one: RabbitMQ ends the connection, once. With `reconnect` the work just goes on."""
     url, queue = rabbitmq.url(), fresh_name()
     async with Connection(url, dialect="0-9-1") as connection:
         await connection.native.declare_queue(queue, durable=True, arguments={"x-queue-type": "stream"})
+    async with Connection(url, dialect="0-9-1") as connection:
         async with connection.receiver(queue, credit=0) as receiver:
             receiver.add_credit(1)
             with pytest.raises(ConnectionClosed) as closed, anyio.fail_after(30):

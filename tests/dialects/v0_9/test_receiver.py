@@ -21,10 +21,11 @@ from amqp10.dialects.v0_9._methods import (
     ChannelOpenOk,
     ConnectionClose,
     QueueDeclareOk,
+    QueueDeleteOk,
 )
 from amqp10.dialects.v0_9._properties import BasicProperties
 from amqp10.dialects.v0_9._variant import V0_9_1
-from amqp10.engine import ConnectionEnded, Engine, LinkTerms, ReceiverLink
+from amqp10.engine import ConnectionEnded, DeclareQueue, DeleteQueue, Engine, LinkTerms, ReceiverLink
 from amqp10.messaging import ACCEPTED, DeliveryState, Modified, Rejected, Released, Source, Target
 
 from .test_answers import CAN, hear, opened, receiving, said
@@ -148,3 +149,22 @@ def test_a_stream_that_nothing_had_shown() -> None:
     link.flow(1, drain=True)
     assert said(after) == []
     assert link.credit == 0
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_what_was_declared_is_known(deleted: bool) -> None:
+    """No passive declare tells what a queue was declared as: who declared it remembers, until it is deleted."""
+    engine = opened(**CAN)
+    session = engine.begin()
+    session.request(DeclareQueue("q", arguments={"x-single-active-consumer": True, "x-queue-type": "stream"}))
+    hear(engine, 1, ChannelOpenOk(), QueueDeclareOk("q"))
+    if deleted:
+        session.request(DeleteQueue("q"))
+        hear(engine, 1, QueueDeleteOk(0))
+    after = opened(**CAN)
+    after.inherit(engine)
+    link, tag = consuming(after, 2)
+    assert link.properties == {"prefetch": 2 if deleted else 1000}
+    link.flow(1, drain=True)
+    hear(after, 1, BasicCancelOk(tag))
+    assert (BasicGet(queue="q") in said(after)) is deleted

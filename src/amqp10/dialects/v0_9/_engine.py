@@ -74,7 +74,8 @@ class V09Engine(TimedEngine):
         self.context: Any = None
         self.channels: dict[int, Channel] = {}
         self.incoming = Incoming(variant.tables)
-        self.streams: set[str] = set()  # queues that the peer has shown to be such
+        self.streams: set[str] = set()  # queues that were declared as such, or that the peer has shown to be
+        self.single_active: set[str] = set()  # queues that were declared so: one consumer has all, and others wait
         self.heartbeat = 0  # seconds, as agreed
         self.longest_silence = terms.idle_timeout or None  # of the peer's, seconds; None for any
         self.room = LEAST_FRAME - variant.framing.overhead  # the largest payload that the peer takes
@@ -106,7 +107,7 @@ class V09Engine(TimedEngine):
 
     def inherit(self, before: Engine) -> None:
         if isinstance(before, V09Engine):
-            self.streams = before.streams
+            self.streams, self.single_active = before.streams, before.single_active
 
     def block(self, reason: str | None) -> None:
         if not self._over:

@@ -2,9 +2,9 @@
 
 Credit counts deliveries, prefetch bounds those without an ack: a peer may send more than the credit once some are
 acked. What comes beyond the credit is held here until there is credit for it. An owner that refills its credit
-(`ReceiverLink.refills`) so has what it would be sent next a little earlier; so has one that is exclusive, for nobody
-else could have it. For others the consumer is cancelled as soon as the credit is used up, and what came beyond it is
-given back.
+(`ReceiverLink.refills`) so has what it would be sent next a little earlier; so has one that is exclusive, or the single
+active one of a queue that was declared so, for nobody else could have it. For others the consumer is cancelled as soon
+as the credit is used up, and what came beyond it is given back.
 
 A drain takes the consumer away and gets one message after the other, until the credit is used or the queue is empty.
 """
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
 DELIVER, GET_OK = b"\0\x3c\0\x3c", b"\0\x3c\0\x47"
 MOST_PREFETCH = 0xFFFF
-# Of exclusive consumers, at least: to be cancelled and made anew, for another prefetch, would cost them their place.
-EXCLUSIVE_PREFETCH = 1000
+# Of consumers for whose place others wait, at least: to be made anew, for another prefetch, would cost them that.
+PLACE_PREFETCH = 1000
 MOST_NAME = 200  # octets of a link's name in the tags of its consumers
 
 
@@ -161,7 +161,12 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
     @property
     def _stays(self) -> bool:
         """The consumer stands, whether there is credit or not."""
-        return self.refills or bool(self.terms.properties.get("exclusive"))
+        return self.refills or self._has_a_place
+
+    @property
+    def _has_a_place(self) -> bool:
+        """Others wait for the consumer to be cancelled."""
+        return bool(self.terms.properties.get("exclusive")) or self.address.key in self.session.engine.single_active
 
     def _start(self, wanted: int) -> None:
         by_consumer = self.session.connection.prefetch_by_consumer
@@ -190,7 +195,7 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         return said if self._place is None else said | {OFFSET: self._place}
 
     def _set_prefetch(self, prefetch: int) -> None:
-        least = EXCLUSIVE_PREFETCH if self.terms.properties.get("exclusive") else 1
+        least = PLACE_PREFETCH if self._has_a_place else 1
         before = self._prefetch if self.refills else 1
         self._prefetch = min(max(prefetch, before, least, self._least), MOST_PREFETCH)
         self.write(BasicQos(prefetch_count=self._prefetch))

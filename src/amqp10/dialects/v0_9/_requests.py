@@ -6,7 +6,7 @@ A refusal closes the channel; the next request opens another.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...engine import (
@@ -115,7 +115,20 @@ class Requests(Channel):
     def receive_answer(self, method: Method) -> None:
         if self._asked is None:
             raise RemoteProtocolError(f"{method.name}, for which nobody asked", "amqp:illegal-state")
-        self._answered(result_of(self._asked.request, method))
+        request, result = self._asked.request, result_of(self._asked.request, method)
+        if isinstance(request, DeclareQueue) and not request.passive:
+            self._note(result.name, request.arguments)
+        elif isinstance(request, DeleteQueue):
+            self._note(request.name, {})
+        self._answered(result)
+
+    def _note(self, queue: str, arguments: Mapping[str, Any]) -> None:
+        """What a queue was declared as: nothing tells it afterwards."""
+        for queues, name, value in (
+            (self.session.engine.streams, "x-queue-type", "stream"),
+            (self.session.engine.single_active, "x-single-active-consumer", True),
+        ):
+            (queues.add if arguments.get(name) == value else queues.discard)(queue)
 
     def _answered(self, result: Any) -> None:
         pending, self._asked = self._asked, None

@@ -156,6 +156,54 @@ func route(ctx context.Context, channel *amqp.Channel, exchange string, count in
 	say(map[string]any{"code": refusal.Code})
 }
 
+func declareStream(channel *amqp.Channel, stream string) {
+	_, err := channel.QueueDeclare(stream, true, false, false, false, amqp.Table{"x-queue-type": "stream"})
+	check(err)
+}
+
+// A stream with so many messages, each confirmed before the next, so that each is a chunk.
+func fill(ctx context.Context, channel *amqp.Channel, stream string, first, count int) {
+	declareStream(channel, stream)
+	check(channel.Confirm(false))
+	for n := first; n < first+count; n++ {
+		confirmation, err := channel.PublishWithDeferredConfirmWithContext(
+			ctx, "", stream, false, false, amqp.Publishing{Body: body(n, 0)})
+		check(err)
+		confirmation.Wait()
+	}
+}
+
+// An offset as consumers say it: a word, a number, an interval, or "@" and seconds since 1970.
+func offset(text string) any {
+	if text[0] == '@' {
+		return time.Unix(int64(number(text[1:])), 0)
+	}
+	if n, err := strconv.Atoi(text); err == nil {
+		return int64(n)
+	}
+	return text
+}
+
+// So many messages of a stream from there; with "next" those that are published when the consumer is there.
+func read(ctx context.Context, channel *amqp.Channel, stream string, count int, where string) {
+	check(channel.Qos(10, 0, false))
+	deliveries, err := channel.ConsumeWithContext(
+		ctx, stream, "reader", false, false, false, false, amqp.Table{"x-stream-offset": offset(where)})
+	check(err)
+	if where == "next" {
+		fill(ctx, channel, stream, 100, count)
+	}
+	for range count {
+		delivery := <-deliveries
+		say(map[string]any{"body": string(delivery.Body), "offset": delivery.Headers["x-stream-offset"]})
+		check(delivery.Ack(false))
+	}
+	check(channel.Cancel("reader", false))
+	if delivery, more := <-deliveries; more {
+		log.Fatalf("one more: %s", delivery.Body)
+	}
+}
+
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
@@ -175,6 +223,10 @@ func main() {
 		transact(ctx, channel, name, count, last)
 	case "route":
 		route(ctx, channel, name, count)
+	case "fill":
+		fill(ctx, channel, name, 0, count)
+	case "read":
+		read(ctx, channel, name, count, last)
 	}
 	check(conn.Close())
 	say(map[string]any{"done": true})
