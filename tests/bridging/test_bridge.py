@@ -187,6 +187,15 @@ async def test_a_bound_of_bytes() -> None:
     assert most <= 3_000_000  # the first credit is for what is usual, 16 KiB
 
 
+async def test_rate() -> None:
+    """So many a second, and no more: between the first of 26 and the last there are 25 steps."""
+    async with two_brokers() as (old, new):
+        await fill(old, "a", range(26))
+        report = await amqp10.bridge((old.url, "a"), (new.url, "b"), until_empty=True, rate=50)
+    assert report.moved == 26
+    assert report.seconds >= 0.5
+
+
 async def test_what_makes_no_sense() -> None:
     """A bridge to itself, and settings that contradict each other, are refused when it is made."""
     for source, target in (("a", "a"), ("a", "/queues/a"), ("/queues/a%20b", "a b"), ("/queues/%", "/queues/%")):

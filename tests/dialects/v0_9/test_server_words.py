@@ -29,6 +29,7 @@ from amqp10.dialects.v0_9._methods import (
     BasicReject,
     BasicReturn,
     ChannelClose,
+    ChannelCloseOk,
     ChannelFlow,
     ChannelFlowOk,
     ConfirmSelect,
@@ -290,3 +291,24 @@ async def test_acks_that_are_rolled_back() -> None:
             await peer.send(1, END)
             await peer.expect(QueueDeclareOk)
             assert running.queue("q").depth == (0 if answer is TxCommitOk else 1)
+
+
+async def test_a_commit_that_is_refused() -> None:
+    """It ends the channel with 406, and undoes the acks, too: what they were of is there again."""
+    async with broker(1) as (_, peer):
+        full = {"x-max-length": 1, "x-overflow": "reject-publish"}
+        await peer.send(1, QueueDeclare(queue="full", arguments=full))
+        await peer.expect(QueueDeclareOk)
+        await consume(peer)
+        await peer.expect(BasicDeliver)
+        await peer.send(1, TxSelect())
+        await peer.expect(TxSelectOk)
+        await publish(peer, "full")
+        await publish(peer, "full")
+        await peer.send(1, BasicAck(1), TxCommit())
+        await refused(peer, 406)
+        await peer.send(1, ChannelCloseOk())
+        await peer.open_channel(2)
+        for queue, there in (("q", 1), ("full", 0)):
+            await peer.send(2, QueueDeclare(queue=queue, passive=True))
+            assert (await peer.expect(QueueDeclareOk)).message_count == there
