@@ -93,17 +93,48 @@ def test_what_such_a_message_keeps() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.xdist_group("spark")
-def test_lines_of_text_are_as_they_came(spark: SparkSession, broker_url: str, tmp_path: Path) -> None:
-    """A CSV file keeps blanks at the ends, quotes and commas, and a body of several lines."""
-    bodies = ["  blanks ", 'a "quoted", word', "one\ntwo", "\ttab"]
-    anyio.run(amqp10.send, broker_url, "texts", *map(str.encode, bodies), backend="trio")
+@pytest.mark.parametrize("sink", ["csv", "json", "orc", "text"])
+def test_files_have_texts_as_they_came(spark: SparkSession, broker_url: str, tmp_path: Path, sink: str) -> None:
+    """With blanks at the ends, quotes and commas, and but for plain lines with several lines in one."""
+    bodies = ["  blanks ", 'a "quoted", word', "\ttab", *([] if sink == "text" else ["one\ntwo"])]
+    anyio.run(amqp10.send, broker_url, f"texts-{sink}", *map(str.encode, bodies), backend="trio")
     job = Pipeline(
-        source={"url": broker_url, "address": "texts"},
-        sink="csv",
+        source={"url": broker_url, "address": f"texts-{sink}"},
+        sink=sink,
         place=str(tmp_path / "lake"),
         checkpoint=str(tmp_path / "checkpoint"),
-        columns="body STRING",
     )
     job.start(spark).awaitTermination(200)
-    rows = spark.read.option("multiLine", True).csv(str(tmp_path / "lake")).collect()
-    assert sorted(row[0] for row in rows) == sorted(bodies)
+    reader = spark.read.option("multiLine", sink == "csv").format(sink)
+    rows = reader.load(str(tmp_path / "lake")).collect()
+    column = 0 if sink in ("csv", "text") else "body"
+    assert sorted(_text(row[column]) for row in rows) == sorted(bodies)
+
+
+def _text(body: Any) -> str:
+    return body if isinstance(body, str) else bytes(body).decode()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.xdist_group("spark")
+def test_another_queue_has_the_messages(spark: SparkSession, broker_url: str, tmp_path: Path) -> None:
+    """As they were, each of its properties and types, in order."""
+    messages = [Message({"n": n}, message_id=n, subject="s", application_properties={"f": 0.5}) for n in range(5)]
+    anyio.run(amqp10.send, broker_url, "originals", *messages, backend="trio")
+    job = Pipeline(
+        source={"url": broker_url, "address": "originals"},
+        sink="amqp",
+        target={"url": broker_url, "address": "copies"},
+        checkpoint=str(tmp_path / "checkpoint"),
+    )
+    job.start(spark).awaitTermination(200)
+
+    async def copies() -> list[Message]:
+        with anyio.fail_after(30):
+            return await amqp10.receive(broker_url, "copies", count=5)
+
+    for copy, original in zip(anyio.run(copies, backend="trio"), messages, strict=True):
+        assert (copy.body, copy.message_id, copy.subject) == (original.body, original.message_id, "s")
+        assert copy.application_properties == {"f": 0.5}
