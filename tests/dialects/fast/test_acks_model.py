@@ -35,9 +35,12 @@ class Receiving(RuleBasedStateMachine):
 
     # The wire
 
-    @rule()
-    def to_server(self) -> None:
-        self.pair.server.receive_data(self.pair.client.data_to_send())
+    @rule(portion=st.integers(1, 200))
+    def to_server(self, portion: int) -> None:
+        data = self.pair.client.data_to_send()
+        for start in range(0, len(data), portion):
+            self.pair.server.receive_data(data[start : start + portion])
+            self.serve()
         self.serve()
 
     @rule(portion=st.integers(1, 200))
@@ -49,7 +52,7 @@ class Receiving(RuleBasedStateMachine):
     @rule()
     def both(self) -> None:
         for _ in range(4):
-            self.to_server()
+            self.to_server(1000)
             self.to_client(1000)
 
     def serve(self) -> None:
@@ -120,7 +123,7 @@ class Receiving(RuleBasedStateMachine):
             return
         self.receiving.detach()
         for _ in range(4):
-            self.to_server()
+            self.to_server(1000)
             self.to_client(1000)
         if not self.unreliable:
             assert self.done == self.accepted
