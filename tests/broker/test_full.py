@@ -35,6 +35,26 @@ async def test_publishing_and_consuming_on_one_connection(dialect: str, mode: st
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
+async def test_one_message_larger_than_all_that_may_wait(dialect: str) -> None:
+    """It is read to its end, and the settlement behind it is heard."""
+    body = b"x" * 17_000_000
+
+    async def produce(connection: Connection) -> None:
+        async with connection.sender("q") as sender:
+            deliveries = [await sender.submit(each) for each in ("first", "second", body)]
+            for delivery in deliveries:
+                await delivery.outcome()
+
+    with anyio.fail_after(60):
+        async with Broker(max_queue_messages=1) as broker, Connection(broker.url, dialect=dialect) as connection:
+            async with connection.receiver("q", credit=1) as receiver, anyio.create_task_group() as tasks:
+                tasks.start_soon(produce, connection)
+                for expected in ("first", "second", body):
+                    with await receiver.receive() as message:
+                        assert message.body == expected
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
 async def test_a_blocked_broker(dialect: str) -> None:
     """It takes nothing, from whoever was there or comes, gives what it has, and goes on when it is unblocked."""
     async with Broker() as broker, Connection(broker.url, dialect=dialect) as connection:

@@ -64,6 +64,22 @@ def test_small_ones_weigh_something_too() -> None:
     assert read == [True, False]
 
 
+def test_a_message_in_many_frames() -> None:
+    """Is read to its end, if it is no larger than messages may be."""
+    reader = Reader()
+    backlog = Backlog(cast("Engine", reader), lambda: False, largest=1 << 25)
+    backlog.add(1, 20)
+    read = []
+    for _ in range(5):
+        backlog.add(1, 1 << 24, goes_on=True)
+        read.append(reader.reading)
+    assert read == [True, True, False, False, False]
+    backlog.add(-4, -(1 << 26))
+    assert reader.reading
+    backlog.add(1, 20)
+    assert not reader.reading
+
+
 def test_standing_still() -> None:
     """Nothing was taken for a while, and what the peer has to settle would come behind what is not read."""
     reader, owed = Reader(), [1]

@@ -27,6 +27,7 @@ class Backlog:
         ask: called with True when the peer is to stop sending messages, with False when it may go on; None where the
             dialect has no word for it.
         most_items: messages, or frames, a quarter of which may wait before the peer is asked to stop.
+        largest: octets that one message may have; None where none is larger.
 
     Attributes:
         PATIENCE: seconds after which a peer stands still for good that is not read and has deliveries to settle.
@@ -41,6 +42,7 @@ class Backlog:
         ask: Callable[[bool], None] | None = None,
         *,
         most_items: int = 1000,
+        largest: int | None = None,
     ) -> None:
         self.items = self.octets = 0
         self._engine = engine
@@ -48,7 +50,8 @@ class Backlog:
         self._ask = ask
         self._most_items = most_items
         self._asked = False
-        self._newest = 0  # what the last one weighs, which was read when there was room for more
+        self._largest = largest
+        self._newest = 0  # what the last message weighs, which began when there was room for more
         self._over = False
         self._moved = False  # some of it was taken
         self._since: float | None = None  # when it was seen to stand still
@@ -58,12 +61,13 @@ class Backlog:
         """What so much comes to."""
         return octets + items * ITEM
 
-    def add(self, items: int, octets: int) -> None:
-        """So much more waits, or less."""
+    def add(self, items: int, octets: int, *, goes_on: bool = False) -> None:
+        """So much more waits, or less. `goes_on`: it is more of the last message."""
         self.items += items
         self.octets += octets
         if items > 0:
-            self._newest = self.weight(octets, items)
+            newest = self.weight(octets, items) + (self._newest if goes_on else 0)
+            self._newest = newest if self._largest is None else min(newest, self.weight(self._largest))
         else:
             self._moved = True
         if self._over:

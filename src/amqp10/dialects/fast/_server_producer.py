@@ -112,7 +112,7 @@ class ServerProducer(FastLink, ReceiverLink):
             self._listening[tag] = told
         elif confirm_tag:
             self._tags[tag] = confirm_tag
-        if self.credit > 0 and not self._held:
+        if self.credit > 0:  # then nothing is held
             self._hand_out(delivery)
         else:
             self._held.append((delivery, len(payload)))

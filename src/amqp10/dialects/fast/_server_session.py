@@ -139,7 +139,7 @@ class ServerSession(FastSession):
         work.tag = command.confirm_tag
         if work.spoiled is not None:
             self.reply(work.tag, work.spoiled)
-        elif work.sent:
+        elif work.sent or (self.transactor is not None and self.transactor.busy):
             if self.transactor is None:
                 self.transactor = Transactor(self)
             self.transactor.commit(work)

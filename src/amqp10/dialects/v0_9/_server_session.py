@@ -183,7 +183,7 @@ class ServerSession(Session, Channel):
 
     def _wait(self, kind: int, payload: bytes) -> None:
         self._waiting.append((kind, payload))
-        self.connection.waits(len(payload), 1)
+        self.connection.waits(len(payload), 1, goes_on=kind != METHOD or payload[:4] != PUBLISH)
 
     def _has_to_wait(self, payload: bytes) -> bool:
         """Whether it is a publish, and the credit for it was taken back since the last one."""

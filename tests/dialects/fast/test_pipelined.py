@@ -1,0 +1,145 @@
+"""What a client says in one go, and closes over what is not done yet: all of it counts, in its order."""
+
+from __future__ import annotations
+
+import pytest
+
+from amqp10.dialects.fast._commands import (
+    ChannelCommit,
+    ChannelReply,
+    Command,
+    ConnectionChallenge,
+    ConnectionResponse,
+    ConnectionTune,
+    HandleClose,
+    HandleConsume,
+    HandleCreated,
+    HandleNotify,
+    HandleOpen,
+    HandleReply,
+    HandleSend,
+    MessageHead,
+)
+from amqp10.dialects.fast._frames import INITIATION, encode_command
+from amqp10.engine import ConnectionEnded, ConnectionTerms
+from amqp10.errors import Unsupported
+from amqp10.messaging import Message
+from amqp10.testing import EnginePair
+
+from ...broker._wire import queue_of
+from ._talk import HostileClient, codes
+
+HEAD = MessageHead(body_size=1).write()
+
+
+def send(handle: int, content: bytes = HEAD + b"x", confirm_tag: int = 0) -> bytes:
+    return encode_command(HandleSend(handle_id=handle, fragment_size=len(content), confirm_tag=confirm_tag), content)
+
+
+def commit(tag: int) -> bytes:
+    return encode_command(ChannelCommit(channel_id=2, confirm_tag=tag))
+
+
+def depth(served: HostileClient) -> int:
+    """Messages in the queue."""
+    return queue_of(served.router, "q").depth
+
+
+def test_commits() -> None:
+    """One after the other, each with what was said before it."""
+    served = HostileClient().begun()
+    replies = served.says(send(3) + commit(7) + send(3) + send(3) + commit(8) + commit(9))
+    assert replies == [ChannelReply(channel_id=2, confirm_tag=tag, reply_code=200) for tag in (7, 8, 9)]
+    assert depth(served) == 3
+
+
+def test_a_commit_of_what_was_refused() -> None:
+    """Fails as a whole, with the code of what was refused; the next one is free of it."""
+    served = HostileClient().begun()
+    assert codes(served.says(send(3) + send(3, HEAD))) == {"handle-close": 542}
+    served.says(encode_command(HandleClose(handle_id=3)))
+    (reply,) = served.says(commit(7))
+    assert isinstance(reply, ChannelReply)
+    assert reply.reply_code // 100 == 5
+    served.says(encode_command(HandleOpen(channel_id=2, handle_id=3, service_type=1, producer=True, dest_name="q")))
+    (reply,) = served.says(send(3) + commit(8))
+    assert isinstance(reply, ChannelReply)
+    assert reply.reply_code == 200
+    assert depth(served) == 1
+
+
+def test_a_connection_that_is_closed_at_once() -> None:
+    """Its close is answered when all that came before it is taken."""
+    pair = EnginePair(dialect="fast")
+    pair.open()
+    sending, receiving = pair.attach()
+    for _ in range(3):
+        sending.send(Message(b"x").encode(), settled=True)
+    pair.client.close()
+    pair.run()
+    assert not [event for event in pair.client_events if isinstance(event, ConnectionEnded)]
+    receiving.flow(3)
+    assert len(receiving.incoming) == 3
+    pair.run()
+    assert [event.error for event in pair.client_events if isinstance(event, ConnectionEnded)] == [None]
+
+
+def test_a_temporary_queue_of_one_handle() -> None:
+    """Who opens it to send and to receive, and names it not, is told its name, and has from it what it sends there."""
+    served = HostileClient().begun()
+    opening = HandleOpen(
+        channel_id=1, handle_id=4, service_type=1, confirm_tag=9, producer=True, consumer=True, temporary=True
+    )
+    created, reply = served.says(encode_command(opening))
+    assert isinstance(created, HandleCreated)
+    assert created.dest_name
+    assert reply == HandleReply(handle_id=4, confirm_tag=9, reply_code=200)
+    served.says(encode_command(HandleConsume(handle_id=4, prefetch=5)))
+    answers = served.says(send(4, confirm_tag=3))
+    assert {type(each) for each in answers} == {HandleReply, HandleNotify}
+    assert [each.handle_id for each in answers if isinstance(each, HandleNotify)] == [4]
+
+
+@pytest.mark.parametrize(("heartbeat", "taken"), [(0, True), (30, True), (31, False)])
+def test_a_heartbeat_above_the_servers(heartbeat: int, taken: bool) -> None:
+    """What the client says is no more than what the server said."""
+    served = HostileClient()
+    served.says(INITIATION)
+    (tune,) = served.says(encode_command(ConnectionResponse(mechanism="ANONYMOUS")))
+    assert isinstance(tune, ConnectionTune)
+    assert tune.heartbeat == 30
+    answers: list[Command] = served.says(encode_command(ConnectionTune(frame_max=4096, heartbeat=heartbeat)))
+    assert codes(answers) == ({} if taken else {"connection-close": 530})
+
+
+def test_a_server_of_another_version() -> None:
+    """The client, which speaks the first only, says what it was offered and goes."""
+    pair = EnginePair(dialect="fast")
+    pair.client.receive_data(encode_command(ConnectionChallenge(version=2, mechanisms="ANONYMOUS")))
+    (ended,) = pair.client.events()
+    assert isinstance(ended, ConnectionEnded)
+    assert isinstance(ended.error, Unsupported)
+    assert "version 2" in str(ended.error)
+
+
+@pytest.mark.parametrize(("said", "heard"), [("example.com", "example.com"), (None, None)])
+def test_the_host_asked_for(said: str | None, heard: str | None) -> None:
+    """The server knows as whom it was asked."""
+    pair = EnginePair(dialect="fast", client=ConnectionTerms("c", hostname=said))
+    pair.open()
+    assert pair.server.remote is not None
+    assert pair.server.remote.hostname == heard
+
+
+def test_a_session_that_the_server_ends() -> None:
+    """Its links end with it, at both sides, and nothing of them is left."""
+    pair = EnginePair(dialect="fast")
+    pair.open()
+    session, theirs = pair.begin()
+    sending, _ = pair.attach(session=session)
+    theirs.end()
+    pair.run()
+    assert (sending.attached, session.begun) == (False, False)
+    assert (pair.client.channels, pair.client.handles) == ({}, {})  # type: ignore[attr-defined]
+    again, _ = pair.attach(session=pair.begin()[0])
+    assert again.attached
