@@ -12,6 +12,8 @@ import pytest
 
 from amqp10 import (
     Connection,
+    ConnectionLost,
+    DecodeError,
     LinkDetached,
     LocalProtocolError,
     ManagementError,
@@ -137,6 +139,36 @@ async def test_correlation_id_in_use() -> None:
         with pytest.raises(LocalProtocolError, match="'same' waits already"):
             await requester.request(Message("second", correlation_id="same"))
         await (await responder.receive()).reply("done")
+
+
+async def test_a_malformed_reply(amqp_peer: ScriptedPeer) -> None:
+    """It is raised where it was waited for; one that does not even name its request is only counted."""
+    async with anyio.create_task_group() as tasks:
+
+        async def serve() -> None:
+            await amqp_peer.accept_connection()
+            await amqp_peer.accept_session()
+            await amqp_peer.accept_link()
+            await amqp_peer.expect(Flow)
+            await amqp_peer.accept_link(handle=1, credit=5)
+            await amqp_peer.expect(Transfer)
+            reply = Message("reply", correlation_id="mine").encode()
+            for number, payload in enumerate((reply[:5], reply[:-1] + b"\xff")):
+                await amqp_peer.send(Transfer(handle=0, delivery_id=number, delivery_tag=b"%d" % number), payload)
+            for number in range(2):
+                told = await amqp_peer.expect_any(Disposition, skip=(Flow,))
+                assert told.first == number
+                assert isinstance(told.state, Rejected)
+            await amqp_peer.drop()
+
+        tasks.start_soon(serve)
+        async with Connection(amqp_peer.url, close_timeout=0.1) as connection:
+            with pytest.raises(ConnectionLost):
+                async with connection.requester("q", reply_to="replies") as requester:
+                    with pytest.raises(DecodeError, match="UTF-8"), anyio.fail_after(20):
+                        await requester.request(Message("x", correlation_id="mine"))
+                    assert requester.unmatched == 1
+                    await requester.request("more")
 
 
 async def test_request_that_is_not_taken(amqp_peer: ScriptedPeer) -> None:

@@ -17,7 +17,7 @@ from ..engine import LinkTerms, ReceiverLink
 from ..errors import AmqpError, DecodeError, DeliveryUncertain, LocalProtocolError
 from ..messaging import ACCEPTED, Accepted, Error, Message, Rejected, Source
 from ..types import Symbol
-from ._delivery import Repeating, SentDelivery, not_accepted
+from ._delivery import Delivery, Repeating, SentDelivery, not_accepted
 from ._receiver import Receiver
 
 if TYPE_CHECKING:
@@ -31,15 +31,17 @@ class Waiting(Repeating):
     """One request without a reply. It takes the place of the event that a delivery's outcome sets, too.
 
     Attributes:
+        failure: what is wrong with the reply that came.
         lost: the request has to be sent again: the address that the reply was to come to is gone with its link, and
             there is another; or the request itself was lost.
         sure: it did not arrive.
     """
 
-    __slots__ = ("_event", "lost", "reply", "sure")
+    __slots__ = ("_event", "failure", "lost", "reply", "sure")
 
     def __init__(self) -> None:
         self.reply: Message | None = None
+        self.failure: DecodeError | None = None
         self.lost = self.sure = False
         self._event = anyio.Event()
 
@@ -96,7 +98,12 @@ class ReplyReceiver(Receiver):
                 reply: Message = delivery.message
                 reply.check()
             except DecodeError as error:
-                self.unmatched += 1
+                waiting = self._asked(delivery)
+                if waiting is None:
+                    self.unmatched += 1
+                else:
+                    waiting.failure = error
+                    waiting.set()
                 delivery._settle_quietly(Rejected(Error("amqp:decode-error", str(error))))
                 continue
             waiting = self.waiting.get(key_of(reply.correlation_id))
@@ -110,6 +117,13 @@ class ReplyReceiver(Receiver):
         link = self._link
         if self._taken >= self._refill_at and link is not None and link.attached:
             self._refill()
+
+    def _asked(self, delivery: Delivery) -> Waiting | None:
+        """The request of a reply that is malformed, if what names it is not."""
+        try:
+            return self.waiting.get(key_of(delivery.message.correlation_id))
+        except DecodeError:
+            return None
 
     def _interrupt(self, error: AmqpError | None) -> None:
         if self._standing and self._link is not None and self._link.remote is not None:
@@ -201,6 +215,7 @@ class Requester:
                 time (`on_lost="raise"`).
             LocalProtocolError: another request with this correlation-id waits for its reply.
             EncodeError: see `Sender.submit`.
+            DecodeError: the reply came, and is malformed; it was rejected.
             anyio.ClosedResourceError: the requester was closed here.
 
         Cancelling: a reply that comes later is accepted and dropped (`unmatched`). Whether the request was sent is as
@@ -253,6 +268,8 @@ class Requester:
         settled = False
         try:
             while waiting.reply is None:
+                if waiting.failure is not None:
+                    raise waiting.failure
                 if waiting.lost:
                     return None
                 if not settled and (outcome := delivery._known_outcome()) is not None:
