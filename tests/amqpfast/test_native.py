@@ -9,7 +9,7 @@ from amqp10 import Connection, Message
 from amqp10.amqpfast import Native
 from amqp10.broker import Broker
 from amqp10.engine import DeclareQueue
-from amqp10.errors import RequestRefused, Unsupported
+from amqp10.errors import LocalProtocolError, RequestRefused, Unsupported
 from amqp10.messaging import Selector
 
 pytestmark = pytest.mark.anyio
@@ -59,6 +59,21 @@ async def test_many_at_once() -> None:
                     for number in range(12):
                         tasks.start_soon(look, number)
             assert sorted(shown) == sorted(list(range(12)) * 2)
+
+
+@pytest.mark.parametrize("number", [-1, 2**32])
+async def test_no_number_of_a_message(number: int) -> None:
+    """It is said before it is asked, and the next question is answered."""
+    with anyio.fail_after(30):
+        async with Broker() as broker, Connection(broker.url, dialect="fast") as connection:
+            native: Native = connection.native
+            async with connection.sender("q") as sender:
+                await sender.send(b"x")
+            for asked in (lambda: native.show("q", number), lambda: native.list("q", after=number)):
+                with pytest.raises(LocalProtocolError, match=f"{number} is no number"):
+                    await asked()
+                index = await native.list("q")
+                assert (await native.show("q", index.numbers[0])).body == b"x"
 
 
 async def test_refused() -> None:

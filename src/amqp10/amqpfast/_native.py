@@ -27,7 +27,7 @@ class Native:
 
         Raises:
             RequestRefused: there is no such queue (`amqp:not-found`).
-            LocalProtocolError: the address or the selector is too long.
+            LocalProtocolError: the address or the selector is too long, or the number has more than 32 bits.
             SessionEnded, ConnectionClosed, ConnectionLost: no answer came.
 
         Cancelling: the answer is dropped.

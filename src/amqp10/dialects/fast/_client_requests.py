@@ -43,6 +43,10 @@ class Looks(dict[tuple[str, str], "Look"]):
             raise Unsupported(f"AMQP/Fast has no request {type(request).__name__}")
         if len(request.address.encode()) > MAX_SHORTSTR or len(request.selector.encode()) > MAX_LONGSTR:
             raise LocalProtocolError("the address or the selector is too long")
+        # Said now: what can not be written must not stand before the questions that follow.
+        number = request.after if isinstance(request, List) else request.number
+        if not 0 <= number < 1 << 32:
+            raise LocalProtocolError(f"{number} is no number of a message: they have 32 bits")
         key = request.address, request.selector
         look = self.pop(key, None) or Look(self._session, self, *key)
         self[key] = look
