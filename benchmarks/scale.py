@@ -1,10 +1,10 @@
 """Many links, many connections, mixed rates, much memory or little: what grows and what stays.
 
-    python benchmarks/scale.py                  all of it, some three minutes
+    python benchmarks/scale.py                  all of it, some ten minutes
     python benchmarks/scale.py cost fairness memory endurance           some of it
-    python benchmarks/scale.py memory --native           beside go-amqp, which is built for that
+    python benchmarks/scale.py cost memory --native           beside go-amqp, too, which is built for that
 
-Every figure comes from a process of its own, against the counterpart.
+Every figure comes from a process of its own, against the counterpart; the clients take turns.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from amqp10 import Connection, Message, Receiver, Sender
 
 BODY = b"x" * 100
 PAGE = os.sysconf("SC_PAGE_SIZE")
+PROTON = Path(__file__).with_name("peers") / "proton_scale.py"
+EACH = 500  # messages of each of many links or connections, at least
 
 
 def resident() -> int:
@@ -55,11 +57,11 @@ async def give(sender: Sender, count: int) -> None:
 
 
 async def cost(url: str, way: str, links: int, connections: int, total: int, young: int) -> dict[str, float]:
-    """CPU µs a message, `total` messages spread over so many links on each of so many connections, or 500 on each.
+    """CPU µs a message, `total` messages spread over so many links on each of so many connections, or EACH on each.
 
     `young`: so many new objects until Python looks for garbage cycles, and those of the links left out; 0: as it does.
     """
-    each = max(500, total // (links * connections))
+    each = max(EACH, total // (links * connections))
     async with AsyncExitStack() as stack:
         ends: list[Any] = []
         for _ in range(connections):
@@ -165,31 +167,6 @@ async def memory(url: str, what: str, count: int) -> dict[str, float]:
             return {"each": (resident() - before) / count}
 
 
-def proton_memory(url: str, what: str, count: int) -> dict[str, float]:
-    """The same for python-qpid-proton."""
-    from proton.utils import BlockingConnection
-
-    def connect() -> Any:
-        return BlockingConnection(url, allowed_mechs="ANONYMOUS")
-
-    kept: list[Any] = [connect()]
-    if what == "connections":
-        before = resident()
-        kept += [connect() for _ in range(count)]
-    elif what == "links":
-        kept.append(kept[0].create_receiver("q.1.0"))
-        before = resident()
-        kept += [kept[0].create_receiver(f"q{n}.1.0", name=str(n)) for n in range(count)]
-    else:
-        receiver = kept[0].create_receiver(f"q.{len(BODY)}.{count + 1000}", credit=count + 1000)
-        kept += [receiver.receive() for _ in range(1000)]
-        before = resident()
-        kept += [receiver.receive() for _ in range(count)]
-    used = resident() - before
-    print(json.dumps({"each": used / count}), flush=True)
-    os._exit(0)  # nothing is to be told of it all
-
-
 async def endurance(url: str, count: int) -> dict[str, float]:
     """Resident MiB while so many messages are received: at a tenth, at half, at the end."""
     seen = {}
@@ -234,6 +211,10 @@ class Children:
         found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
         return found
 
+    def proton(self, case: str, *arguments: object) -> dict[str, float]:
+        """The same of python-qpid-proton."""
+        return self(case, *arguments, command=[sys.executable, str(PROTON), self.url, case])
+
 
 def number(text: str) -> int | float | str:
     try:
@@ -245,19 +226,39 @@ def number(text: str) -> int | float | str:
             return text
 
 
-def say_cost(run: Children, total: int, rounds: int, young: int) -> None:
+def say_cost(run: Children, total: int, rounds: int, young: int, go: list[str] | None) -> None:
+    counts = (1, 10, 100, 1000)
     print("\n| CPU µs a message | 1 | 10 | 100 | 1000 | most / least |\n|---|--:|--:|--:|--:|--:|")
     for what in ("links", "connections"):
+        clients = ["amqp10"] + (["proton"] if what == "connections" else [])
+        clients += ["go-amqp"] if what == "connections" and go else []
         for way in ("send", "receive"):
-            counts = (1, 10, 100, 1000)
-            took: dict[int, list[float]] = {count: [] for count in counts}
+            took: dict[tuple[str, int], list[float]] = {(client, count): [] for client in clients for count in counts}
             for _ in range(rounds):
-                for count in counts:
-                    spread = (count, 1) if what == "links" else (1, count)
-                    took[count].append(run("cost", way, *spread, total, young)["cpu"])
-            cpu = [statistics.median(took[count]) for count in counts]
-            figures = " | ".join(f"{each:.2f}" for each in cpu)
-            print(f"| {way}, by {what} | {figures} | {max(cpu) / min(cpu):.2f} |")
+                for client, count in took:
+                    each = max(EACH, total // count)
+                    if client == "amqp10":
+                        spread = (count, 1) if what == "links" else (1, count)
+                        got = run("cost", way, *spread, total, young)
+                    elif client == "proton":
+                        got = run.proton("cost", way, count, each)
+                    else:
+                        options = [
+                            "--mode",
+                            f"cost-{way}",
+                            "--size",
+                            str(len(BODY)),
+                            "--connections",
+                            str(count),
+                            "--count",
+                            str(each),
+                        ]
+                        got = run("cost", "--url", f"{run.url}/q.{len(BODY)}.{each}", *options, command=go)
+                    took[client, count].append(got["cpu"])
+            for client in clients:
+                cpu = [statistics.median(took[client, count]) for count in counts]
+                figures = " | ".join(f"{each:.2f}" for each in cpu)
+                print(f"| {client}: {way}, by {what} | {figures} | {max(cpu) / min(cpu):.2f} |", flush=True)
 
 
 def say_fairness(run: Children, seconds: float) -> None:
@@ -277,7 +278,7 @@ def say_memory(run: Children, count: int, deliveries: int, go: list[str] | None)
     others = ["proton"] + (["go-amqp"] if go else [])
     print(f"\n| KiB for each | amqp10 | {' | '.join(others)} |\n|---|{'--:|' * (1 + len(others))}")
     for what, many in (("connections", count), ("links", count), ("deliveries", deliveries)):
-        figures = [run("memory", what, many), run("proton", what, many)]
+        figures = [run("memory", what, many), run.proton(what, many)]
         if go:
             options = ["--url", run.url + "/q", "--mode", f"memory-{what}", "--count", str(many)]
             figures.append(run("go-amqp", *options, command=go))
@@ -307,24 +308,23 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1000, help="connections and links in memory")
     parser.add_argument("--deliveries", type=int, default=50_000, help="deliveries in memory")
     parser.add_argument("--messages", type=int, default=5_000_000, help="of the endurance")
-    parser.add_argument("--native", action="store_true", help="memory of go-amqp, too")
+    parser.add_argument("--native", action="store_true", help="cost and memory of go-amqp, too")
     parser.add_argument("--url", help=argparse.SUPPRESS)
     parser.add_argument("--case", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.case == "proton":
-        proton_memory(given.url, given.what[0], int(given.what[1]))
     if given.case:
         print(json.dumps(anyio.run(CASES[given.case], given.url, *map(number, given.what), backend="trio")))
         return
+    go = native.CLIENTS["go-amqp"].ready() if given.native else None
     run = Children()
     try:
         print(setting())
         if not given.what or "cost" in given.what:
-            say_cost(run, given.total, given.rounds, given.young)
+            say_cost(run, given.total, given.rounds, given.young, go)
         if not given.what or "fairness" in given.what:
             say_fairness(run, given.seconds)
         if not given.what or "memory" in given.what:
-            say_memory(run, given.count, given.deliveries, native.CLIENTS["go-amqp"].ready() if given.native else None)
+            say_memory(run, given.count, given.deliveries, go)
         if not given.what or "endurance" in given.what:
             say_endurance(run, given.messages)
     finally:
