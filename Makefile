@@ -86,8 +86,8 @@ bench-full: $(VENV)/.bench  ## beside Go, Rust and JavaScript, too; write the do
 	$(BIN)/python benchmarks/run.py --native --variants asyncio --sizes 100,1024,65536 --reps 3 --json benchmarks/full_run.json
 	$(BIN)/python benchmarks/report.py
 
-bench-scale: $(VENV)/.bench  ## many links and connections, fairness, memory
-	$(BIN)/python benchmarks/scale.py
+bench-scale: $(VENV)/.bench  ## many links and connections, beside proton and, where Go is, go-amqp; fairness, memory
+	$(BIN)/python benchmarks/scale.py --native
 
 bench-large: $(VENV)/.dev  ## pass a message of 2 GiB through the client, and measure its memory
 	$(BIN)/python benchmarks/large_message.py

@@ -226,11 +226,13 @@ def number(text: str) -> int | float | str:
             return text
 
 
-def say_cost(run: Children, total: int, rounds: int, young: int, go: list[str] | None) -> None:
-    counts = (1, 10, 100, 1000)
-    print("\n| CPU µs a message | 1 | 10 | 100 | 1000 | most / least |\n|---|--:|--:|--:|--:|--:|")
+def say_cost(
+    run: Children, counts: list[int], total: int, rounds: int, young: int, beside: bool, go: list[str] | None
+) -> None:
+    head = " | ".join(map(str, counts))
+    print(f"\n| CPU µs a message | {head} | most / least |\n|---|{'--:|' * len(counts)}--:|")
     for what in ("links", "connections"):
-        clients = ["amqp10"] + (["proton"] if what == "connections" else [])
+        clients = ["amqp10"] + (["proton"] if what == "connections" and beside else [])
         clients += ["go-amqp"] if what == "connections" and go else []
         for way in ("send", "receive"):
             took: dict[tuple[str, int], list[float]] = {(client, count): [] for client in clients for count in counts}
@@ -299,6 +301,8 @@ def say_endurance(run: Children, count: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*", help="cost, fairness, memory, endurance; all when none is named")
+    parser.add_argument("--counts", default="1,10,100,1000", help="of links and of connections, in each cost")
+    parser.add_argument("--alone", action="store_true", help="in each cost: no other clients")
     parser.add_argument("--total", type=int, default=100_000, help="messages of each cost")
     parser.add_argument(
         "--young", type=int, default=0, help="in each cost: gc.freeze, and gc.set_threshold to this many objects"
@@ -320,7 +324,8 @@ def main() -> None:
     try:
         print(setting())
         if not given.what or "cost" in given.what:
-            say_cost(run, given.total, given.rounds, given.young, go)
+            counts = [int(count) for count in given.counts.split(",")]
+            say_cost(run, counts, given.total, given.rounds, given.young, not given.alone, go)
         if not given.what or "fairness" in given.what:
             say_fairness(run, given.seconds)
         if not given.what or "memory" in given.what:

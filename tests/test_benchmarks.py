@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ STORE = RUN.with_name("store.py")
 CODEC = RUN.with_name("codec.py")
 LEGACY = RUN.with_name("amqp091.py")
 LATENCY = RUN.with_name("latency.py")
+SCALE = RUN.with_name("scale.py")
 
 
 @pytest.mark.parametrize("options", [[], ["--single"]], ids=["ranges", "single"])
@@ -80,3 +82,14 @@ def test_latency() -> None:
     assert done.returncode == 0, done.stderr
     for peer in ("amqp10 trio", "amqp10 asyncio"):
         assert f"| {peer} |" in done.stdout
+
+
+def test_scale() -> None:
+    """What a message costs by links and by connections, both ways, beside proton where that is there."""
+    beside = find_spec("proton") is not None
+    command = [sys.executable, str(SCALE), "cost", "--counts", "1,3", "--total", "500", "--rounds", "1"]
+    done = subprocess.run([*command, *([] if beside else ["--alone"])], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for way in ("send", "receive"):
+        for row in ("amqp10: {}, by links", "amqp10: {}, by connections", *["proton: {}, by connections"] * beside):
+            assert f"| {row.format(way)} |" in done.stdout
