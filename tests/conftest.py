@@ -61,7 +61,7 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Four tasks at a time, so that several can wait for something to be killed, and two attempts for each."""
+    """Many tasks at a time, so that they can wait for something to be killed, and two attempts for each."""
     from pyspark.sql import SparkSession
 
     from amqp10.spark._java import JavaMissing, prepare
@@ -76,7 +76,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     )
     session = (
-        SparkSession.builder.master("local[4,2]")
+        SparkSession.builder.master("local[24,2]")
         .appName("amqp10 tests")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")  # nothing runs long enough for more

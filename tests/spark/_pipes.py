@@ -35,7 +35,7 @@ class Pipe:
     """From a queue into files."""
 
     def __init__(self, spark: SparkSession, url: str, address: str, folder: Path) -> None:
-        self.spark, self.url, self.address = spark, url, address
+        self.spark, self.url, self.address, self.folder = spark, url, address, folder
         self.wal, self.out, self.checkpoint = folder / "wal", folder / "out", folder / "checkpoint"
 
     def frame(self, source: str = "amqp", **options: Any) -> DataFrame:
@@ -52,6 +52,10 @@ class Pipe:
         query = self.start(self.frame(**options) if frame is None else frame, each)
         assert query.awaitTermination(120)
         return query
+
+    def overwrite(self, batch: DataFrame, number: int) -> None:
+        """Write a batch as `foreachBatch` is to: again, if it was written before."""
+        batch.write.mode("overwrite").parquet(str(self.out / f"batch={number}"))
 
     def bodies(self) -> list[int]:
         return sorted(int(row.body) for row in self.spark.read.parquet(str(self.out)).select("body").collect())

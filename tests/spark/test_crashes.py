@@ -4,85 +4,90 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 
 pytest.importorskip("pyspark")
 
+from ._crash_cases import COMMIT, UNITED, Case, cases, eventually, stopped
 from ._crashing import POINTS, CrashingSource
 from ._pipes import Pipe, depth, sent
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("spark")]
 
 ROOT = Path(__file__).parent.parent.parent
 COUNT = 500
+EMPTY = bytes.fromhex("0000000802000000")
+"""A frame without a body (§2.4.5)."""
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+def prepared(spark: SparkSession, url: str, folder: Path, cases: Iterable[Case]) -> dict[Case, Pipe]:
+    """A queue with messages for each case, and the pipe that is to take them."""
+    pipes = {case: Pipe(spark, url, case.name, folder / case.name) for case in cases}
+    for case, pipe in pipes.items():
+        (folder / case.name).mkdir()
+        sent(url, pipe.address, 0, COUNT)
+    return pipes
 
 
-def finished(*pipes: Pipe, count: int = COUNT) -> None:
+def ended(queries: Iterable[StreamingQuery]) -> None:
+    for query in queries:
+        assert query.awaitTermination(200)
+
+
+def finished(pipes: Mapping[Case, Pipe], count: int = COUNT) -> None:
     """What was delivered again is taken by the next run; then all is in the files once, and nowhere else."""
-    for pipe in pipes:
+    for case, pipe in pipes.items():
         if depth(pipe.url, pipe.address):
-            pipe.run()
-        assert pipe.bodies() == list(range(count)), pipe.address
-        assert depth(pipe.url, pipe.address) == 0, pipe.address
-        assert pipe.left() == [], pipe.address
+            pipe.run(case.frame(pipe, "amqp"))
+        assert pipe.bodies() == sorted([*range(count)] * case.scans), case
+        assert depth(pipe.url, pipe.address) == 0, case
+        assert pipe.left() == [], case
 
 
 def test_workers_are_killed(spark: SparkSession, broker_url: str, tmp_path: Path) -> None:
     """Each at another point. Its task is tried again: it reads the segment if there is one, else takes what is the
-    queue's again.
+    queue's again; or another task of the batch does, or the other scan of a union.
     """
     spark.dataSource.register(CrashingSource)
-    pipes = [Pipe(spark, broker_url, f"worker {point}", tmp_path / point) for point in POINTS]
-    for point, pipe in zip(POINTS, pipes, strict=True):
-        (tmp_path / point).mkdir()
-        sent(broker_url, pipe.address, 0, COUNT)
-        pipe.run(pipe.frame("amqp-crashing", stopAt=point, stopFolder=str(tmp_path / point), stopDeadly="true"))
-        assert (tmp_path / point / "reached").exists()
-    finished(*pipes)
+    pipes = prepared(
+        spark, broker_url, tmp_path, [*(Case(each, parts) for each in POINTS for parts in (2, 3)), *UNITED]
+    )
+    ended(stopped(pipes, stopDeadly="true"))
+    finished(pipes)
 
 
 def test_the_driver_is_killed(spark: SparkSession, broker_url: str, tmp_path: Path) -> None:
     """With all its tasks, each at another point; another driver goes on from the checkpoints."""
-    points = (*POINTS, "before commit")
-    for point in points:
-        (tmp_path / point).mkdir()
-        sent(broker_url, point, 0, COUNT)
+    pipes = prepared(spark, broker_url, tmp_path, [*cases((*POINTS, COMMIT)), *UNITED])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
     command = [sys.executable, "-m", "tests.spark._crash_driver", broker_url, str(tmp_path)]
     with subprocess.Popen(
         command, env=environment, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
     ) as driver:
         try:
-            eventually(lambda: all((tmp_path / point / "reached").exists() for point in points))
+            eventually(lambda: all((tmp_path / case.name / "reached").exists() for case in pipes))
         finally:
             os.killpg(driver.pid, signal.SIGKILL)
-    pipes = [Pipe(spark, broker_url, point, tmp_path / point) for point in POINTS]
-    last = Pipe(spark, broker_url, "before commit", tmp_path / "before commit")
-    for pipe in (*pipes, last):
+    for pipe in pipes.values():
         sent(broker_url, pipe.address, COUNT, COUNT + 10)
-
-    def written(batch: DataFrame, number: int) -> None:
-        batch.write.mode("overwrite").parquet(str(last.out / f"batch={number}"))
-
-    last.run(each=written)
-    finished(*pipes, last, count=COUNT + 10)
+    for case, pipe in pipes.items():
+        if case.point == COMMIT:
+            pipe.run(case.frame(pipe, "amqp"), each=pipe.overwrite)
+    finished(pipes, COUNT + 10)
 
 
 class StoredBroker:
@@ -118,18 +123,73 @@ def stored_broker(tmp_path: Path) -> Iterator[StoredBroker]:
 def test_the_broker_is_killed(spark: SparkSession, stored_broker: StoredBroker, tmp_path: Path) -> None:
     """Each task at another point; they go on when it is there again, with what is published or from the beginning."""
     spark.dataSource.register(CrashingSource)
-    points = ("receiving", "before settle", "after settle")
-    pipes = [Pipe(spark, stored_broker.url, point, tmp_path / point) for point in points]
-    queries = []
-    for point, pipe in zip(points, pipes, strict=True):
-        (tmp_path / point).mkdir()
-        sent(pipe.url, pipe.address, 0, COUNT)
-        queries.append(pipe.start(pipe.frame("amqp-crashing", stopAt=point, stopFolder=str(tmp_path / point))))
-        eventually((tmp_path / point / "reached").exists)
+    pipes = prepared(spark, stored_broker.url, tmp_path, cases(("receiving", *POINTS, COMMIT)))
+    queries = stopped(pipes)
     stored_broker.kill()
     stored_broker.start()
-    for point in points:
-        (tmp_path / point / "go").touch()
-    for query in queries:
-        assert query.awaitTermination(120)
-    finished(*pipes)
+    for case in pipes:
+        (tmp_path / case.name / "go").touch()
+    ended(queries)
+    finished(pipes)
+
+
+class Deaf:
+    """A proxy that does not tell the broker when a client is gone, until it is to; it goes on with its heartbeats."""
+
+    def __init__(self, url: str) -> None:
+        self._broker = urlsplit(url)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._tell = threading.Event()
+        self.url = url.replace(f":{self._broker.port}", f":{self._listener.getsockname()[1]}")
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                broker = socket.create_connection((self._broker.hostname, self._broker.port))
+                threading.Thread(target=self._up, args=(client, broker), daemon=True).start()
+                threading.Thread(target=self._pass, args=(broker, client), daemon=True).start()
+
+    def _up(self, client: socket.socket, broker: socket.socket) -> None:
+        with client, broker, suppress(OSError):
+            self._pass(client, broker)
+            while not self._tell.wait(1):
+                broker.sendall(EMPTY)
+            broker.shutdown(socket.SHUT_RDWR)
+
+    def _pass(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+
+    def tell(self) -> None:
+        """The broker hears of the clients that are gone."""
+        self._tell.set()
+
+    def close(self) -> None:
+        self._listener.close()
+        self.tell()
+
+
+@pytest.fixture
+def deaf(broker_url: str) -> Iterator[Deaf]:
+    proxy = Deaf(broker_url)
+    yield proxy
+    proxy.close()
+
+
+def test_a_broker_that_notices_late(spark: SparkSession, broker_url: str, deaf: Deaf, tmp_path: Path) -> None:
+    """More batches were committed since than the ids of confirmed segments are kept for: what was taken is known."""
+    spark.dataSource.register(CrashingSource)
+    pipes = prepared(spark, broker_url, tmp_path, [Case("before publish", 2), Case("before settle", 2)])
+    ended(stopped(pipes, url=deaf.url, stopDeadly="true"))
+    for pipe in pipes.values():
+        sent(broker_url, pipe.address, COUNT, COUNT + 60)
+    for case, pipe in pipes.items():
+        pipe.run(case.frame(pipe, "amqp", maxMessagesPerTrigger=20, walRetainBatches=1))
+    assert all(depth(broker_url, pipe.address) == 0 for pipe in pipes.values())
+    deaf.tell()
+    for pipe in pipes.values():
+        eventually(lambda pipe=pipe: depth(broker_url, pipe.address) > 0)  # type: ignore[misc]
+    finished(pipes, COUNT + 60)
