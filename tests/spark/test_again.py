@@ -30,7 +30,8 @@ def test_a_draft_drops_what_is_known(tmp_path: Path) -> None:
         assert draft.drop(known_rows(str(tmp_path))) == 3
         assert draft.drop(known_rows(str(tmp_path))) == 0
         assert draft.publish()
-    assert [row["message_id"] for each in segment.read(["message_id"]) for row in each.to_pylist()] == [None, "b"]
+    # Batch by batch: together they may be more than an array can have.
+    assert [each.to_pydict()["message_id"] for each in segment.read(["message_id"])] == [[None, "b"], []]
     assert files(segment) == ["part-0.arrow"]
 
 

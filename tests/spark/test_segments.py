@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from amqp10 import AmqpError
 from amqp10.spark._segments import Claimant, Segment
 from amqp10.spark._wal import begin, begin_batch
 
@@ -109,16 +110,27 @@ async def test_one_of_a_batch_publishes_at_a_time(tmp_path: Path) -> None:
     order = []
 
     async def publish(segment: Segment) -> None:
-        async with segment.alone():
+        async with segment.alone(60):
             order.append(segment)
 
     async with anyio.create_task_group() as tasks:
-        async with first.alone():
+        async with first.alone(60):
             tasks.start_soon(publish, second)
             await publish(other)
             await anyio.wait_all_tasks_blocked()
             order.append(first)
     assert order == [other, first, second]
+
+
+@pytest.mark.anyio
+async def test_one_that_stands_still_while_it_publishes(tmp_path: Path) -> None:
+    """The others are told who has the lock, and do not wait for ever."""
+    first, second = (Segment(str(tmp_path), 1, part) for part in (0, 1))
+    first.folder.mkdir()
+    async with first.alone(60):
+        with pytest.raises(AmqpError, match=r"1/lock: another task of the batch has held it for 0 s"):
+            async with second.alone(0):
+                pass
 
 
 def test_another_disk(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from typing import Final, Self
 import anyio
 import pyarrow as pa
 
+from ..errors import AmqpError
 from ._again import known_again
 
 POLL: Final = 0.1
@@ -148,14 +149,23 @@ class Segment:
         return Draft(self, schema)
 
     @asynccontextmanager
-    async def alone(self) -> AsyncIterator[None]:
-        """While no other task of the batch publishes, so that each sees the ids of those before it."""
-        with (self.folder / "lock").open("ab") as file:  # closing it gives the lock back, and so does dying
+    async def alone(self, silence: float) -> AsyncIterator[None]:
+        """While no other task of the batch publishes, so that each sees the ids of those before it.
+
+        Raises:
+            AmqpError: another one has been at it for `silence` seconds.
+        """
+        began = time.monotonic()
+        path = self.folder / "lock"
+        with path.open("ab") as file:  # closing it gives the lock back, and so does dying
             while True:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
+                    if time.monotonic() - began > silence:
+                        text = f"amqp: {path}: another task of the batch has held it for {silence:g} s: it stands still"
+                        raise AmqpError(text) from None
                     await anyio.sleep(LOCK_POLL)  # heartbeats go on
             yield
 
@@ -231,13 +241,15 @@ class Draft:
         self._file.flush()
         whole = self._path, self._file
         with pa.memory_map(str(self._path)) as source, pa.ipc.open_stream(source) as content:
-            rows = content.read_all()
-            again = known_again(rows, known)
-            dropped = sum(again)
-            if not dropped:
-                return 0
-            self._open()
-            self._writer.write_table(rows.filter(pa.array([not each for each in again])))
+            # One after the other: all together may have more octets than an array can.
+            again = [known_again(pa.Table.from_batches([batch]), known) for batch in content]
+        dropped = sum(map(sum, again))
+        if not dropped:
+            return 0
+        self._open()
+        with pa.memory_map(str(whole[0])) as source, pa.ipc.open_stream(source) as content:
+            for batch, those in zip(content, again, strict=True):
+                self._writer.write_batch(batch.filter(pa.array([not each for each in those], pa.bool_())))
         whole[1].close()
         whole[0].unlink()
         return dropped
