@@ -29,6 +29,7 @@ from amqp10 import (
     TransactionRolledBack,
 )
 from amqp10.testing import FaultProxy
+from amqp10.types import Array
 
 from ._cases import BODIES, KEPT, PRIMITIVES, body_of, everything, same
 from .brokers import Server
@@ -385,8 +386,12 @@ async def test_crossing_dialects(server: Server, address: str) -> None:
         ttl=timedelta(minutes=5),
         application_properties={"n": 1, "text": "t", "flag": True},
     )
-    # Broker-J 10.1.0 would shut down over it if it were said in 0-10's own words.
-    odd = Message(b"octets", absolute_expiry_time=datetime.now(UTC) + timedelta(days=100))
+    # Broker-J 10.1.0 would shut down over it, or keep it, if it were said in 0-10's own words.
+    odd = Message(
+        b"octets",
+        absolute_expiry_time=datetime.now(UTC) + timedelta(days=100),
+        message_annotations={"x-list": [1], "x-map": {"a": 1}, "x-array": Array("int", [1])},
+    )
     async with connected(server) as old, Connection(server.url()) as new:
         for sends, receives in ((old, new), (new, old)):
             async with receives.receiver(address) as receiver, sends.sender(address) as sender:

@@ -44,9 +44,11 @@ FIELDS = (
 )
 
 
-def there(message: Message, address: Address | None = QUEUE) -> tuple[DeliveryProperties, MessageProperties, bytes]:
+def there(
+    message: Message, address: Address | None = QUEUE, *, to_qpid: bool = False
+) -> tuple[DeliveryProperties, MessageProperties, bytes]:
     """What a transfer carries for it."""
-    written = write_message(message.encode(), address)
+    written = write_message(message.encode(), address, to_qpid=to_qpid)
     delivery, properties = decode_header(written.header)
     assert isinstance(delivery, DeliveryProperties)
     assert isinstance(properties, MessageProperties)
@@ -310,6 +312,15 @@ def test_kinds_without_an_equal() -> None:
     assert written.application_headers["x-array"] == Array010(0x21, [1, 2])
 
 
+def test_nested_annotations_at_qpid() -> None:
+    """Broker-J has no words for them in 1.0, and would keep the message: they travel as they were encoded."""
+    annotations: dict[Any, Any] = {"x-list": [1], "x-map": {"a": 1}, "x-array": Array("int", [1]), "x-text": "t"}
+    delivery, properties, body = there(Message(b"x", message_annotations=annotations), to_qpid=True)
+    assert sorted(properties.application_headers or {}) == ["x-opt-amqp10", "x-text"]
+    came = back(delivery, properties, body).message_annotations
+    assert {str(key): came[key] for key in annotations} == annotations
+
+
 @pytest.mark.parametrize("kind", [str, str.encode])
 def test_long_ids(kind: Any) -> None:
     """Ids that no header has room for come back as what they were, text or octets."""
@@ -329,7 +340,7 @@ def test_far_moments() -> None:
 def test_an_expiry_far_ahead(days: int, said: bool) -> None:
     """Broker-J shuts down over one that is not within a ttl of 32 bits: it is kept in a header."""
     moment = datetime.now(UTC).replace(microsecond=0) + timedelta(days=days)
-    delivery, properties, body = there(Message(b"", absolute_expiry_time=moment))
+    delivery, properties, body = there(Message(b"", absolute_expiry_time=moment), to_qpid=True)
     assert (delivery.expiration is not None) is said
     assert back(delivery, properties, body).absolute_expiry_time == moment
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -208,9 +209,9 @@ class ClientSession(SessionEndpoint):
         capabilities = login.server_properties.get("capabilities") if isinstance(login, ClientLogin) else None
         return isinstance(capabilities, list) and ON_DEMAND in capabilities
 
-    @property
-    def branches_outlive(self) -> bool:
-        """The server is Qpid's: it does not roll branches back when their session ends."""
+    @cached_property
+    def to_qpid(self) -> bool:
+        """The server is Qpid's: it does not roll branches back when their session ends, for one."""
         login = self.engine.login
         return isinstance(login, ClientLogin) and "qpid" in str(login.server_properties.get("product")).lower()
 

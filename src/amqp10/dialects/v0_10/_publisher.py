@@ -138,7 +138,7 @@ class PublisherLink(LinkEndpoint, SenderLink):
 
     def _written(self, payload: bytes) -> WrittenMessage:
         try:
-            return write_message(payload, self._address)
+            return write_message(payload, self._address, to_qpid=self.session.to_qpid)
         except (DecodeError, EncodeError) as error:
             raise LocalProtocolError(f"the message can not be sent in AMQP 0-10: {error}") from error
 

@@ -189,7 +189,7 @@ class CoordinatorLink(LinkEndpoint, SenderLink):
             return
         yield DtxSelect()
         self.session.transactions.selected = True
-        if self.session.branches_outlive:
+        if self.session.to_qpid:
             self.session.transactions.witness = witness = Xid(FORMAT, secrets.token_bytes(16), b"witness")
             self.session.invoke(DtxStart(witness))
             yield DtxEnd(witness)

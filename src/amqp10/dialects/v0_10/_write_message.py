@@ -37,6 +37,7 @@ from ._headers import (
     TEXT,
     NoEqual,
     fragile,
+    simple,
     to_header,
 )
 from ._values import encode_value, read_map
@@ -75,12 +76,15 @@ def milliseconds(moment: Any) -> int:
     return (moment - _EPOCH) // timedelta(milliseconds=1) if isinstance(moment, datetime) else int(moment)
 
 
-def write_message(payload: bytes, address: Address | None, *, fallback: Address | None = None) -> WrittenMessage:
+def write_message(
+    payload: bytes, address: Address | None, *, fallback: Address | None = None, to_qpid: bool = False
+) -> WrittenMessage:
     """The message in an encoded payload (§3.2).
 
     Args:
         address: where it goes; None: each says it by its field `to`.
         fallback: for a message that comes from a queue: where it went, as far as it does not say it itself.
+        to_qpid: it is for Broker-J, which shuts down over some moments, and keeps some annotations from AMQP 1.0.
 
     Raises:
         DecodeError: the payload is no message.
@@ -97,7 +101,7 @@ def write_message(payload: bytes, address: Address | None, *, fallback: Address 
             address = parse_address(to)
         except ValueError as error:
             raise EncodeError(str(error)) from None
-    writer = _Writer(message, address, to_server=fallback is None)
+    writer = _Writer(message, address, to_qpid=to_qpid)
     return WrittenMessage(address.exchange, writer.header(), writer.body)
 
 
@@ -125,10 +129,10 @@ def _came_by_key(message: Message) -> bool:
 class _Writer:
     """One message."""
 
-    def __init__(self, message: Message, address: Address, *, to_server: bool) -> None:
+    def __init__(self, message: Message, address: Address, *, to_qpid: bool) -> None:
         self.message = message
         self.address = address
-        self.to_server = to_server
+        self.to_qpid = to_qpid
         self.headers: dict[str, Any] = {}
         self.rest: dict[str, Any] = {}  # fields of a message that hold what has no equal
         self.redelivered = message.delivery_count > 0
@@ -205,7 +209,7 @@ class _Writer:
         for name, moment in (("timestamp", message.creation_time), ("expiration", message.absolute_expiry_time)):
             if moment is not None:
                 when = milliseconds(moment)
-                far = self.to_server and name == "expiration" and when - time.time() * 1000 > MOST_TTL
+                far = self.to_qpid and name == "expiration" and when - time.time() * 1000 > MOST_TTL
                 if not far:
                     setattr(delivery, name, when)
                 if far or when < SINCE_1973:
@@ -307,6 +311,8 @@ class _Writer:
                 try:
                     if not name.startswith("x-") or name.startswith(REST) or len(name) > 255:
                         raise NoEqual
+                    if self.to_qpid and not simple(value):
+                        raise NoEqual  # it has no words for them in 1.0, and would keep the message
                     self.headers[name] = to_header(value)
                     if fragile(value):
                         left[key] = value

@@ -1,0 +1,158 @@
+"""Branches at a server, verb by verb: what is out of order ends the session, and what failed is not prepared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from amqp10 import Message
+from amqp10.dialects.v0_10._commands import ExecutionException, ExecutionResult
+from amqp10.dialects.v0_10._declare import Command
+from amqp10.dialects.v0_10._topology import (
+    DtxCommit,
+    DtxEnd,
+    DtxGetTimeout,
+    DtxPrepare,
+    DtxRollback,
+    DtxSelect,
+    DtxSetTimeout,
+    DtxStart,
+    GetTimeoutResult,
+    XaResult,
+    Xid,
+)
+from amqp10.engine import DeliveriesReceived, LimitBranch, LinkAttached, LinkTerms, PrepareBranch, RequestReceived
+from amqp10.messaging import ACCEPTED, Declare, Declared, Discharge, Error, Rejected
+from amqp10.types import as_composite
+
+from .test_engine import a_server
+
+ONE, OTHER = Xid(1, b"global", b"one"), Xid(1, b"global", b"other")
+
+
+class Owner:
+    """Of a server engine: declares and discharges what it is asked to, and notes that.
+
+    Attributes:
+        discharged: whether each was rolled back.
+        asked: requests.
+        verdict: of what is to be committed.
+    """
+
+    def __init__(self) -> None:
+        self.raw = a_server()
+        self.raw.open_as_client()
+        self.raw.engine.events()[0].session.begin()  # type: ignore[attr-defined]
+        self.discharged: list[bool] = []
+        self.asked: list[Any] = []
+        self.verdict: Any = ACCEPTED
+        self._declared = 0
+
+    def do(self, *commands: Command) -> list[Any]:
+        """Results of what a client commands, and the code of what ends its session."""
+        said: list[Any] = []
+        for command in commands:
+            said += self.raw.do(command)
+            while events := self.raw.engine.events():
+                for event in events:
+                    self._handle(event)
+                said += self.raw.listen()
+        results = [each.value for each in said if isinstance(each, ExecutionResult)]
+        codes = [each.error_code for each in said if isinstance(each, ExecutionException)]
+        return [each.status if isinstance(each, XaResult) else each for each in results] + codes
+
+    def _handle(self, event: Any) -> None:
+        if isinstance(event, LinkAttached):
+            link: Any = event.link
+            link.attach(LinkTerms(link.name, link.remote.source, link.remote.target))
+            link.flow(100)
+        elif isinstance(event, RequestReceived):
+            self.asked.append(event.request.request)
+            event.request.session.answer(event.request, True)
+        elif isinstance(event, DeliveriesReceived):
+            while event.link.incoming:
+                delivery = event.link.incoming.popleft()
+                asked = as_composite(Message.decode(delivery.payload).body)
+                if isinstance(asked, Declare):
+                    self._declared += 1
+                    event.link.settle(delivery, Declared(b"%d" % self._declared))
+                else:
+                    assert isinstance(asked, Discharge)
+                    self.discharged.append(bool(asked.fail))
+                    event.link.settle(delivery, ACCEPTED if asked.fail else self.verdict)
+
+
+@pytest.fixture
+def owner() -> Owner:
+    """One whose client has selected dtx, and begun a branch."""
+    owner = Owner()
+    assert owner.do(DtxSelect(), DtxStart(ONE)) == [0]
+    return owner
+
+
+@pytest.mark.parametrize(
+    ("commands", "code"),
+    [
+        ([DtxEnd(ONE), DtxCommit(ONE)], 409),
+        ([DtxCommit(ONE, one_phase=True)], 409),
+        ([DtxPrepare(ONE)], 409),
+        ([DtxEnd(OTHER)], 409),
+        ([DtxEnd(ONE), DtxStart(ONE, resume=True)], 530),
+        ([DtxEnd(ONE), DtxStart(OTHER, join=True)], 530),
+        ([DtxEnd(ONE), DtxStart(ONE)], 530),
+        ([DtxStart(OTHER)], 409),
+        ([DtxEnd(ONE, fail=True, suspend=True)], 530),
+        ([DtxSetTimeout(OTHER, 1)], 404),
+        ([DtxGetTimeout(OTHER)], 404),
+    ],
+)
+def test_out_of_order(owner: Owner, commands: list[Command], code: int) -> None:
+    """Each ends the session with its code, and nothing is committed."""
+    assert owner.do(*commands)[-1] == code
+    assert False not in owner.discharged
+    assert not owner.asked
+
+
+def test_suspended_and_joined(owner: Owner) -> None:
+    """A branch that was suspended is worked in again; one that was ended is joined."""
+    assert owner.do(DtxEnd(ONE, suspend=True), DtxStart(ONE, resume=True), DtxEnd(ONE)) == [0, 0, 0]
+    assert owner.do(DtxStart(ONE, join=True), DtxEnd(ONE), DtxCommit(ONE, one_phase=True)) == [0, 0, 0]
+    assert owner.discharged == [False]
+
+
+@pytest.mark.parametrize("last", [DtxPrepare(ONE), DtxCommit(ONE, one_phase=True)])
+def test_what_failed(owner: Owner, last: Command) -> None:
+    """A branch that can only be rolled back is, whatever is asked for; the answer says so."""
+    assert owner.do(DtxEnd(ONE, fail=True), last) == [1, 1]
+    assert owner.discharged == [True]
+    assert not owner.asked
+
+
+def test_rolled_back(owner: Owner) -> None:
+    """Who asks for it has it, and that is well."""
+    assert owner.do(DtxEnd(ONE), DtxRollback(ONE)) == [0, 0]
+    assert owner.discharged == [True]
+
+
+def test_prepared(owner: Owner) -> None:
+    """It is the owner's then."""
+    assert owner.do(DtxEnd(ONE), DtxPrepare(ONE)) == [0, 0]
+    assert owner.asked == [PrepareBranch(b"1", (1, b"global", b"one"))]
+    assert owner.do(DtxGetTimeout(ONE)) == [404]
+
+
+@pytest.mark.parametrize(("condition", "status"), [("amqp:transaction:timeout", 2), ("amqp:transaction:rollback", 1)])
+def test_not_to_be_committed(owner: Owner, condition: str, status: int) -> None:
+    """Why is said as far as there are words."""
+    owner.verdict = Rejected(Error(condition))
+    assert owner.do(DtxEnd(ONE), DtxCommit(ONE, one_phase=True)) == [0, status]
+
+
+def test_timeout(owner: Owner) -> None:
+    """The owner is told, and it can be asked for."""
+    assert owner.do(DtxGetTimeout(ONE), DtxSetTimeout(ONE, 7), DtxGetTimeout(ONE)) == [
+        GetTimeoutResult(0),
+        GetTimeoutResult(7),
+    ]
+    assert owner.asked == [LimitBranch(b"1", 7)]
