@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 DIALECTS = sorted(dialect_names())
 
 
-@pytest.mark.parametrize(("count", "size"), [(1500, 2000), (80, 300_000)])
+@pytest.mark.parametrize(("count", "size"), [(1500, 2000), pytest.param(80, 300_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mode", ["settled", "unsettled"])
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_publishing_and_consuming_on_one_connection(dialect: str, mode: str, count: int, size: int) -> None:
@@ -34,6 +34,7 @@ async def test_publishing_and_consuming_on_one_connection(dialect: str, mode: st
             assert broker.queue("q").depth == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_one_message_larger_than_all_that_may_wait(dialect: str) -> None:
     """It is read to its end, and the settlement behind it is heard."""
