@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from amqp10.dialects.fast._client_ahead import MOST
-from amqp10.dialects.fast._commands import HandleClose, HandleSend, MessageHead
+from amqp10.dialects.fast._commands import ChannelCommit, HandleClose, HandleSend, MessageHead
 from amqp10.dialects.fast._frames import encode_command
 from amqp10.engine import (
     ConnectionEnded,
@@ -293,6 +293,22 @@ def test_a_link_that_ends_while_its_messages_are_committed() -> None:
     asked = as_composite(Message.decode(theirs.incoming.popleft().payload).body)
     assert asked == Discharge(b"t", True)
     assert isinstance(discharge.remote_state, Rejected)
+
+
+def test_one_commit_after_the_other() -> None:
+    """What is committed while another commit is under way waits for its end."""
+    pair, held, theirs, _ = committing()
+    handle = next(each for each in pair.server.handles.values() if each.producer is held)  # type: ignore[attr-defined]
+    content = MessageHead(body_size=1).write() + b"x"
+    sending = encode_command(HandleSend(handle_id=handle.id, fragment_size=len(content)), content)
+    pair.server.receive_data(sending + encode_command(ChannelCommit(channel_id=handle.session.id)))
+    assert not theirs.incoming
+    held.flow(1)
+    held.settle(held.incoming.popleft(), TransactionalState(b"t", ACCEPTED))
+    asked = [as_composite(Message.decode(each.payload).body) for each in theirs.incoming]
+    assert asked == [Discharge(b"t", False)]
+    theirs.settle(theirs.incoming.popleft(), ACCEPTED)
+    assert [type(as_composite(Message.decode(each.payload).body)) for each in theirs.incoming] == [Declare]
 
 
 def test_a_handle_is_closed_when_all_is_committed() -> None:
