@@ -105,6 +105,20 @@ def test_all_senders_of_a_connection_together() -> None:
     assert links[0][0].credit > 0
 
 
+def test_replies_are_asked_for_now_and_then() -> None:
+    """Of what is sent settled a reply is wanted every 2 MiB, not more often."""
+    pair, sending, receiving = opened()
+    receiving.flow(100)
+    asked = []
+    for _ in range(12):
+        sending.send(LARGE, settled=True)
+        pair.run()
+        arrived = receiving.incoming.popleft()
+        asked.append(not arrived.local_settled)
+        receiving.settle(arrived, ACCEPTED)
+    assert asked == [False, False, True] * 4
+
+
 def test_a_message_larger_than_all_that() -> None:
     """Goes when there is room for any."""
     pair, sending, receiving = opened()
@@ -283,6 +297,27 @@ def committing() -> tuple[EnginePair, ReceiverLink, ReceiverLink, OutgoingDelive
     assert not held.incoming
     assert not theirs.incoming
     return pair, held, theirs, discharge
+
+
+def test_a_commit_counts() -> None:
+    """What is being committed is on its way, too: nothing else is sent beside so much of it."""
+    talk = Talk()
+    sender = talk.sender("q")
+    coordinator = talk.session.attach_sender(LinkTerms("t", Source(), Coordinator()))
+    declared = coordinator.send(Message(AmqpValue(Declare())).encode()).remote_state
+    assert isinstance(declared, Declared)
+    for _ in range(MOST // 9000 + 1):
+        sender.send(Message(b"x" * 9000).encode(), state=TransactionalState(declared.txn_id))
+    assert sender.credit > 0
+    discharge = coordinator.send(Message(AmqpValue(Discharge(declared.txn_id, False))).encode())
+    engine, peer = talk.served.engine, talk.served.peer
+    engine.receive_data(talk.client.data_to_send())
+    peer.handle(engine.events())
+    talk.client.receive_data(engine.data_to_send())
+    assert (discharge.remote_state, sender.credit) == (None, 0)
+    talk.run()
+    assert discharge.remote_state == ACCEPTED
+    assert sender.credit > 0
 
 
 def test_a_link_that_ends_while_its_messages_are_committed() -> None:

@@ -220,3 +220,17 @@ def test_ends_early() -> None:
         with pytest.raises(DecodeError):
             MessageHead.read(octets[:size], 0, size)
     assert read_fields(SecondOctets(octets), GRAMMAR["message-head"])["body-size"] == 3
+
+
+@pytest.mark.parametrize("size", [0xFFFE, 0xFFFF, 0x10000])
+def test_around_the_escape(size: int) -> None:
+    """A size of 0xFFFF is the escape, and so is said behind it itself."""
+    command = HandleQuery(handle_id=1, selector=b"x" * 65_000)
+    command.dest_name = "d" * 255
+    command.mime_type = "m" * 200
+    command.selector += b"y" * (size - len(encode_command(command)) + 2)
+    data = encode_command(command)
+    assert len(data) == size + (2 if size < 0xFFFF else 6)
+    reader = CommandReader(1 << 20)
+    reader.feed(data)
+    assert reader.next() == (command, b"")

@@ -291,6 +291,16 @@ def test_all_in_use() -> None:
         assert SessionUnmapped(session, None) in pair.client_events
 
 
+def test_given_up() -> None:
+    """Who settles what it has sent waits for no reply: there is room for another."""
+    pair = opened()
+    sending, _ = pair.attach()
+    delivery = sending.send(Message(b"x").encode())
+    assert sending.credit == 999
+    sending.settle(delivery)
+    assert (sending.credit, sending.unsettled) == (1000, {})
+
+
 def test_anonymous() -> None:
     """A sender without an address sends where its messages say; that is where they go at the server."""
     pair = opened()

@@ -90,6 +90,24 @@ def test_goes_on(cut: int) -> None:
     assert link.credit == 1000  # type: ignore[attr-defined]
 
 
+def test_what_is_kept_counts() -> None:
+    """Among what a connection has of messages that are not whole, until it is asked for and whole."""
+    pair, link, theirs = attached()
+    delivery = link.send(Message(BODY).encode())  # type: ignore[attr-defined]
+    pair.server.receive_data(pair.client.data_to_send()[:9000])
+    came = pair.server.partial  # type: ignore[attr-defined]
+    assert 7000 < came < 9000
+    pair.lose()
+    pair, link, theirs = attached(link.suspended(), list(theirs.suspended()))  # type: ignore[attr-defined]
+    assert pair.server.partial == came  # type: ignore[attr-defined]
+    link.resend(delivery)  # type: ignore[attr-defined]
+    pair.server.receive_data(pair.client.data_to_send())
+    assert pair.server.partial == came  # type: ignore[attr-defined]
+    pair.run()
+    assert pair.server.partial == 0  # type: ignore[attr-defined]
+    assert len(theirs.incoming) == 1
+
+
 def test_another_message() -> None:
     """What is kept of one message is not taken for another's: the whole head says which it is."""
     pair, link, theirs = attached()
@@ -188,7 +206,14 @@ def test_names_are_their_own() -> None:
         session, _ = pair.begin()
         session.attach_sender(LinkTerms("l", Source(), Target("q")))
         pair.run()
-    assert [event.link.name for event in pair.server_events if isinstance(event, LinkAttached)] == ["l", "l#1"]
+    attached = [event.link for event in pair.take("server") if isinstance(event, LinkAttached)]
+    assert [link.name for link in attached] == ["l", "l#1"]
+    attached[0].detach()
+    pair.run()
+    session.attach_sender(LinkTerms("m", Source(), Target("q")))
+    pair.begin()[0].attach_sender(LinkTerms("l", Source(), Target("q")))
+    names = [event.link.name for event in pair.take("server") if isinstance(event, LinkAttached)]
+    assert names == ["m", "l"], "it is free again"
 
 
 def test_not_restartable() -> None:
