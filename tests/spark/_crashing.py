@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.datasource import DataSourceStreamReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from amqp10.spark import AmqpDataSource, _consume, _segments
@@ -22,6 +22,7 @@ from amqp10.spark._consume import QueuePartition
 from amqp10.spark._options import Options
 from amqp10.spark._queue_stream import QueueStreamReader
 from amqp10.spark._receive import add
+from amqp10.spark._writer import BatchWriter, Sent
 
 POINTS = ("before publish", "before settle", "after settle", "after yield")
 
@@ -67,6 +68,9 @@ class CrashingSource(AmqpDataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         return CrashingReader(Options.parse(self.options), schema, self.stop)
 
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return CrashingWriter(Options.parse(self.options), schema, self.run_id, self.stop)
+
 
 class CrashingReader(QueueStreamReader):
     def __init__(self, options: Options, schema: StructType, stop: Stop) -> None:
@@ -78,6 +82,23 @@ class CrashingReader(QueueStreamReader):
         current = self._stop
         yield from super().read(partition)
         self._stop.at("after yield")
+
+
+class CrashingWriter(BatchWriter):
+    """One point more: "writing", when some batches of rows are sent."""
+
+    def __init__(self, options: Options, schema: StructType, run_id: str, stop: Stop) -> None:
+        super().__init__(options, schema, run_id)
+        self._stop = stop
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
+        return super().write(self._stopping(iterator))
+
+    def _stopping(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(batches):
+            if number == 3:
+                self._stop.at("writing")
+            yield batch
 
 
 current = Stop("", "", False)

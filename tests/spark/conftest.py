@@ -13,7 +13,7 @@ import pytest
 def broker_url() -> Iterator[str]:
     """The embedded broker, with a user guest."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "amqp10", "broker", "--port", "0", "--user", "guest:guest"],
+        [sys.executable, "-m", "amqp10", "broker", "--port", "0", "--user", "guest:guest", "--duplicate-ids", "1000"],
         stdout=subprocess.PIPE,
         text=True,
     )

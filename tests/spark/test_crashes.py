@@ -70,6 +70,31 @@ def test_workers_are_killed(spark: SparkSession, broker_url: str, tmp_path: Path
     finished(pipes)
 
 
+@pytest.mark.parametrize(
+    ("options", "once"),
+    [({}, False), ({"duplicateIdProperty": "_AMQ_DUPL_ID"}, True), ({"transaction": "task"}, True)],
+    ids=["plain", "ids", "transaction"],
+)
+def test_a_writer_is_killed(
+    spark: SparkSession, broker_url: str, tmp_path: Path, options: dict[str, str], once: bool
+) -> None:
+    """When hundreds of rows are accepted. They come again, and are there once if the broker can see to it."""
+    spark.dataSource.register(CrashingSource)
+    address = f"written {tmp_path.name}"
+    stop = {"stopAt": "writing", "stopFolder": str(tmp_path), "stopDeadly": "true"}
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
+    try:
+        rows = spark.range(0, 2 * COUNT, 1, 2).selectExpr("string(id) body")
+        writer = rows.write.format("amqp-crashing").options(url=broker_url, address=address, maxInFlight=50, **stop)
+        writer.options(**options).mode("append").save()
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert (tmp_path / "reached").exists()
+    found = spark.read.format("amqp").options(url=broker_url).schema("body STRING").load(address).collect()
+    assert {int(row.body) for row in found} == set(range(2 * COUNT))
+    assert (len(found) == 2 * COUNT) == once
+
+
 def test_the_driver_is_killed(spark: SparkSession, broker_url: str, tmp_path: Path) -> None:
     """With all its tasks, each at another point; another driver goes on from the checkpoints."""
     pipes = prepared(spark, broker_url, tmp_path, [*cases((*POINTS, COMMIT)), *UNITED])
