@@ -10,7 +10,14 @@ import pytest
 
 from amqp10 import Connection, Message, Reconnect
 from amqp10.broker import Broker
-from amqp10.errors import FilterNotApplied, LinkDetached, StaleDelivery, TransactionRolledBack, Unsupported
+from amqp10.errors import (
+    FilterNotApplied,
+    LinkDetached,
+    LocalProtocolError,
+    StaleDelivery,
+    TransactionRolledBack,
+    Unsupported,
+)
 from amqp10.messaging import PropertiesFilter, Selector, Source
 from amqp10.testing import FaultProxy
 
@@ -312,3 +319,29 @@ async def test_one_name_for_two_clients() -> None:
             for sender in (first, second, first):
                 await sender.send("x")
         assert broker.queue("q").depth == 3
+
+
+async def test_numbers_that_cannot_be_said() -> None:
+    """Are refused, and the next question is answered."""
+    async with Broker() as broker, Connection(broker.url, dialect="fast") as connection:
+        async with connection.sender("q") as sender:
+            await sender.send("x")
+        for number in (-1, 1 << 32):
+            with pytest.raises(LocalProtocolError):
+                await connection.native.show("q", number)
+            with pytest.raises(LocalProtocolError):
+                await connection.native.list("q", after=number)
+        with pytest.raises(LocalProtocolError):
+            await connection.native.list("q\0")
+        with anyio.fail_after(10):
+            (number,) = (await connection.native.list("q")).numbers
+            assert (await connection.native.show("q", number)).body == "x"
+
+
+@pytest.mark.parametrize("name", ["n" * 256, "a\0b"])
+async def test_a_name_that_cannot_be_said(name: str) -> None:
+    """Is refused by name, and the connection is over."""
+    async with Broker() as broker:
+        with pytest.raises(LocalProtocolError, match="container_id"):
+            async with Connection(broker.url, dialect="fast", container_id=name):
+                pass

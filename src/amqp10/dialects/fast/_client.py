@@ -37,6 +37,7 @@ from ._engine import FastEngine, Phase, is_done
 from ._frames import INITIATION, LEAST_FRAME_MAX
 from ._login import ClientLogin
 from ._tables import read_names, to_table
+from ._values import MAX_SHORTSTR
 
 if TYPE_CHECKING:
     from ...engine import SessionTerms
@@ -110,6 +111,9 @@ class ClientEngine(FastEngine):
         self.expect(Phase.LOGIN, command)
         if command.version != 1:
             raise Unsupported(f"the server speaks version {command.version} of AMQP/Fast")
+        name = self.terms.container_id
+        if len(name.encode()) > MAX_SHORTSTR or "\0" in name:
+            raise LocalProtocolError(f"a container_id has {MAX_SHORTSTR} octets at most, and no NUL: {name[:20]!r}...")
         self.write(self._login.respond(command))
 
     def _on_tune(self, command: ConnectionTune, content: bytes) -> None:
