@@ -43,7 +43,8 @@ async def ready(opened: Connection, place: Source) -> int | None:
     Raises:
         ConnectionClosed, ConnectionLost: the connection is over.
     """
-    if opened.dialect.startswith("0-9"):
+    # Broker-J counts those, too, that somebody holds.
+    if opened.profile.name == "rabbitmq" and opened.dialect.startswith("0-9"):
         facts = await opened.native.queue(_name(place))
         return None if facts is None else facts.messages
     told = await _told(opened, place)

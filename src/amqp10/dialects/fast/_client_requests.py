@@ -43,10 +43,9 @@ class Looks(dict[tuple[str, str], "Look"]):
             raise Unsupported(f"AMQP/Fast has no request {type(request).__name__}")
         if len(request.address.encode()) > MAX_SHORTSTR or len(request.selector.encode()) > MAX_LONGSTR:
             raise LocalProtocolError("the address or the selector is too long")
-        number = request.after if isinstance(request, List) else request.number
-        if "\0" in request.address or not 0 <= number <= 0xFFFF_FFFF:
-            raise LocalProtocolError(f"no address, or no number of a message: {request.address!r}, {number}")
         # Said now: what can not be written must not stand before the questions that follow.
+        if "\0" in request.address:
+            raise LocalProtocolError(f"{request.address!r} is no address: it has a NUL")
         number = request.after if isinstance(request, List) else request.number
         if not 0 <= number < 1 << 32:
             raise LocalProtocolError(f"{number} is no number of a message: they have 32 bits")
