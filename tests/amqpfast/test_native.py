@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
@@ -61,8 +63,8 @@ async def test_many_at_once() -> None:
             assert sorted(shown) == sorted(list(range(12)) * 2)
 
 
-@pytest.mark.parametrize("number", [-1, 2**32])
-async def test_no_number_of_a_message(number: int) -> None:
+@pytest.mark.parametrize("number", [-1, 2**32, 1.5])
+async def test_no_number_of_a_message(number: Any) -> None:
     """It is said before it is asked, and the next question is answered."""
     with anyio.fail_after(30):
         async with Broker() as broker, Connection(broker.url, dialect="fast") as connection:

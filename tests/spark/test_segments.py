@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from amqp10 import AmqpError
-from amqp10.spark._segments import Claimant, Segment
+from amqp10.spark._segments import LOCK_POLL, Claimant, Segment
 from amqp10.spark._wal import begin, begin_batch
 
 from ._segment_files import SCHEMA, batch, files, make
@@ -131,6 +131,24 @@ async def test_one_that_stands_still_while_it_publishes(tmp_path: Path) -> None:
         with pytest.raises(AmqpError, match=r"1/lock: another task of the batch has held it for 0 s"):
             async with second.alone(0):
                 pass
+
+
+@pytest.mark.anyio
+async def test_many_that_publish_one_after_the_other(tmp_path: Path) -> None:
+    """Who waits is patient as long as there is always another one who publishes."""
+    segments = [Segment(str(tmp_path), 1, part) for part in range(12)]
+    segments[0].folder.mkdir()
+    done = []
+
+    async def publish(segment: Segment) -> None:
+        async with segment.alone(5 * LOCK_POLL):  # far less than all of them take
+            await anyio.sleep(LOCK_POLL)
+            done.append(segment)
+
+    async with anyio.create_task_group() as tasks:
+        for segment in segments:
+            tasks.start_soon(publish, segment)
+    assert len(done) == 12
 
 
 def test_another_disk(tmp_path: Path) -> None:

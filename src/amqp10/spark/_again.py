@@ -44,11 +44,16 @@ def rows(path: Path) -> list[pa.Table]:
     return [table.select([name for name in (IDS, BODY, DIGEST, ERROR) if name in table.column_names])]
 
 
-def known_again(table: pa.Table, known: list[pa.Table]) -> list[bool]:
-    """Which of its rows are known: bodies are looked at only where ids are the same."""
+def in_common(ids: pa.ChunkedArray, known: list[pa.Table]) -> pa.ChunkedArray:
+    """Those ids that are known, mostly none: there may be a million, which are gone through once."""
+    others = pa.chunked_array([chunk for each in known for chunk in each.column(IDS).chunks], pa.string())
+    return ids.filter(pc.and_(pc.is_in(ids, value_set=others), pc.not_equal(ids, "")))  # NULL for NULL: none
+
+
+def known_again(table: pa.Table, known: list[pa.Table], common: pa.ChunkedArray) -> list[bool]:
+    """Which of its rows are known: bodies are looked at only where ids are the same (`in_common`)."""
     again = [False] * len(table)
-    ids = pa.chunked_array([chunk for each in known for chunk in each.column(IDS).chunks], pa.string())
-    met = pc.and_(pc.is_in(table.column(IDS), value_set=ids), pc.not_equal(table.column(IDS), ""))  # NULL for NULL
+    met = pc.is_in(table.column(IDS), value_set=common)
     suspects = pc.indices_nonzero(met)
     if len(suspects):
         mine = table.take(suspects)

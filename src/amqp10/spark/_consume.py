@@ -112,7 +112,7 @@ class Consumption:
                 ) as receiver:
                     held = await self._receive(receiver, draft)
                     draft.sync()
-                    async with self._segment.alone(options.receive_timeout):
+                    async with self._segment.alone(max(options.receive_timeout, options.wal_lease)):
                         await self._still_has(opened, receiver)
                         published = self._publish(draft)
                     told = await self._settle(opened, held, accepted=published)

@@ -34,7 +34,7 @@ import anyio
 import pyarrow as pa
 
 from ..errors import AmqpError
-from ._again import known_again
+from ._again import IDS, in_common, known_again
 
 POLL: Final = 0.1
 """Seconds between two looks for a segment that another task is about to publish."""
@@ -153,20 +153,24 @@ class Segment:
         """While no other task of the batch publishes, so that each sees the ids of those before it.
 
         Raises:
-            AmqpError: another one has been at it for `silence` seconds.
+            AmqpError: one and the same has been at it for `silence` seconds.
         """
-        began = time.monotonic()
         path = self.folder / "lock"
         with path.open("ab") as file:  # closing it gives the lock back, and so does dying
+            turn, began = -1, time.monotonic()
             while True:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
-                    if time.monotonic() - began > silence:
+                    if turn != (turn := os.fstat(file.fileno()).st_size):
+                        began = time.monotonic()  # the next one has it
+                    elif time.monotonic() - began > silence:
                         text = f"amqp: {path}: another task of the batch has held it for {silence:g} s: it stands still"
                         raise AmqpError(text) from None
                     await anyio.sleep(LOCK_POLL)  # heartbeats go on
+            file.write(b".")  # another turn
+            file.flush()
             yield
 
     def note_empty(self, taken: int) -> None:
@@ -241,8 +245,13 @@ class Draft:
         self._file.flush()
         whole = self._path, self._file
         with pa.memory_map(str(self._path)) as source, pa.ipc.open_stream(source) as content:
+            ids = pa.chunked_array([batch.column(IDS) for batch in content], pa.string())
+            common = in_common(ids, known)
+        if not len(common):
+            return 0
+        with pa.memory_map(str(self._path)) as source, pa.ipc.open_stream(source) as content:
             # One after the other: all together may have more octets than an array can.
-            again = [known_again(pa.Table.from_batches([batch]), known) for batch in content]
+            again = [known_again(pa.Table.from_batches([batch]), known, common) for batch in content]
         dropped = sum(map(sum, again))
         if not dropped:
             return 0

@@ -47,8 +47,8 @@ class Looks(dict[tuple[str, str], "Look"]):
         if "\0" in request.address:
             raise LocalProtocolError(f"{request.address!r} is no address: it has a NUL")
         number = request.after if isinstance(request, List) else request.number
-        if not 0 <= number < 1 << 32:
-            raise LocalProtocolError(f"{number} is no number of a message: they have 32 bits")
+        if not isinstance(number, int) or not 0 <= number < 1 << 32:
+            raise LocalProtocolError(f"{number} is no number of a message: they are whole and have 32 bits")
         key = request.address, request.selector
         look = self.pop(key, None) or Look(self._session, self, *key)
         self[key] = look
