@@ -91,7 +91,7 @@ def test_queue_to_parquet_and_back(spark: SparkSession, peer: Peer, tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("broker", "dialect"),
-    [("rabbitmq", "0-9-1"), ("broker_j", "0-10"), ("embedded", "fast")],
+    [("rabbitmq", "0-9-1"), ("embedded", "0-9-1"), ("broker_j", "0-10"), ("embedded", "fast")],
 )
 def test_older_dialects(
     spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, broker: str, dialect: str
@@ -115,10 +115,14 @@ def test_older_dialects(
 
 
 @pytest.mark.parametrize("broker", ["artemis", "embedded"])
-def test_what_is_written_twice(spark: SparkSession, request: pytest.FixtureRequest, address: str, broker: str) -> None:
-    """With `duplicateIdProperty` a repeated write has no effect, and names are spelled by the broker's profile."""
+def test_what_is_written_twice(
+    spark: SparkSession, request: pytest.FixtureRequest, address: str, broker: str, tmp_path: Path
+) -> None:
+    """From files: with `duplicateIdProperty` a repeated write has no effect, and names are spelled by the profile."""
     url = request.getfixturevalue(broker).url()
-    rows = spark.sql("SELECT string(id) body, concat('id', id) message_id FROM range(200)")
+    files = str(tmp_path / "rows")
+    spark.sql("SELECT string(id) body, concat('id', id) message_id FROM range(200)").write.parquet(files)
+    rows = spark.read.parquet(files)
     options = {"url": url, "address": address, "duplicateIdProperty": "_AMQ_DUPL_ID", "messageIds": "column"}
     for _ in range(2):
         rows.write.format("amqp").options(**options).mode("append").save()

@@ -179,6 +179,20 @@ def test_a_first_batch_that_is_repeated(broker_url: str, tmp_path: Path) -> None
         reader("another").partitions(first.initialOffset(), end)
 
 
+def test_segments_that_are_not_asked_for_any_more(broker_url: str, tmp_path: Path) -> None:
+    """A batch that was begun with them is not repeated without: what is in them is the queue's no more."""
+    sent(broker_url, "unasked", 0, 1)
+
+    def reader(**given: str) -> QueueStreamReader:
+        return QueueStreamReader(Options.parse({"url": broker_url, "address": "unasked", **given}), usual_schema())
+
+    kept, accepting = reader(walLocation=str(tmp_path)), reader(ack="accept")
+    start = kept.initialOffset()
+    with pytest.raises(ValueError, match="ack=wal, with the same walLocation, ends it"):
+        accepting.partitions(start, kept.latestOffset(start, ReadMaxRows(10)))
+    assert len(accepting.partitions(start, accepting.latestOffset(start, ReadMaxRows(10)))) == 1
+
+
 def test_a_checkpoint_that_is_older_than_the_segments(
     broker_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

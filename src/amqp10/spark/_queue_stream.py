@@ -80,6 +80,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "batch": start["batch"] + 1,
             "max": most,
             "parts": self._options.num_partitions,
+            "kept": bool(self._location),
         }
 
     def _something_waits(self) -> bool:
@@ -108,6 +109,11 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         parts = end["parts"]
         if start["batch"] == end["batch"] or not parts:
             return []
+        if end.get("kept") and not self._location:
+            raise ValueError(
+                "amqp: the batch under way may have its messages in segments already: "
+                "ack=wal, with the same walLocation, ends it"
+            )
         wal = self._wal(end["wal"])
         if wal and not begin_batch(wal, end["batch"]):
             lost_batch(end["batch"], fail=self._options.fail_on_data_loss)
