@@ -88,5 +88,6 @@ async def test_killed_in_mid_commit(broker: Mortal, checkpoints: int, anyio_back
         if state != "in-doubt":
             assert (number in moved) is (state == "committed"), (number, state)
     last = states[max(states)]
-    kinds = {"in-doubt": TransactionInDoubt, "rolled-back": TransactionRolledBack}
-    assert isinstance(errors[0], kinds.get(last, ConnectionLost)), (last, errors)
+    # One that was met in the block rolls back, and is what the block raised.
+    kinds = {"in-doubt": TransactionInDoubt, "rolled-back": (TransactionRolledBack, ConnectionLost)}
+    assert isinstance(errors[0], kinds.get(last, ConnectionLost)), (last, errors)  # type: ignore[arg-type]
