@@ -27,6 +27,14 @@ from ._raw import Raw
 from .test_engine import a_server
 
 
+def begun() -> Raw:
+    """A server whose client has opened the connection and begun a session."""
+    raw = a_server()
+    raw.open_as_client()
+    raw.engine.events()[0].session.begin()  # type: ignore[attr-defined]
+    return raw
+
+
 def outlet_on(raw: Raw, **fields: Any) -> Any:
     """A subscription that is attached."""
     raw.do(MessageSubscribe("q", "d", **fields))
@@ -38,9 +46,7 @@ def outlet_on(raw: Raw, **fields: Any) -> Any:
 
 def test_credit_in_messages_and_octets() -> None:
     """Both are needed; in mode "credit" only message.flow brings more."""
-    raw = a_server()
-    raw.open_as_client()
-    raw.engine.events()[0].session.begin()  # type: ignore[attr-defined]
+    raw = begun()
     link = outlet_on(raw)
     raw.do(MessageSetFlowMode("d", 0))
     raw.do(MessageFlow("d", 0, 5))
@@ -66,9 +72,7 @@ def test_credit_in_messages_and_octets() -> None:
 
 def test_stopped_while_a_message_waits() -> None:
     """What waits for credit in octets is for others when the credit is gone, and is not sent on octets alone."""
-    raw = a_server()
-    raw.open_as_client()
-    raw.engine.events()[0].session.begin()  # type: ignore[attr-defined]
+    raw = begun()
     link = outlet_on(raw)
     raw.do(MessageFlow("d", 0, 5))
     raw.do(MessageFlow("d", 1, 10))
@@ -85,9 +89,7 @@ def test_stopped_while_a_message_waits() -> None:
 
 def test_stopped_while_a_settled_one_waits() -> None:
     """What is the client's already goes out when there is credit of both kinds again, and not before."""
-    raw = a_server()
-    raw.open_as_client()
-    raw.engine.events()[0].session.begin()  # type: ignore[attr-defined]
+    raw = begun()
     link = outlet_on(raw, accept_mode=1)
     raw.do(MessageFlow("d", 0, 5))
     raw.do(MessageFlow("d", 1, 10))
@@ -101,9 +103,7 @@ def test_stopped_while_a_settled_one_waits() -> None:
 
 def test_window_in_octets() -> None:
     """What is completed gives back the octets that it took."""
-    raw = a_server()
-    raw.open_as_client()
-    raw.engine.events()[0].session.begin()  # type: ignore[attr-defined]
+    raw = begun()
     link = outlet_on(raw)
     raw.do(MessageFlow("d", 1, 300))
     raw.do(MessageFlow("d", 0, 0xFFFF_FFFF))
@@ -116,9 +116,7 @@ def test_window_in_octets() -> None:
 
 def test_window_mode() -> None:
     """What is completed gives its credit back; so subscriptions begin."""
-    raw = a_server()
-    raw.open_as_client()
-    raw.engine.events()[0].session.begin()  # type: ignore[attr-defined]
+    raw = begun()
     link = outlet_on(raw)
     raw.do(MessageFlow("d", 1, 0xFFFF_FFFF))
     raw.do(MessageFlow("d", 0, 1))
@@ -136,9 +134,7 @@ def test_window_mode() -> None:
 
 def test_a_mode_takes_credit_back() -> None:
     """message.set-flow-mode begins anew, whatever was granted before."""
-    raw = a_server()
-    raw.open_as_client()
-    raw.engine.events()[0].session.begin()  # type: ignore[attr-defined]
+    raw = begun()
     link = outlet_on(raw)
     raw.do(MessageFlow("d", 1, 0xFFFF_FFFF))
     raw.do(MessageFlow("d", 0, 5))
@@ -149,9 +145,7 @@ def test_a_mode_takes_credit_back() -> None:
 
 def test_cancelled_while_it_is_flushed() -> None:
     """A flush is complete when its subscription is gone: nothing waits for it."""
-    raw = a_server()
-    raw.open_as_client()
-    raw.engine.events()[0].session.begin()  # type: ignore[attr-defined]
+    raw = begun()
     link = outlet_on(raw)
     raw.do(MessageFlow("d", 1, 0xFFFF_FFFF))
     raw.do(MessageFlow("d", 0, 5))
@@ -176,9 +170,7 @@ def test_a_browser_that_goes() -> None:
 
 def test_cancelled_with_deliveries_out() -> None:
     """What is out when a subscription is cancelled can still be settled; the link is over after that."""
-    raw = a_server()
-    raw.open_as_client()
-    raw.engine.events()[0].session.begin()  # type: ignore[attr-defined]
+    raw = begun()
     link = outlet_on(raw)
     raw.do(MessageFlow("d", 1, 0xFFFF_FFFF))
     raw.do(MessageFlow("d", 0, 10))
@@ -208,9 +200,7 @@ FAULTS: dict[str, tuple[Any, int]] = {
 def test_faults_of_clients(name: str) -> None:
     """Each ends the session with its code, and leaves the connection."""
     command, code = FAULTS[name]
-    raw = a_server()
-    raw.open_as_client()
-    raw.engine.events()[0].session.begin()  # type: ignore[attr-defined]
+    raw = begun()
     outlet_on(raw)
     answer = raw.do(command)
     (exception,) = [each for each in answer if isinstance(each, ExecutionException)]
