@@ -91,11 +91,13 @@ class Program:
         with self._output.open("w") as output:
             self.process = subprocess.Popen(command, stdout=output)
         self._said = self._output.open()
+        self._unfinished = ""
         self.at: int | None = None
 
     def listen(self) -> None:
-        """Take in what it has said."""
-        for line in self._said:
+        """Take in what it has said: whole lines, for one that crosses a page of the file may be seen in two parts."""
+        *lines, self._unfinished = (self._unfinished + self._said.read()).split("\n")
+        for line in lines:
             word, number = line.split()
             if word == "begin":
                 self.at = int(number)
