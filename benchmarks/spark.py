@@ -6,8 +6,8 @@ The other end is the neutral counterpart, in a process of its own; bodies have 1
 the session `local[2]`. Rows a second count from the second micro-batch on, so that nothing starts up in them. CPU is
 that of Python workers, of the JVM, and of the counterpart, all of them on the same cores. Of the workers' it says what
 is this package's and what Spark's for its Arrow batches, measured in the tasks; what is left is Spark's for starting
-and planning. The memory of the workers is looked at all the time; the last figure is how much it grew in the second
-half of the run.
+and planning. The memory of the workers is looked at all the time; the last figure is how much higher its peak was in
+the second half of the run than in the first.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Measured:
 
     def line(self, name: str) -> str:
         shares = ", ".join(f"{kind} {seconds / self.rows * 1e6:5.1f}" for kind, seconds in self.cpu.items())
-        half = self.memory[len(self.memory) // 2 :] or [0]
-        grown = (max(half) - half[0]) / 2**20
+        half = len(self.memory) // 2
+        grown = (max(self.memory[half:], default=0) - max(self.memory[:half], default=0)) / 2**20
         return (
             f"{name:28} {self.rows / self.seconds:>9,.0f} rows/s   CPU µs a row: {shares}   "
             f"worker {max(self.memory, default=0) / 2**20:.0f} MiB, grew {grown:+.0f}"
