@@ -139,37 +139,44 @@ def test_a_task_that_has_lost_its_messages_to_another(
     assert depth(broker_url, address) == 50 - rest
 
 
-@pytest.mark.parametrize("begun", [False, True], ids=["before it has begun", "when it has received"])
+@pytest.mark.parametrize("when", ["begun", "received", "locked", "settled"])
 def test_an_attempt_that_comes_to_life_after_the_commit(
-    broker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, begun: bool
+    broker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, when: str
 ) -> None:
-    """Its node stood still, and another did its part: it takes nothing, for nobody would ever read that."""
+    """Its node stood still, and another did its part: it takes nothing, for nobody would ever read that, and says so.
+
+    One that stood still when it had published and accepted fails as well, for there is nothing to read any more.
+    """
     address = request.node.name
     wal = str(tmp_path)
     options = Options.parse({"url": broker_url, "address": address, "walLocation": wal})
     partition = QueuePartition(planned(wal, 1), 100, "run")
-    receive = Consumption._receive
 
     def commit() -> None:
-        with partition.segment.write(arrow_schema(SCHEMA)) as draft:
-            assert draft.publish()
+        if not partition.segment.published:
+            with partition.segment.write(arrow_schema(SCHEMA)) as draft:
+                assert draft.publish()
         retire(wal, 1, 10)
 
-    async def late(self: Consumption, *args: Any) -> list[amqp10.Delivery]:
-        held = await receive(self, *args)
-        assert len(held) == 20
-        commit()
-        return held
+    def committing(owner: type, name: str) -> None:
+        original = getattr(owner, name)
+
+        async def after(self: object, *args: Any, **named: Any) -> Any:
+            found = await original(self, *args, **named)
+            commit()
+            return found
+
+        monkeypatch.setattr(owner, name, after)
 
     sent(broker_url, address, 0, 20)
-    if begun:
-        monkeypatch.setattr(Consumption, "_receive", late)
-    else:
+    if when == "begun":
         commit()
-    with pytest.raises(FileNotFoundError if begun else ValueError, match="1/lock" if begun else "batch 1 is committed"):
+    else:
+        committing(Consumption, {"received": "_receive", "locked": "_still_has", "settled": "_settle"}[when])
+    with pytest.raises(ValueError, match="batch 1 is committed: an attempt that comes so late takes nothing"):
         bodies(options, partition)
-    assert depth(broker_url, address) == 20
-    assert [path.name for path in tmp_path.rglob("*")] == ["1.done"]
+    assert depth(broker_url, address) == (0 if when == "settled" else 20)
+    assert [path.name for path in tmp_path.rglob("*") if path.suffix != ".ids"] == ["1.done"]
 
 
 @pytest.mark.parametrize("kind", ["binary", "json", "amqp"])
@@ -241,6 +248,17 @@ async def test_a_link_that_the_peer_has_ended(broker_url: str, tmp_path: Path) -
             receiver._on_ended(amqp10.LinkDetached("the queue was deleted"))
             with pytest.raises(amqp10.LinkDetached, match="the queue was deleted"):
                 await consumption._still_has(connection, receiver)
+
+
+def test_a_connection_that_is_lost_after_publishing(tmp_path: Path) -> None:
+    """The same attempt goes on with its segment, and asks for no messages that nobody wants."""
+    options = Options.parse({"url": "amqp://localhost:1", "address": "lost", "walLocation": str(tmp_path)})
+    partition = QueuePartition(planned(tmp_path, 1), 100, "run")
+    with partition.segment.claimed(Claimant("run", 0), 60) as claim:
+        assert claim is not None
+        with partition.segment.write(arrow_schema(SCHEMA)) as draft:
+            assert draft.publish()
+        anyio.run(Consumption(options, SCHEMA, partition, claim).run, backend="trio")
 
 
 def test_an_empty_queue_makes_an_empty_segment(broker_url: str, tmp_path: Path) -> None:

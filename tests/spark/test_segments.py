@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -12,6 +15,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from amqp10 import AmqpError
+from amqp10.spark import _segments
 from amqp10.spark._segments import LOCK_POLL, Claimant, Segment
 from amqp10.spark._wal import begin, begin_batch
 
@@ -149,6 +153,29 @@ async def test_many_that_publish_one_after_the_other(tmp_path: Path) -> None:
         for segment in segments:
             tasks.start_soon(publish, segment)
     assert len(done) == 12
+
+
+@pytest.mark.anyio
+async def test_one_that_publishes_slowly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits is patient as long as it says that it is alive, and a little longer."""
+    segment = Segment(str(tmp_path), 1, 0)
+    segment.folder.mkdir()
+    tries = 0
+
+    def taken(*_: object) -> None:
+        nonlocal tries
+        tries += 1
+        if tries < 20:
+            segment.still_alone()
+            os.utime(tmp_path / "1" / "lock", ns=(tries, tries))  # however coarse the clock of the disk is
+        raise BlockingIOError
+
+    monkeypatch.setattr(_segments, "fcntl", SimpleNamespace(flock=taken, LOCK_EX=0, LOCK_NB=0))
+    monkeypatch.setattr(_segments, "time", SimpleNamespace(monotonic=count().__next__))
+    with pytest.raises(AmqpError, match="for 3 s: it stands still"):
+        async with segment.alone(3):
+            pass
+    assert 20 < tries < 25
 
 
 def test_another_disk(tmp_path: Path) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterator
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 
 import anyio
 import pyarrow as pa
+from anyio.to_thread import run_sync
 from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
@@ -53,6 +54,7 @@ def consumed(options: Options, schema: StructType, partition: QueuePartition) ->
     Raises:
         AmqpError: the messages could not be had. Nothing was accepted.
         DecodeError: one of them cannot be decoded, and no column wants to know why.
+        ValueError: the batch is committed, or the folder of the query is not on this machine.
     """
     segment = partition.segment
     if segment.wal:
@@ -66,11 +68,15 @@ def consumed(options: Options, schema: StructType, partition: QueuePartition) ->
 
 def _kept(options: Options, schema: StructType, partition: QueuePartition) -> Iterator[pa.RecordBatch]:
     segment = partition.segment
-    if not segment.published:
-        with segment.claimed(Claimant(partition.run, _attempt()), options.wal_lease) as claim:
-            if claim is not None:
-                run(options, Consumption(options, schema, partition, claim).run)
-    yield from segment.read(schema.names)
+    try:
+        if not segment.published:
+            with segment.claimed(Claimant(partition.run, _attempt()), options.wal_lease) as claim:
+                if claim is not None:
+                    run(options, Consumption(options, schema, partition, claim).run)
+        yield from segment.read(schema.names)
+    except FileNotFoundError:
+        segment.check()  # committed since, and so in a folder of another name
+        raise
 
 
 def _attempt() -> int:
@@ -87,6 +93,7 @@ class Consumption:
         self._limit = partition.limit
         self._octets = partition.octets
         self._claim = claim
+        self._alone = False
         wanted = arrow_schema(schema if options.dedupe == "none" else with_column(schema, IDS))
         self._schema = way(wanted, options.body_format)
 
@@ -97,13 +104,17 @@ class Consumption:
             tasks.cancel_scope.cancel()
 
     async def _stay(self) -> None:
-        """Renew the claim for as long as it takes."""
+        """Say for as long as it takes that this one is alive, to those who wait for the segment or for their turn."""
         while True:
             await anyio.sleep(self._options.wal_lease / 4)
             self._claim.renew()
+            if self._alone:
+                self._segment.still_alone()
 
     async def _consume(self) -> None:
         options = self._options
+        if self._segment.published:
+            return  # and the connection was lost after that
         with self._segment.write(self._schema) as draft:
             async with connection(options) as opened:
                 # Where it is taken from, and not released again: credit is given for what is wanted only.
@@ -111,10 +122,10 @@ class Consumption:
                     source(opened, options), credit=0, properties=properties(options)
                 ) as receiver:
                     held = await self._receive(receiver, draft)
-                    draft.sync()
-                    async with self._segment.alone(max(options.receive_timeout, options.wal_lease)):
+                    await run_sync(draft.sync)  # heartbeats do not wait for the disk
+                    async with self._turn():
                         await self._still_has(opened, receiver)
-                        published = self._publish(draft)
+                        published = await run_sync(self._publish, draft)
                     told = await self._settle(opened, held, accepted=published)
                 if published and told and gone_for_good(receiver):
                     self._segment.confirm()
@@ -136,6 +147,16 @@ class Consumption:
         if len(held) < self._limit and (self._octets is None or size < self._octets):
             self._segment.note_empty(len(held))
         return held
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """The right to publish."""
+        async with self._segment.alone(max(self._options.receive_timeout, self._options.wal_lease)):
+            self._alone = True
+            try:
+                yield
+            finally:
+                self._alone = False
 
     async def _still_has(self, opened: Connection, receiver: Receiver) -> None:
         """Ask the peer whether it is there: if it gave the messages to another link meanwhile, they are not ours.

@@ -76,6 +76,10 @@ class Segment:
         return self.folder / f"part-{self.part}.{kind}"
 
     @property
+    def _lock(self) -> Path:
+        return self.folder / "lock"
+
+    @property
     def path(self) -> Path:
         return self._file("arrow")
 
@@ -99,13 +103,11 @@ class Segment:
             for batch in batches:
                 yield batch.select(names).replace_schema_metadata()
 
-    @contextmanager
-    def claimed(self, who: Claimant, lease: float) -> Iterator[Claim | None]:
-        """The right to consume for this segment; None when it is published meanwhile, by whoever had that right.
+    def check(self) -> None:
+        """See that the folder is there that the driver has made.
 
         Raises:
-            ValueError: the folder that the driver has made is not there: this machine sees another disk, or the batch
-                is committed.
+            ValueError: it is not: this machine sees another disk, or the batch is committed.
         """
         if not os.path.isdir(self.wal):
             raise ValueError(
@@ -114,6 +116,15 @@ class Segment:
             )
         if not self.folder.is_dir():
             raise ValueError(f"amqp: batch {self.batch} is committed: an attempt that comes so late takes nothing")
+
+    @contextmanager
+    def claimed(self, who: Claimant, lease: float) -> Iterator[Claim | None]:
+        """The right to consume for this segment; None when it is published meanwhile, by whoever had that right.
+
+        Raises:
+            ValueError: as `check` does.
+        """
+        self.check()
         claim = self._claim(who, lease)
         try:
             yield claim
@@ -153,18 +164,19 @@ class Segment:
         """While no other task of the batch publishes, so that each sees the ids of those before it.
 
         Raises:
-            AmqpError: one and the same has been at it for `silence` seconds.
+            AmqpError: one has been at it for `silence` seconds, and has not said for as long that it is alive.
         """
-        path = self.folder / "lock"
+        path = self._lock
         with path.open("ab") as file:  # closing it gives the lock back, and so does dying
-            turn, began = -1, time.monotonic()
+            sign, began = (-1, -1), time.monotonic()
             while True:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
-                    if turn != (turn := os.fstat(file.fileno()).st_size):
-                        began = time.monotonic()  # the next one has it
+                    seen = os.fstat(file.fileno())
+                    if sign != (sign := (seen.st_size, seen.st_mtime_ns)):
+                        began = time.monotonic()  # the next one has it, or who has it is slow
                     elif time.monotonic() - began > silence:
                         text = f"amqp: {path}: another task of the batch has held it for {silence:g} s: it stands still"
                         raise AmqpError(text) from None
@@ -172,6 +184,11 @@ class Segment:
             file.write(b".")  # another turn
             file.flush()
             yield
+
+    def still_alone(self) -> None:
+        """Say that who publishes just now is alive."""
+        with suppress(FileNotFoundError):
+            os.utime(self._lock)
 
     def note_empty(self, taken: int) -> None:
         """Note that the queue was seen empty, after as many messages were taken."""
