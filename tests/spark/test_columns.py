@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from amqp10 import AmqpSequence, AmqpValue, Data, DecodeError, Message, Symbol, Timestamp, UInt, ULong
 from amqp10.spark._columns import Columns
 from amqp10.spark._options import Options
+from amqp10.spark._receive import add
 from amqp10.spark._rows import Rows
 from amqp10.spark._schema import arrow_schema, check_read, check_written, struct, usual_schema
 from amqp10.spark._variants import plain, variant
@@ -291,6 +293,19 @@ def test_a_body_that_is_no_json_is_no_variant() -> None:
     (row,) = rows([message], "body VARIANT, _decode_error STRING")
     assert b64decode(plain(row["body"])) == message.encode()
     assert "no JSON" in row["_decode_error"]
+
+
+def test_a_message_of_another_format() -> None:
+    """It is not AMQP's own, whatever it looks like: it fails, or is kept, with what can be told of it."""
+    payload = Message(b"x", message_id="id").encode()
+    delivery: Any = SimpleNamespace(payload=payload, message_format=7, tag=b"t")
+    with pytest.raises(DecodeError, match=r"message-format 7 is not .*`_decode_error`"):
+        add(Columns(schema("body BINARY")), [delivery], "q")
+    columns = Columns(schema("body BINARY, message_id STRING, _decode_error STRING"))
+    add(columns, [delivery], "q")
+    (row,) = columns.take().to_pylist()
+    assert (row["body"], row["message_id"]) == (payload, "id")
+    assert "message-format 7" in row["_decode_error"]
 
 
 @given(st.lists(st.fixed_dictionaries({}, optional={name: st.just(FULL[name]) for name in WRITTEN}), max_size=8))

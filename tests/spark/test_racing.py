@@ -14,6 +14,7 @@ pytest.importorskip("pyspark")
 
 import amqp10
 import amqp10.testing
+from amqp10.messaging._layout import PROPERTIES, scan
 from amqp10.spark._consume import Consumption, QueuePartition, consumed
 from amqp10.spark._options import Options
 from amqp10.spark._schema import arrow_schema, struct
@@ -203,18 +204,31 @@ def test_messages_that_come_again(
     assert taken(2) == 5
 
 
+class Flawed(amqp10.Message):
+    """A message that is none: it has a header and an id, and then something is wrong."""
+
+    flaw = b""
+
+    def encode(self) -> bytes:
+        payload = super().encode()
+        return payload[: scan(payload)[PROPERTIES][2]] + self.flaw
+
+
 @pytest.mark.parametrize("kind", ["binary", "string", "variant"])
 def test_what_cannot_be_decoded_comes_again(
     broker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, kind: str
 ) -> None:
-    """It was kept whole, with the header that it had: known by its bare part."""
+    """It was kept whole, with the header that it had: known by its bare part, be it malformed as a whole."""
     address = request.node.name
     schema = struct([("body", kind), ("priority", "tinyint"), ("_decode_error", "string")])
     options = Options.parse({"url": broker_url, "address": address, "walLocation": str(tmp_path)})
 
     async def send() -> None:
-        message = amqp10.Message(b"\xff", message_id="id", priority=200)
-        await amqp10.send(broker_url, address, message)
+        messages = [Flawed(b"", message_id=f"id{n}", durable=True) for n in range(3)]
+        messages[0].flaw = b"\x00\x53\x99\x40"  # a section that there is not
+        messages[1].flaw = b"\x00\x53\x75\xa0\x09x"  # one that ends too early
+        messages[2].flaw = b"\x00\x53\x73\xc0\x01\x00"  # one that comes twice
+        await amqp10.send(broker_url, address, amqp10.Message(b"\xff", message_id="id", priority=200), *messages)
 
     def taken(batch: int) -> list[str]:
         partition = QueuePartition(planned(tmp_path, batch), 100, "run")
@@ -225,9 +239,11 @@ def test_what_cannot_be_decoded_comes_again(
         patches.setattr(Consumption, "_settle", died)
         with pytest.raises(OSError, match="died"):
             taken(1)
-    while not depth(broker_url, address):
+    while depth(broker_url, address) < 4:
         pass
-    assert len(taken(1)) == 1
+    errors = taken(1)
+    assert len(errors) == 4
+    assert all(errors)
     assert taken(2) == []
 
 

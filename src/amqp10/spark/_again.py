@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..messaging._layout import FOOTER, PROPERTIES, scan
+from ._malformed import bare
 from ._variants import is_variant, plain
 
 IDS: Final = "message_id"
@@ -94,12 +94,9 @@ def _way(table: pa.Table) -> bytes | None:
 
 
 def _bare(body: Any) -> bytes:
-    """Of a whole message the part that nobody on its way may change (§3.2). It has an id, and so can be scanned."""
+    """Of a whole message the part that stays the same."""
     spelled = plain(body) if isinstance(body, dict) else body
-    payload = b64decode(spelled) if isinstance(spelled, str) else spelled  # as `Columns` keeps it in such a column
-    places = scan(payload)
-    begin = min(place[0] for code, place in places.items() if code >= PROPERTIES)
-    return bytes(payload[begin : places[FOOTER][0] if FOOTER in places else None])
+    return bare(b64decode(spelled) if isinstance(spelled, str) else spelled)  # as `Columns` keeps it in such a column
 
 
 def _digest(body: Any) -> str:

@@ -31,6 +31,8 @@ from ..messaging._layout import (
     scan,
 )
 from ..types import Timestamp
+from ._malformed import properties as read_properties
+from ._malformed import sections
 from ._text import id_text, text, to_json
 from ._variants import Variants, is_variant, variant
 
@@ -155,12 +157,13 @@ class Columns:
             return _signed
         return None
 
-    def add(self, payload: bytes, low: int = 0, high: int = _MOST) -> int:
+    def add(self, payload: bytes, low: int = 0, high: int = _MOST, flaw: DecodeError | None = None) -> int:
         """Append a message; return its offset, if it comes from a log and has one, else -1.
 
         Args:
             payload: the encoded message.
             low, high: the offsets that are wanted, `high` excluded; a message with another one is not appended.
+            flaw: why it cannot be decoded, if that is known already.
 
         Raises:
             DecodeError: it is malformed, and no column `_decode_error` wants to know.
@@ -168,6 +171,8 @@ class Columns:
         offset = -1
         annotations = application = header = properties = None
         try:
+            if flaw is not None:
+                raise flaw
             places = scan(payload)
             if self._wants_annotations and MESSAGE_ANNOTATIONS in places:
                 annotations = MAPS[MESSAGE_ANNOTATIONS].read(payload, places[MESSAGE_ANNOTATIONS])
@@ -238,19 +243,18 @@ class Columns:
     def _whole_sections(self, payload: bytes) -> list[Any]:
         """Of a message with something malformed what is not, its message-id above all, by which it is known again."""
         found: list[Any] = [None] * 4
-        with suppress(DecodeError):
-            places = scan(payload)
-            for at, (wanted, code, read) in enumerate(
-                (
-                    (self._wants_annotations, MESSAGE_ANNOTATIONS, MAPS[MESSAGE_ANNOTATIONS].read),
-                    (self._wants_header, HEADER, self._read_header),
-                    (self._wants_properties, PROPERTIES, PROPERTIES_FIELDS.read),
-                    (self._wants_application, APPLICATION_PROPERTIES, MAPS[APPLICATION_PROPERTIES].read),
-                )
-            ):
-                if wanted and code in places:
-                    with suppress(DecodeError):
-                        found[at] = read(payload, places[code])
+        places = sections(payload)
+        for at, (wanted, code, read) in enumerate(
+            (
+                (self._wants_annotations, MESSAGE_ANNOTATIONS, MAPS[MESSAGE_ANNOTATIONS].read),
+                (self._wants_header, HEADER, self._read_header),
+                (self._wants_properties, PROPERTIES, read_properties),
+                (self._wants_application, APPLICATION_PROPERTIES, MAPS[APPLICATION_PROPERTIES].read),
+            )
+        ):
+            if wanted and code in places:
+                with suppress(DecodeError):
+                    found[at] = read(payload, places[code])
         return found
 
     def _as_it_came(self, payload: bytes) -> Any:

@@ -89,8 +89,10 @@ def add(columns: Columns, deliveries: Iterable[Delivery], address: str) -> None:
     try:
         for delivery in deliveries:
             if delivery.message_format:
-                raise DecodeError(f"message-format {delivery.message_format} is not AMQP's own")
-            columns.add(delivery.payload)
+                flaw = DecodeError(f"message-format {delivery.message_format} is not AMQP's own")
+                columns.add(delivery.payload, flaw=flaw)
+            else:
+                columns.add(delivery.payload)
     except DecodeError as error:
         assert delivery is not None
         raise undecodable(delivery, address, error) from error
