@@ -12,6 +12,7 @@ from amqp10 import (
     DeliveryUncertain,
     Error,
     LinkRestored,
+    LocalProtocolError,
     Message,
     Symbol,
     TransactionInDoubt,
@@ -93,6 +94,27 @@ async def test_requests(monkeypatch: pytest.MonkeyPatch, on_lost: Any) -> None:
             assert answer == ["pong" if on_lost == "resend" else "uncertain"]
             assert len(hosts.peer.received) == (on_lost == "resend")
             assert requester.pending == 0
+
+
+async def test_requests_of_one_id_during_a_loss() -> None:
+    """Of two that begin while the link is away, the second is told so, and the first has its reply."""
+    async with Broker() as broker, FaultProxy(broker.url) as proxy, connecting(proxy.url) as connection:
+        async with connection.responder("service") as responder, connection.requester("service") as requester:
+            told: list[object] = []
+
+            async def ask() -> None:
+                try:
+                    told.append((await requester.request(Message("ping", correlation_id="same"))).body)
+                except LocalProtocolError:
+                    told.append("in use")
+
+            async with anyio.create_task_group() as tasks:
+                proxy.cut()
+                await until(lambda: not requester.replies.open)
+                for _ in range(2):
+                    tasks.start_soon(ask)
+                await (await responder.receive()).reply("pong")
+            assert told == ["in use", "pong"]
 
 
 def declaring(peer: Peer) -> None:

@@ -231,9 +231,9 @@ class Requester:
         )
         keys = {key_of(request.correlation_id), key_of(request.message_id)}
         table, waiting = self.replies.waiting, Waiting()
+        await self.replies._ready()
         if any(key in table for key in keys):
             raise LocalProtocolError(f"a request with the correlation-id {request.correlation_id!r} waits already")
-        await self.replies._ready()
         if not self.replies.open:
             raise self.replies._gone()  # before it is sent: nobody could hear the reply
         table.update(dict.fromkeys(keys, waiting))

@@ -11,6 +11,7 @@ from amqp10.dialects.fast._commands import (
     ConnectionChallenge,
     ConnectionResponse,
     ConnectionTune,
+    HandleClose,
     HandleConsume,
     HandleCreated,
     HandleNotify,
@@ -61,6 +62,20 @@ def test_a_commit_of_what_was_refused() -> None:
     assert isinstance(reply, ChannelReply)
     assert (reply.reply_code, reply.reply_text) == (531, "a body of 1 octets ended after 0")
     assert served.says(send(4) + commit(8)) == [ChannelReply(channel_id=2, confirm_tag=8, reply_code=200)]
+    assert depth(served) == 1
+
+
+def test_a_commit_of_what_was_sent_on_a_handle_that_is_gone() -> None:
+    """Fails, and the next one is carried out all the same."""
+    served = HostileClient().begun()
+    served.says(encode_command(HandleOpen(channel_id=2, handle_id=4, service_type=1, producer=True, dest_name="q")))
+    _, *replies = served.says(
+        send(4) + encode_command(HandleClose(handle_id=4, reply_code=200)) + commit(7) + send(3) + commit(8)
+    )
+    assert [(each.confirm_tag, each.reply_code) for each in replies if isinstance(each, ChannelReply)] == [
+        (7, 541),
+        (8, 200),
+    ]
     assert depth(served) == 1
 
 

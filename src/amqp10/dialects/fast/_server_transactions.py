@@ -75,7 +75,7 @@ class Transactor(FastLink, ReceiverLink):
         self._waiting: deque[Work] = deque()
         self._under_way: Work | None = None
         self._txn_id = b""
-        self._to_come = 0  # outcomes of what was sent
+        self._to_come = 0  # outcomes of what was sent, and that all of it was said
         self._failure: Error | None = None
         self._number = 0
         self.engine.emit(LinkAttached(self))
@@ -141,11 +141,11 @@ class Transactor(FastLink, ReceiverLink):
         work = self._under_way
         assert work is not None
         self._txn_id = txn_id
-        self._to_come = len(work.sent)
+        self._to_come = len(work.sent) + 1
         for link, payload, message_format in work.sent:
             link.take(payload, message_format, 0, state=TransactionalState(txn_id), told=self._told)
         self.session.acknowledge(work.acknowledged, TransactionalState(txn_id, ACCEPTED))
-        self._discharge_if_done()
+        self._came()
 
     def _told(self, state: DeliveryState | None) -> None:
         """What became of a message that was sent in it."""
@@ -153,10 +153,10 @@ class Transactor(FastLink, ReceiverLink):
         if not isinstance(outcome, Accepted):
             error = outcome.error if isinstance(outcome, Rejected) else None
             self._failure = error or _rolled_back("a message of it could not be routed")
-        self._to_come -= 1
-        self._discharge_if_done()
+        self._came()
 
-    def _discharge_if_done(self) -> None:
+    def _came(self) -> None:
+        self._to_come -= 1
         if not self._to_come and self._under_way is not None:
             self._ask(Discharge(self._txn_id, self._failure is not None))
 
