@@ -336,6 +336,16 @@ def test_far_moments() -> None:
         assert came.creation_time == came.absolute_expiry_time == moment
 
 
+def test_moments_beyond_those_of_1_0() -> None:
+    """Headers with seconds that are no milliseconds of 64 bits spoil no message: they wait, and go on as they came."""
+    far = Timestamp(2**62 * 1000)
+    headers = {"far": far, "x-far": [far], "near": 1}
+    came = back(DeliveryProperties(), MessageProperties(application_headers=dict(headers)), b"x")
+    assert came.application_properties == {"near": 1}
+    _, properties, _ = there(came)
+    assert properties.application_headers == headers
+
+
 @pytest.mark.parametrize(("days", "said"), [(49, True), (50, False)])
 def test_an_expiry_far_ahead(days: int, said: bool) -> None:
     """Broker-J shuts down over one that is not within a ttl of 32 bits: it is kept in a header."""

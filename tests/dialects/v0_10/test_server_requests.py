@@ -24,6 +24,7 @@ from amqp10.dialects.v0_10._topology import (
 )
 from amqp10.engine import Acquire, DeclareQueue, DeleteQueue, Request, RequestReceived, Unbind
 from amqp10.messaging import Error, Rejected
+from amqp10.types import Timestamp
 
 from ._raw import Raw
 from .test_engine import a_server
@@ -77,6 +78,14 @@ def test_a_queue_of_a_session() -> None:
         request, _ = request_of(QueueDeclare("q", exclusive=exclusive, auto_delete=True)) or (None, None)
         assert isinstance(request, DeclareQueue)
         assert (request.exclusive, request.auto_delete) == (exclusive, not exclusive)
+
+
+def test_arguments_that_1_0_has_no_words_for() -> None:
+    """They are left out, so that whoever asks for the queue in 1.0 has an answer."""
+    arguments = {"x-far": Timestamp(2**62 * 1000), "x-near": Timestamp(1000)}
+    request, _ = request_of(QueueDeclare("q", arguments=arguments)) or (None, None)
+    assert isinstance(request, DeclareQueue)
+    assert request.arguments == {"x-near": Timestamp(1000)}
 
 
 def test_dead_letters_with_a_key() -> None:

@@ -136,6 +136,8 @@ def from_header(value: Any) -> Any:
         NoEqual: AMQP 1.0 has none.
     """
     kind = type(value)
+    if kind is Timestamp and not -1 << 63 <= value < 1 << 63:
+        raise NoEqual  # seconds there, milliseconds here
     if kind in _SAME or kind in _CHECKED:
         return value
     if kind is dict:

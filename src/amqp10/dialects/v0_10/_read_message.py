@@ -143,7 +143,7 @@ class _Reader:
                     if key.startswith("x-") and key.isascii():
                         self.annotations[Symbol(key)] = from_header(value)
                     elif simple(value):
-                        self.application[key] = value
+                        self.application[key] = from_header(value)
                     else:
                         left[key] = value
                 except NoEqual:
