@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 import subprocess
@@ -34,6 +35,16 @@ def test_declared_addresses_only(amqp10: Commands, other_broker: Starter) -> Non
     refused = amqp10("send", url, "unknown", "x")
     assert refused.code == 5
     assert "amqp:not-found" in refused.err
+
+
+def test_user_ids(amqp10: Commands, other_broker: Starter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client of 0-9-1 that says to be somebody else is refused, unless the broker is to trust it."""
+    for options, code in ((), 5), (("--trust-user-id",), 0):
+        _, url = other_broker("--user", "me:secret", *options)
+        url = url.replace("//", "//me:secret@")
+        monkeypatch.setattr("sys.stdin", io.StringIO('{"body": "x", "user_id": {"$binary": "eW91"}}'))
+        sent = amqp10("send", "--dialect", "0-9-1", "--json-lines", url, "q")
+        assert sent.code == code, sent.err
 
 
 def test_declared_streams(amqp10: Commands, other_broker: Starter) -> None:

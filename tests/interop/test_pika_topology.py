@@ -226,6 +226,49 @@ def test_message_ttl(url: str) -> None:
             eventually(lambda queue=queue: channel.queue_declare(queue, passive=True).method.message_count, 0)  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("expiration", ["soon", "-1", "1.5", "", " 5", "5 ", "315360000001", "9" * 30])
+def test_expirations_that_are_none(url: str, expiration: str) -> None:
+    """What is no number of milliseconds, or of more than ten years, ends the channel, and is not taken."""
+    with channel_of(url) as checking, channel_of(url) as channel:
+        queue = checking.queue_declare(fresh_name()).method.queue
+        channel.basic_publish("", queue, b"x", pika.BasicProperties(expiration=expiration))
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="invalid expiration") as closed:
+            channel.queue_declare(queue, passive=True)
+        assert closed.value.reply_code == 406
+        assert checking.queue_delete(queue, if_empty=True)
+
+
+@pytest.mark.parametrize("expiration", ["60000", "+60000", "0060000", "315360000000"])
+def test_expirations_that_are_some(url: str, expiration: str) -> None:
+    """Numbers up to ten years are taken."""
+    with channel_of(url, confirms=True) as channel:
+        queue = queue_of(channel)
+        channel.basic_publish("", queue, b"x", pika.BasicProperties(expiration=expiration))
+        assert all_in(channel, queue) == [b"x"]
+
+
+@pytest.mark.parametrize("way", ["plain", "confirms", "transaction"])
+def test_user_id(url: str, way: str) -> None:
+    """A message may say that it is the user's who logged in, and nobody else's."""
+    with channel_of(url) as checking, channel_of(url, confirms=way == "confirms") as channel:
+        queue = checking.queue_declare(fresh_name()).method.queue
+        if way == "transaction":
+            channel.tx_select()
+        channel.basic_publish("", queue, b"mine", pika.BasicProperties(user_id="user"))
+        if way == "transaction":
+            channel.tx_commit()
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker) as closed:
+            channel.basic_publish("", queue, b"another's", pika.BasicProperties(user_id="mallory"))
+            channel.queue_declare(queue, passive=True)
+        assert closed.value.reply_code == 406
+        assert closed.value.reply_text == (
+            "PRECONDITION_FAILED - user_id property set to 'mallory' but authenticated user was 'user'"
+        )
+        assert [
+            (body, checking.queue_delete(queue).method.message_count) for _, _, body in [checking.basic_get(queue)]
+        ] == [(b"mine", 0)]
+
+
 def test_queue_expires(url: str) -> None:
     """A queue that nobody uses goes after its time."""
     with channel_of(url) as channel:
@@ -287,6 +330,25 @@ def test_dead_letters(url: str) -> None:
             queue,
             "rejected",
         )
+
+
+def test_twice_dead_letters(url: str) -> None:
+    """Where it was before it died, and died again, is in its history, and in no other header."""
+    with channel_of(url, confirms=True) as channel:
+        dead = queue_of(channel)
+        twice = queue_of(channel, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead})
+        queue = queue_of(channel, arguments={"x-dead-letter-exchange": "amq.fanout"})
+        channel.queue_bind(twice, "amq.fanout")
+        channel.queue_bind(queue, "amq.topic", f"{queue}.#")
+        channel.basic_publish("amq.topic", f"{queue}.x", b"body", pika.BasicProperties(headers={"mine": 1}))
+        for alive in (queue, twice):
+            eventually(lambda alive=alive: channel.queue_declare(alive, passive=True).method.message_count, 1)  # type: ignore[misc]
+            channel.basic_reject(channel.basic_get(alive)[0].delivery_tag, requeue=False)
+        eventually(lambda: channel.queue_declare(dead, passive=True).method.message_count, 1)
+        method, properties, _ = channel.basic_get(dead)
+        assert (method.exchange, method.routing_key) == ("", dead)
+        history = {f"x-{which}-death-{what}" for which in ("first", "last") for what in ("exchange", "queue", "reason")}
+        assert properties.headers.keys() == {"mine", "x-death", *history}
 
 
 def test_expired_letters(url: str) -> None:

@@ -36,9 +36,14 @@ class Access:
         )
 
     @property
+    def names(self) -> bool:
+        """Whether peers come in by names."""
+        return bool(self.users) or self.external
+
+    @property
     def anonymous_allowed(self) -> bool:
         """Whether peers without a name may come in."""
-        return self.anonymous if self.anonymous is not None else not (self.users or self.external)
+        return self.anonymous if self.anonymous is not None else not self.names
 
     def check_host(self, host: str) -> None:
         """Refuse to open a door to everyone that nobody asked for.

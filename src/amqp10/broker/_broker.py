@@ -120,6 +120,9 @@ class Broker:
         duplicate_ids: how many ids each node remembers of messages that name one in their application property
             `_AMQ_DUPL_ID`, as on Artemis: what is sent again is accepted and dropped. A store remembers the ids of
             messages that are still there. None for taking every message.
+        check_user_id: refuse messages whose `user_id` is not the name that their sender logged in with. True: from
+            everyone; False: from no one, bridges among them that pass on what others sent; None: from clients of 0-9-1,
+            0-9 and 0-10, as brokers of these do, where clients have names: where there are users, or certificates.
         max_message_size: the largest message that is taken, bytes.
         max_connections: how many peers at once; None for any number.
         credit: messages that one sender may send ahead.
@@ -167,6 +170,7 @@ class Broker:
         max_subscription_timeout: int | None = None,
         transaction_timeout: float | None = 300.0,
         duplicate_ids: int | None = None,
+        check_user_id: bool | None = None,
         max_message_size: int = 67_108_864,
         max_connections: int | None = None,
         credit: int = 1000,
@@ -199,18 +203,11 @@ class Broker:
             max_subscription_timeout=max_subscription_timeout,
             transaction_timeout=transaction_timeout,
             duplicate_ids=duplicate_ids,
+            check_user_id=check_user_id if check_user_id is not None or access.names else False,
             on_alarm=self._on_alarm,
         )
-        limits = (
-            credit,
-            max_message_size,
-            max_queue_messages,
-            max_queue_bytes,
-            max_subscription_timeout,
-            max_delivery_count,
-            max_connections,
-            duplicate_ids,
-        )
+        limits = [credit, max_message_size, max_queue_messages, max_queue_bytes, max_connections]
+        limits += [max_subscription_timeout, max_delivery_count, duplicate_ids]
         if any(limit is not None and limit < 1 for limit in limits):
             raise ValueError("limits and credit are 1 at least; None, where it is allowed, for no limit")
         if transaction_timeout is not None and transaction_timeout <= 0:

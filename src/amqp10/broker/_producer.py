@@ -10,6 +10,7 @@ from ..errors import DecodeError
 from ..messaging import ACCEPTED, RELEASED, Error, Rejected, TransactionalState
 from ..types import Symbol
 from ._address import AddressError
+from ._claims import forged
 from ._entry import Entry
 from ._node import NodeFull, Producer
 
@@ -44,6 +45,8 @@ class ProducerLink(Producer):
         self._router = router
         self._node = node
         self._may_reject = may_reject
+        checks = router.check_user_id
+        self._checks_user = link.delivery_type is RoutedDelivery if checks is None else checks
         self.kept: KeptLink | None = None
         self._keeper = router.links.keeper
 
@@ -97,6 +100,8 @@ class ProducerLink(Producer):
         while incoming:
             delivery = incoming.popleft()
             try:
+                if self._checks_user and self._refuse_forged(delivery):
+                    continue
                 entry = Entry.read(delivery.payload, delivery.message_format, now, time.time)
                 copies = () if alone else self._copies(delivery.payload, entry)
             except DecodeError as error:
@@ -209,8 +214,26 @@ class ProducerLink(Producer):
                 kept.append(delivery)
         return kept
 
+    def _refuse_forged(self, delivery: IncomingDelivery) -> bool:
+        """Not to take what says that it is somebody else's; nor is it dropped without a word, if it was sent settled.
+
+        Raises:
+            DecodeError: it is malformed.
+        """
+        error = forged(delivery.payload, self._peer.engine.identity) if delivery.message_format == 0 else None
+        if error is None:
+            return False
+        silent = delivery.local_settled
+        self._refuse(delivery, error)
+        if silent and self._link.attached:
+            self._link.detach(closed=True, error=error)
+            self._link.incoming.clear()  # what came behind it is not done
+        return True
+
     def _reject(self, delivery: IncomingDelivery, condition: str, description: str) -> None:
-        error = Error(Symbol(condition), description)
+        self._refuse(delivery, Error(Symbol(condition), description))
+
+    def _refuse(self, delivery: IncomingDelivery, error: Error) -> None:
         transaction = self._transaction_of(delivery)
         settled, hears = delivery.local_settled, self._may_reject and not delivery.local_settled
         if hears:
@@ -219,7 +242,7 @@ class ProducerLink(Producer):
         if transaction is not None and (not hears or isinstance(delivery, RoutedDelivery)):
             # The transaction may not be committed without the message (§4.4.4.1), and its sender does not hear of it,
             # or in an older dialect need not listen before it commits.
-            transaction.failed = Error(Symbol("amqp:transaction:rollback"), f"{condition}: {description}")
+            transaction.failed = Error(Symbol("amqp:transaction:rollback"), f"{error.condition}: {error.description}")
         elif settled:
             self._router.unroutable += 1
         if not (settled or hears) and self._link.attached:

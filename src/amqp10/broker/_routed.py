@@ -87,6 +87,8 @@ class AnonymousProducerLink(ProducerLink):
         while incoming:
             delivery = incoming.popleft()
             try:
+                if self._checks_user and self._refuse_forged(delivery):
+                    continue
                 route = self._route(delivery)
                 entry = Entry.read(delivery.payload, delivery.message_format, now, time.time)
             except AddressError as error:

@@ -49,6 +49,7 @@ class Router:
         nodes: by name.
         topology: the exchanges, and what binds them.
         auto_create: nodes are made on demand.
+        check_user_id: of all messages; None: of those of dialects whose brokers do.
         unroutable: messages that came for no node and whose sender could not be told, for they were sent
             settled; malformed ones count too.
         subscriptions: those that outlive their links, or are shared.
@@ -71,6 +72,7 @@ class Router:
         max_subscription_timeout: int | None = None,
         transaction_timeout: float | None = None,
         duplicate_ids: int | None = None,
+        check_user_id: bool | None = False,
         on_alarm: Callable[[], None] = lambda: None,
     ) -> None:
         self.nodes: dict[str, Node] = {}
@@ -81,6 +83,7 @@ class Router:
         self._on_alarm = on_alarm
         self.clock = clock
         self.auto_create = auto_create
+        self.check_user_id = check_user_id
         self.topology = Topology(self.nodes)
         self._dead_letters = DeadLetters(dead_letter, self.topology, lambda name: self.declare(name, "queue"))
         self._dead_letter_name = dead_letter

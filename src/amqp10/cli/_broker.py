@@ -60,6 +60,7 @@ def is_loopback(host: str) -> bool:
     metavar="N",
     help="drop messages whose _AMQ_DUPL_ID is among the last N of the node; not done when not given",
 )
+@click.option("--trust-user-id", is_flag=True, help="take messages whose user_id is not the user who sends them")
 @click.option("--no-auto-create", is_flag=True, help="refuse addresses that were not declared")
 @click.option("--tls-certificate", type=click.Path(exists=True, dir_okay=False), help="our certificate (PEM): TLS only")
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="its key (PEM)")
@@ -88,6 +89,7 @@ def broker(
     store: str | None,
     dialects: tuple[str, ...],
     duplicate_ids: int | None,
+    trust_user_id: bool,
     no_auto_create: bool,
     tls_certificate: str | None,
     tls_key: str | None,
@@ -123,6 +125,7 @@ def broker(
             dialects=dialects or None,
             auto_create=not no_auto_create,
             duplicate_ids=duplicate_ids,
+            check_user_id=False if trust_user_id else None,
         )
     except ValueError as error:  # an empty name, or one for a queue and for a topic
         raise click.UsageError(str(error)) from None

@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 
 OUTCOMES: Final = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list")
 
+_FATAL: Final = {
+    "amqp:not-found": 404,
+    "amqp:unauthorized-access": 403,
+}  # what ends a session, though one message did it
+
 
 class IntakeLink(LinkEndpoint, ReceiverLink):
     """See `ReceiverLink` for the contract."""
@@ -151,9 +156,10 @@ class IntakeLink(LinkEndpoint, ReceiverLink):
                 self.session.reject(number, UNROUTABLE, "unroutable")
         elif isinstance(outcome, Rejected):
             error = outcome.error
-            if error is not None and error.condition == "amqp:not-found" and not quiet:
+            code = _FATAL.get(error.condition) if error is not None else None
+            if error is not None and code is not None and (code != 404 or not quiet):
                 self.incoming.clear()  # what came after it is not done
-                self.session.fail(SessionFault(404, error.description or "there is no such exchange"), number, None)
+                self.session.fail(SessionFault(code, error.description or error.condition), number, None)
                 return
             self.session.reject(number, UNSPECIFIED, _text(error))
         elif not isinstance(outcome, Accepted) and outcome is not None:

@@ -71,9 +71,9 @@ def code_of(condition: str | None, default: int = 541) -> int:
     return _BY_CONDITION.get(str(condition), default)
 
 
-def text_of(error: Error) -> str:
-    """The reply text of an error, at most 255 octets."""
-    code = code_of(error.condition)
+def text_of(error: Error, code: int = 0) -> str:
+    """The reply text of an error, at most 255 octets; `code` where it is a finer one than the condition's."""
+    code = code or code_of(error.condition)
     name = REPLY_CODES[code][0]
     text = f"{name} - {error.description}" if error.description else name
     return text.encode()[:255].decode(errors="ignore")

@@ -241,13 +241,17 @@ def _latin1(said: BasicProperties, exchange: str, key: str) -> dict[str, Any]:
     return found | ({LATIN1_HEADERS: headers} if headers else {})
 
 
+def read_expiration(text: str) -> int | None:
+    """Milliseconds, where it is a number of them."""
+    digits = text.removeprefix("+")
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 18 else None
+
+
 def _ttl(expiration: str, clock: Clock | None) -> timedelta | None:
+    said = read_expiration(expiration)
     if clock is not None:
-        moment = int(expiration) if expiration.isascii() and expiration.isdigit() and len(expiration) <= 18 else 0
-        return timedelta(milliseconds=min(max(moment - clock(), 0), 0xFFFF_FFFF)) if moment else None
-    if expiration.isascii() and expiration.isdigit() and len(expiration) <= 10 and int(expiration) <= 0xFFFF_FFFF:
-        return timedelta(milliseconds=int(expiration))
-    return None
+        return timedelta(milliseconds=min(max(said - clock(), 0), 0xFFFF_FFFF)) if said else None
+    return timedelta(milliseconds=said) if said is not None and said <= 0xFFFF_FFFF else None
 
 
 def _read_headers(

@@ -40,6 +40,7 @@ NATIVE: Final = Symbol("x-opt-0-9-1")
 SECTIONS: Final = "amqp-1.0"
 EXCHANGE: Final = Symbol("x-exchange")
 ROUTING_KEY: Final = Symbol("x-routing-key")
+DEATHS: Final = "x-death"
 COUNT: Final = "x-delivery-count"
 # Fields that have no place of their own, and the headers that they are in.
 PLACES: Final = {

@@ -13,6 +13,7 @@ from ...messaging import Data, Message
 from ...types import Int, Timestamp
 from ._mapping import (
     COUNT,
+    DEATHS,
     EXCHANGE,
     LATIN1,
     LATIN1_HEADERS,
@@ -322,9 +323,9 @@ def _say_places(
 ) -> None:
     for name, header in PLACES.items():
         value = getattr(message, name)
-        if value is None or (name == "subject" and ((exchange and value == key) or _came_by_key(message))):
+        if value is None or (name == "subject" and ((exchange and value == key) or _came_by(message, subject=True))):
             continue
-        if name == "to" and value in (route_address(exchange, key), _came_to(message)):
+        if name == "to" and (value == route_address(exchange, key) or _came_by(message)):
             continue
         if name == "absolute_expiry_time":
             value = near_value(milliseconds(value), tables)
@@ -336,18 +337,23 @@ def _say_places(
             lost[name] = getattr(message, name)
 
 
-def _came_by_key(message: Message) -> bool:
-    """The subject is but the routing key that the message came by: it goes on by another one, and had no subject."""
-    annotations, came_to = message.message_annotations, _came_to(message)
-    if came_to is None or not annotations[EXCHANGE] or message.to != came_to:
-        return False
-    return bool(message.subject == annotations[ROUTING_KEY])
+def _came_by(message: Message, *, subject: bool = False) -> bool:
+    """Whether `to` was made of where the message came from, now or before it was dead-lettered: nobody said it.
 
-
-def _came_to(message: Message) -> str | None:
-    """What `to` was made of when the message came."""
-    there, known = (message.message_annotations.get(name) for name in (EXCHANGE, ROUTING_KEY))
-    return route_address(there, known) if isinstance(there, str) and isinstance(known, str) else None
+    Args:
+        subject: whether the subject, too, was but the routing key of then.
+    """
+    annotations = message.message_annotations
+    ways = [(annotations.get(EXCHANGE), annotations.get(ROUTING_KEY))]
+    deaths = annotations.get(DEATHS)
+    for death in deaths if isinstance(deaths, list) else ():
+        keys = death.get("routing-keys") if isinstance(death, dict) else None
+        if isinstance(keys, list) and keys:
+            ways.append((death.get("exchange"), keys[0]))
+    for exchange, key in ways:
+        if isinstance(exchange, str) and isinstance(key, str) and message.to == route_address(exchange, key):
+            return not subject or (bool(exchange) and message.subject == key)
+    return False
 
 
 def _say_annotations(

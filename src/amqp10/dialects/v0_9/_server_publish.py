@@ -7,7 +7,7 @@ return, where it could not be routed and was mandatory; and the end of the chann
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ...engine import (
     CopiedDelivery,
@@ -23,7 +23,7 @@ from ...messaging import Accepted, DeliveryState, Error, Rejected, Released, Sou
 from ._acks import ACCEPT, DISCARD, Acks, confirm
 from ._channel import BASIC, State
 from ._codes import Fault
-from ._incoming import read_route
+from ._incoming import read_expiration, read_route
 from ._mapping import DIRECT_REPLY
 from ._methods import BasicPublish, BasicReturn
 from ._properties import BasicProperties
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 MOST_ADDRESSES = 1000
 """Exchanges and routing keys whose addresses a channel remembers."""
+
+_HAS_EXPIRATION: Final = 1  # in the first octet of the flags
+_LONGEST: Final = 315_360_000_000  # ms, RabbitMQ's: ten years
 
 
 class PublishLink(ServerLink, ReceiverLink):
@@ -65,6 +68,7 @@ class PublishLink(ServerLink, ReceiverLink):
         self._addresses: dict[bytes, str] = {}  # of the routes so far
         self._mandatory = False
         self._returnable: dict[int, tuple[bytes, bytes, bytes]] = {}  # route, properties and body of what is mandatory
+        self._checked = b""  # the last properties with an expiration
         self._acks: Acks | None = None
         self._confirmed_before = 0  # how many publishes came before confirms were asked for
         if session.confirming:
@@ -85,6 +89,8 @@ class PublishLink(ServerLink, ReceiverLink):
         """A message is whole."""
         session, engine = self.session, self.engine
         properties, also = session.properties_octets, list[str]()
+        if properties[0] & _HAS_EXPIRATION and properties != self._checked:
+            self._check_expiration(properties)
         if b"CC" in properties:
             properties, also = self._carbon_copies(properties)
         if session.replies_at and DIRECT_REPLY.encode() in properties:
@@ -113,6 +119,18 @@ class PublishLink(ServerLink, ReceiverLink):
             engine.emit(DeliveriesReceived(self))
         if self.credit <= 0:
             session.hold(self)
+
+    def _check_expiration(self, properties: bytes) -> None:
+        """What is no time to live would live for ever, and nobody would know: RabbitMQ refuses it, too.
+
+        Raises:
+            Fault: it is no number of milliseconds, or of more than ten years.
+        """
+        said = BasicProperties.decode(properties, self.engine.variant.tables).expiration
+        found = read_expiration(said) if said is not None else 0
+        if found is None or found > _LONGEST:
+            raise Fault(406, f"invalid expiration {said!r:.80}", BasicPublish.code, soft=True)
+        self._checked = properties
 
     def _carbon_copies(self, properties: bytes) -> tuple[bytes, list[str]]:
         """RabbitMQ's headers CC and BCC: further routing keys; the second is for nobody else to see.
@@ -205,7 +223,7 @@ class PublishLink(ServerLink, ReceiverLink):
         error = state.error if isinstance(state, Rejected) else None
         if error is None or error.condition not in ("amqp:not-found", "amqp:unauthorized-access"):
             return False
-        self.session.refuse_method(error, BasicPublish())
+        self.session.refuse_method(error, BasicPublish(), (error.info or {}).get("reply-code", 0))
         return True
 
     def drop(self) -> None:

@@ -354,7 +354,7 @@ class ServerSession(Session, Channel):
         elif self.channel_state is State.OPEN:
             self._drop()
             self._end_links(None)
-            self._close(code, text_of(Error(error.condition, error.description)), method.code)
+            self._close(code, text_of(error, code), method.code)
 
     # Transactions
 
