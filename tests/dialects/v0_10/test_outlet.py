@@ -9,6 +9,7 @@ import pytest
 from amqp10 import Message
 from amqp10.dialects.v0_10._commands import (
     ExecutionException,
+    ExecutionSync,
     MessageAccept,
     MessageCancel,
     MessageFlow,
@@ -87,18 +88,34 @@ def test_stopped_while_a_message_waits() -> None:
     assert (raw.bodies, link.credit) == ([], 1)
 
 
-def test_stopped_while_a_settled_one_waits() -> None:
-    """What is the client's already goes out when there is credit of both kinds again, and not before."""
+@pytest.mark.parametrize("accept_mode", [0, 1])
+@pytest.mark.parametrize("end", [MessageStop("d"), MessageSetFlowMode("d", 0), MessageCancel("d")], ids=str)
+def test_ended_while_a_message_waits(accept_mode: int, end: Any) -> None:
+    """What waits for credit in octets is nobody's yet, also where it is accepted by being sent."""
     raw = begun()
-    link = outlet_on(raw, accept_mode=1)
+    link = outlet_on(raw, accept_mode=accept_mode)
     raw.do(MessageFlow("d", 0, 5))
-    raw.do(MessageFlow("d", 1, 10))
-    link.send(Message(b"x" * 100).encode(), settled=True)
-    raw.do(MessageStop("d"))
-    raw.do(MessageFlow("d", 1, 1000))
-    assert (raw.bodies, link.credit) == ([], 0)
-    raw.do(MessageFlow("d", 0, 1))
-    assert (raw.bodies, link.credit) == ([b"x" * 100], 0)
+    raw.do(MessageFlow("d", 1, 150))
+    sent, waiting = (link.send(Message(b"x" * 100).encode()) for _ in range(2))
+    assert sent.remote_settled == (accept_mode == 1)
+    raw.engine.events()
+    raw.do(end)
+    (event,) = [event for event in raw.engine.events() if isinstance(event, OutcomesReceived)]
+    assert (event.deliveries, waiting.remote_state) == ([waiting], RELEASED)
+    assert len(raw.bodies) == 1
+
+
+@pytest.mark.parametrize("command", [MessageCancel("d"), MessageStop("d"), MessageFlush("d")], ids=str)
+def test_in_the_same_breath(command: Any) -> None:
+    """What follows a subscription waits until it is attached, and is completed, and so is what follows that."""
+    raw = begun()
+    for each in (MessageSubscribe("q", "d"), command, ExecutionSync()):
+        raw.do(each, sync=False)
+    (link,) = [event.link for event in raw.engine.events() if isinstance(event, LinkAttached)]
+    assert not [each for each in raw.heard if isinstance(each, SessionCompleted)]
+    link.attach(LinkTerms("d"))
+    completed = [each.commands for each in raw.listen() if isinstance(each, SessionCompleted)]
+    assert completed[-1] == ((0, 2),)
 
 
 def test_window_in_octets() -> None:

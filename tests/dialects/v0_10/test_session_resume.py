@@ -17,13 +17,17 @@ from ._pair import ClientApplication, Line, ServerApplication, pair
 COUNT = 5
 
 
-def scenario(cuts: list[int]) -> tuple[ClientApplication, ServerApplication, Line]:
-    """Send five messages, receive five others, on one session, over a line that is cut at these points."""
+def scenario(cuts: list[int], first: int = 0) -> tuple[ClientApplication, ServerApplication, Line]:
+    """Send five messages, receive five others, on one session, over a line that is cut at these points.
+
+    The client's commands are numbered from `first`.
+    """
     client, server, line = pair([f"stock {n}" for n in range(COUNT)])
     sent: list[str] = []
 
     def start(engine: Engine) -> None:
-        client.begin(timeout=100)
+        session: Any = client.begin(timeout=100)
+        session.outbox.next = first
         client.sender()
         client.receiver().flow(100)
 
@@ -70,10 +74,11 @@ GRANTED = 15
 """Before that many frames the server has not said that it keeps the session."""
 
 
+@pytest.mark.parametrize("first", [0, 0xFFFF_FFF0, 0xFFFF_FFFC])
 @pytest.mark.parametrize("cut", range(TOTAL))
-def test_cut_once(cut: int) -> None:
-    """The line is cut after this many frames."""
-    client, server, line = scenario([cut])
+def test_cut_once(cut: int, first: int) -> None:
+    """The line is cut after this many frames, also before and after the command ids wrap."""
+    client, server, line = scenario([cut], first)
     check_unless_too_early(client, server, cut)
     assert line.passed >= TOTAL - 1
 

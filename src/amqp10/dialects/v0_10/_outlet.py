@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...engine import CreditChanged, LinkTerms, OutgoingDelivery, SenderLink, parse_address
 from ...errors import AmqpError, DecodeError, EncodeError, LocalProtocolError
-from ...messaging import RELEASED, Error, Source, Target, TransactionalState
+from ...messaging import ACCEPTED, RELEASED, Error, Source, Target, TransactionalState
 from ._codes import execution_code
 from ._commands import MessageFlow, MessageSubscribe, MessageTransfer
 from ._frames import encode_command
@@ -77,7 +77,7 @@ class OutletLink(LinkEndpoint, SenderLink):
             self.destination,
             source,
             Target(self.destination),
-            "settled" if self._settles else "unsettled",
+            "unsettled",  # to the owner: see `_transfer`
             properties={"exclusive": True} if subscribe.exclusive else {},
             on_demand=False,
         )
@@ -93,10 +93,6 @@ class OutletLink(LinkEndpoint, SenderLink):
         self._cancelled = False
         self._front = MessageTransfer(self.destination, int(self._settles), subscribe.acquire_mode).encode()
 
-    @property
-    def settled_by_sender(self) -> bool:
-        return self._settles
-
     # Attaching
 
     def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
@@ -107,6 +103,7 @@ class OutletLink(LinkEndpoint, SenderLink):
         self.terms = terms
         self.attached = True
         self.session.complete(self.number)
+        self.session.go_on()
 
     def refuse(self, error: Error) -> None:
         if not self._ended:
@@ -140,10 +137,8 @@ class OutletLink(LinkEndpoint, SenderLink):
         self._changed()
 
     def stop(self) -> None:
-        """message.stop: what waits for credit in octets is for others to have, unless it was given away settled."""
+        """message.stop: what waits for credit in octets is for others to have."""
         self.messages.left = self.octets.left = 0
-        if self._settles:
-            return
         held, self._held = self._held, deque()
         for delivery, _ in held:
             self._say(delivery, RELEASED)
@@ -152,15 +147,14 @@ class OutletLink(LinkEndpoint, SenderLink):
         """message.flush"""
         self._flushes.append(number)
         self.drain = True
-        if self.terms is not None and self.credit <= 0:
+        if self.credit <= 0:
             self.drained()  # nobody else would say so
         else:
             self._changed()
 
     def _changed(self) -> None:
         self._send_held()
-        if self.terms is not None or not self.drain:
-            self.session.engine.emit(CreditChanged(self))
+        self.session.engine.emit(CreditChanged(self))
 
     def completed(self, sent: Sent) -> None:
         """The client has seen a transfer."""
@@ -202,10 +196,9 @@ class OutletLink(LinkEndpoint, SenderLink):
         except (DecodeError, EncodeError) as error:
             raise LocalProtocolError(f"the message can not be sent in AMQP 0-10: {error}") from error
         number = self.session.next_tag()
-        delivery = self.delivery_type(self, tag if tag is not None else number, payload, self._settles, 0)
+        delivery = self.delivery_type(self, tag if tag is not None else number, payload, False, 0)
         delivery.state = state
-        if not self._settles:
-            self.unsettled[delivery.tag] = delivery
+        self.unsettled[delivery.tag] = delivery
         if not self.octets.covers(len(written.header) + len(written.body)):
             self._held.append((delivery, written))
         else:
@@ -223,7 +216,9 @@ class OutletLink(LinkEndpoint, SenderLink):
         sent = session.send(frames, self if self.window else None, delivery, size)
         delivery.delivery_id = sent.number & 0xFFFF_FFFF
         delivery.on_wire = True
-        if not delivery.local_settled:
+        if self._settles:
+            self._say(delivery, ACCEPTED)  # not before: what waits for credit can still be another's
+        else:
             session.deliveries[sent.number] = delivery
 
     def _send_held(self) -> None:
@@ -281,7 +276,7 @@ class OutletLink(LinkEndpoint, SenderLink):
     def cancel(self) -> None:
         """message.cancel: no more of it; what is out is still to be settled."""
         self._cancelled = True
-        self._held.clear()
+        self.stop()
         for number in self._flushes:
             self.session.complete(number)
         self._flushes.clear()

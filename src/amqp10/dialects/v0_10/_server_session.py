@@ -262,6 +262,7 @@ class ServerSession(SessionEndpoint):
         )
         outlet = OutletLink(self, number, command, source)
         self._outlets[outlet.destination] = outlet
+        self.pause()  # credit, flushes and the end of it mean something once it is attached
         self.add_link(outlet)
 
     def _outlet(self, destination: str) -> OutletLink:

@@ -290,7 +290,7 @@ class SessionEndpoint(Session):
             raise RemoteProtocolError("a command that begins in its midst", "amqp:not-implemented")
         number = near(control.command_id, self.inbox.next)
         if first:
-            self.inbox.begin(number)
+            self.inbox.begin(control.command_id)  # plain numbers are never negative, wherever they begin
         elif 0 <= number <= self.inbox.next:
             self.inbox.point(number)
         else:
