@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
+# Else each worker of pytest rewrites the assertions of all tests anew, in each run.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test check format unit coverage nightly soak fuzz interop docs bench bench-quick bench-full bench-scale bench-large bench-spark clean
 
 help:  ## this list
@@ -45,7 +48,8 @@ test: $(VENV)/.interop  ## every test: unit, conformance, fuzz, examples, docs, 
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 # Tests of whole processes, of everything with everything, or with peers that are not here yet; `make test` has them.
-END_TO_END := bridging cli hostile interop spark test_benchmarks.py test_examples.py
+END_TO_END := bridging cli hostile interop spark test_benchmarks.py test_examples.py broker/test_dialect_matrix.py \
+	dialects/v0_10/test_resume_everything.py testing/suite/test_suite.py
 
 check: $(VENV)/.dev  ## format, lint, types, imports, unit tests: under two minutes
 	$(BIN)/ruff format --check .

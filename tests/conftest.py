@@ -19,7 +19,7 @@ IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
 # same examples each time.
 random = settings.get_profile("default")
 settings.register_profile("amqp10", random, deadline=None)
-settings.register_profile("quick", random, deadline=None, max_examples=20)  # of `make check`
+settings.register_profile("quick", random, deadline=None, max_examples=10)  # of `make check`
 settings.load_profile(os.environ.get("AMQP10_PROFILE", "amqp10"))
 
 

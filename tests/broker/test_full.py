@@ -14,7 +14,8 @@ pytestmark = pytest.mark.anyio
 DIALECTS = sorted(dialect_names())
 
 
-@pytest.mark.parametrize(("count", "size"), [(1500, 2000), pytest.param(80, 300_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "size"), [(1500, 2000), (80, 300_000)])
 @pytest.mark.parametrize("mode", ["settled", "unsettled"])
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_publishing_and_consuming_on_one_connection(dialect: str, mode: str, count: int, size: int) -> None:

@@ -301,7 +301,7 @@ def test_messages_are_equal_by_value() -> None:
         hash(Message())
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=min(30, settings().max_examples))
 @given(messages())
 def test_copies_and_pickles_are_equal(message: Message) -> None:
     """Messages can cross process borders and be copied."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -307,7 +308,11 @@ def arrays(values: Values | None = None, max_size: int = 6, max_descriptors: int
 
 def amqp_values(max_leaves: int = 12, max_descriptors: int = 2) -> Values:
     """Any AMQP value: of every type, nested in every way, with some `max_leaves` scalars at most."""
+    return _amqp_values(max_leaves, max_descriptors)
 
+
+@cache  # a tenth of a second each, and asked for by all that holds values
+def _amqp_values(max_leaves: int, max_descriptors: int) -> Values:
     def containers(inner: Values) -> Values:
         return st.one_of(
             lists(inner),

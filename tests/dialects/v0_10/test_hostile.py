@@ -295,6 +295,7 @@ def server() -> Raw:
     return raw
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranges", [SET_BOMB, OVERLAPPING])
 def test_outcomes_in_thousands_of_ranges(server: Raw, ranges: Any) -> None:
     """They are found in no time, each once."""
@@ -383,6 +384,7 @@ def test_endless_login_of_a_server(mechanism: Any) -> None:
     assert end.error is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranges", [SET_BOMB, OVERLAPPING])
 def test_rejects_in_thousands_of_ranges(ranges: Any) -> None:
     """They are found in no time, and each outcome is told once."""
