@@ -39,6 +39,36 @@ async def filled(url: str, kind: str) -> str:
     return name
 
 
+def test_offsets_without_messages(rabbitmq: Server) -> None:
+    """RabbitMQ has some in a stream, at the begin of each segment: a range that begins with one has lost nothing."""
+    url = rabbitmq.url()
+    name = fresh_name()
+
+    async def fill() -> None:
+        arguments = {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": 50_000}
+        async with Connection(url, dialect="0-9-1") as connection:
+            await connection.native.declare_queue(name, durable=True, arguments=arguments)
+        async with Connection(url) as connection, connection.sender(queue_address(name)) as sender:
+            await sender.send_many(Message(b"x" * 1000, durable=True) for _ in range(400))
+
+    anyio.run(fill, backend="trio")
+    options = Options.parse({"url": url, "address": name, "mode": "stream"})
+    offsets: list[int] = []
+
+    async def keep(batch: pa.RecordBatch) -> None:
+        offsets.extend(batch.column("offset").to_pylist())
+
+    end = run(options, planned, options)[name]["to"]
+    assert end > 400
+    schema = pa.schema([("offset", pa.int64())])
+    run(options, read, options, Range(name, 0, end), schema, keep)
+    assert len(offsets) == 400
+    for nothing in {*range(end)}.difference(offsets):
+        offsets.clear()
+        run(options, read, options, Range(name, nothing, end), schema, keep)
+        assert offsets[0] == nothing + 1
+
+
 async def waiting(url: str, name: str) -> bytes:
     """The message of a queue."""
     with anyio.fail_after(60):

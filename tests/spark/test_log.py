@@ -92,6 +92,37 @@ async def test_a_range_that_retention_has_cut(hub: Options) -> None:
         await read(hub, Range("0", 0, 10), SCHEMA, emit)
 
 
+async def test_a_range_with_offsets_that_nobody_has(hub: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within it, or at its begin: a loss only if the log begins behind them by then."""
+    found: list[int] = []
+
+    async def emit(batch: pa.RecordBatch) -> None:
+        found.extend(batch.column("offset").to_pylist())
+
+    async def read_up_to(end: int) -> None:
+        async with Connection(hub.url[0]) as connection, connection.sender(ADDRESS) as sender:
+            for number in (10, 11, 20):  # what is read is gone here
+                await sender.send(Message(b"", message_annotations={"x-opt-sequence-number": number}))
+        found.clear()
+        await read(hub, Range("0", 10, end), SCHEMA, emit)
+
+    async def first(*_: object) -> int:
+        return 20
+
+    await read(hub, Range("0", FIRST, END), SCHEMA, emit)
+    await read_up_to(21)
+    assert found == [10, 11, 20]
+    monkeypatch.setattr(EventHub, "first", first)
+    for end, missing in ((21, "12 to 19"), (16, "12 to 15")):
+        with pytest.raises(DataLoss, match=f"offsets {missing} of '0' are not there any more: retention"):
+            await read_up_to(end)
+    monkeypatch.setattr(EventHub, "unused", 7)
+    with pytest.raises(DataLoss):
+        await read_up_to(21)
+    monkeypatch.setattr(EventHub, "unused", 8)  # in a log whose first one may be of no message
+    await read_up_to(21)
+
+
 async def test_a_range_whose_end_does_not_come(hub: Options, caplog: pytest.LogCaptureFixture) -> None:
     """The log was made anew or cut since the batch was planned: an error, unless that was to be passed over."""
     batches: list[pa.RecordBatch] = []

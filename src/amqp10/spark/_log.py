@@ -28,9 +28,15 @@ LAST_CHUNK = 100_000
 
 
 class Log(ABC):
-    """One kind of log. `offset_key` is the message annotation that has a message's offset."""
+    """One kind of log.
+
+    Attributes:
+        offset_key: the message annotation that has a message's offset.
+        unused: offsets that can be without a message before the first one that is kept.
+    """
 
     offset_key: ClassVar[str]
+    unused: ClassVar[int] = 0
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -51,6 +57,14 @@ class Log(ABC):
     @abstractmethod
     async def bounds(self, opened: Connection, partition: str) -> Bounds:
         """The offsets that the partition has now.
+
+        Raises:
+            AmqpError: the peer does not say.
+        """
+
+    @abstractmethod
+    async def first(self, opened: Connection, partition: str) -> int | None:
+        """The offset of the first message that the partition has now; None if it has none.
 
         Raises:
             AmqpError: the peer does not say.
@@ -106,9 +120,14 @@ class Log(ABC):
 
 
 class RabbitStream(Log):
-    """A stream of RabbitMQ, or a super stream, whose partitions are the streams `NAME-0`, `NAME-1`, and so on."""
+    """A stream of RabbitMQ, or a super stream, whose partitions are the streams `NAME-0`, `NAME-1`, and so on.
+
+    Some of its offsets have no message: RabbitMQ keeps accounts of its own there. Every segment but the first, and so
+    what retention leaves, begins with one.
+    """
 
     offset_key = "x-stream-offset"
+    unused = 1
 
     async def partitions(self, opened: Connection, known: Collection[str] = ()) -> list[str]:
         if await self._is_there(opened, self.address):
@@ -151,10 +170,13 @@ class RabbitStream(Log):
             raise
 
     async def bounds(self, opened: Connection, partition: str) -> Bounds:
-        first = await self._first(opened, partition, self._at(opened, partition, StreamOffset("first")))
+        first = await self.first(opened, partition)
         if first is None:
             return Bounds(0, 0)
         return Bounds(first, max(first, await self._newest(opened, partition)) + 1)
+
+    async def first(self, opened: Connection, partition: str) -> int | None:
+        return await self._first(opened, partition, self._at(opened, partition, StreamOffset("first")))
 
     async def _newest(self, opened: Connection, partition: str) -> int:
         """The highest offset of a stream: -1 if it has none any more."""
@@ -207,6 +229,10 @@ class EventHub(Log):
             return Bounds(last + 1, last + 1)
         return Bounds(int(first), int(last) + 1)
 
+    async def first(self, opened: Connection, partition: str) -> int | None:
+        bounds = await self.bounds(opened, partition)
+        return bounds.first if bounds.first < bounds.end else None
+
     async def check(self, opened: Connection, place: Range) -> None:
         await self._first(opened, place.partition, self.source(opened, place.partition, place.start))
 
@@ -256,7 +282,7 @@ async def read(
 
     Raises:
         ValueError: it is no log.
-        DataLoss: the first or last of them do not come, and `failOnDataLoss` says so.
+        DataLoss: some of them are not there any more, and `failOnDataLoss` says so.
         DecodeError: a message cannot be decoded, and no column wants to know why.
     """
     kind = log(options)
@@ -302,8 +328,9 @@ async def _read(
                     offset = columns.add(delivery.payload, following, place.end)
                 except DecodeError as error:
                     raise undecodable(delivery, place.partition, error) from error
-                if offset > following + nowhere and following == place.start and not options.filtered:
-                    lost(place.partition, following, min(offset, place.end), fail=options.fail_on_data_loss)
+                wanted = following + nowhere
+                if offset > wanted and not options.filtered and await _removed(kind, opened, place.partition, wanted):
+                    lost(place.partition, wanted, min(offset, place.end), fail=options.fail_on_data_loss)
                 nowhere += offset < 0
                 if offset >= following:
                     following = offset + 1
@@ -311,3 +338,9 @@ async def _read(
                         break
             if columns.rows:
                 await emit(columns.take())
+
+
+async def _removed(kind: Log, opened: Connection, partition: str, wanted: int) -> bool:
+    """Whether what was passed over from this offset on was removed; else it never was a message."""
+    first = await kind.first(opened, partition)
+    return first is None or first > wanted + kind.unused
