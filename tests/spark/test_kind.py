@@ -16,6 +16,7 @@ from amqp10.spark._batch import TakingReader
 from amqp10.spark._columns import Columns
 from amqp10.spark._kind import no_stream
 from amqp10.spark._log import RabbitStream, read
+from amqp10.spark._log_stream import planned
 from amqp10.spark._options import Options
 from amqp10.spark._queue_stream import QueueStreamReader
 from amqp10.spark._ranges import Range
@@ -66,6 +67,15 @@ def test_readers_of_queues_refuse_a_stream(broker_url: str, tmp_path_factory: py
             streaming.latestOffset(streaming.initialOffset(), ReadMaxRows(1))
     with pytest.raises(ValueError, match=WORDS):
         TakingReader(options, usual_schema(), "run").partitions()
+
+
+async def test_a_queue_is_no_stream() -> None:
+    """Nor where the broker says that it has no offsets."""
+    async with Broker() as broker, Connection(broker.url) as connection, connection.sender("orders"):
+        for given in ({"mode": "stream"}, {"startingOffsets": "earliest"}):
+            options = Options.parse({"url": broker.url, "address": "orders", **given})
+            with pytest.raises(ValueError, match="'orders' is a queue, no stream"):
+                await planned(options)
 
 
 async def test_a_queue_of_a_broker_that_ignores_places_in_streams(monkeypatch: pytest.MonkeyPatch) -> None:

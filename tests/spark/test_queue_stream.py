@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 import amqp10
 from amqp10.spark import AmqpDataSource
+from amqp10.spark._log_stream import LogStreamReader
 from amqp10.spark._options import Options
 from amqp10.spark._queue_stream import QueueStreamReader
 from amqp10.spark._ranges import DataLoss
@@ -191,6 +192,42 @@ def test_segments_that_are_not_asked_for_any_more(broker_url: str, tmp_path: Pat
     with pytest.raises(ValueError, match="ack=wal, with the same walLocation, ends it"):
         accepting.partitions(start, kept.latestOffset(start, ReadMaxRows(10)))
     assert len(accepting.partitions(start, accepting.latestOffset(start, ReadMaxRows(10)))) == 1
+
+
+@pytest.mark.parametrize("planned", [False, True], ids=["between batches", "with one planned"])
+def test_segments_that_are_asked_for_from_now_on(broker_url: str, tmp_path: Path, planned: bool) -> None:
+    """A query that had none goes on with them: nobody has lost a folder that there never was."""
+    address = f"asked {planned}"
+    sent(broker_url, address, 0, 3)
+
+    def reader(**given: str) -> QueueStreamReader:
+        return QueueStreamReader(Options.parse({"url": broker_url, "address": address, **given}), usual_schema())
+
+    accepting, kept = reader(ack="accept"), reader(walLocation=str(tmp_path))
+    start = accepting.initialOffset()
+    end = accepting.latestOffset(start, ReadMaxRows(10))
+    if not planned:
+        start, end = end, kept.latestOffset(end, ReadMaxRows(10))
+    [partition] = kept.partitions(start, end)
+    assert [len(rows) for rows in kept.read(partition)] == [3]
+    assert partition.segment.published
+    sent(broker_url, address, 3, 4)
+    assert kept.latestOffset(end, ReadMaxRows(10))["kept"]
+
+
+def test_the_checkpoint_of_a_log(broker_url: str, tmp_path: Path) -> None:
+    """It does not say where a queue is, nor that of a queue where a log is."""
+    queue = QueueStreamReader(
+        Options.parse({"url": broker_url, "address": "either", "walLocation": str(tmp_path)}), usual_schema()
+    )
+    log = LogStreamReader(Options.parse({"url": broker_url, "address": "either", "mode": "stream"}), usual_schema())
+    place, offsets = queue.initialOffset(), {"batch": {"from": 0, "to": 3}}
+    for call in (lambda: log.latestOffset(place, ReadMaxRows(1)), lambda: log.partitions(offsets, place)):
+        with pytest.raises(ValueError, match="checkpoint is that of a queue, and the query reads a log"):
+            call()
+    for call in (lambda: queue.latestOffset(offsets, ReadMaxRows(1)), lambda: queue.partitions(offsets, offsets)):
+        with pytest.raises(ValueError, match="checkpoint is that of a log, and the query reads a queue"):
+            call()
 
 
 def test_a_checkpoint_that_is_older_than_the_segments(

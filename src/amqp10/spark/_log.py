@@ -13,7 +13,7 @@ import anyio
 import pyarrow as pa
 
 from ..client import Connection
-from ..errors import DecodeError, LinkDetached, RemoteProtocolError, SessionEnded
+from ..errors import DecodeError, FilterNotApplied, LinkDetached, RemoteProtocolError, SessionEnded
 from ..messaging import EventPosition, Source, StreamOffset, read_annotations
 from ._columns import Columns, offset_of
 from ._connect import connection, properties, source
@@ -164,6 +164,8 @@ class RabbitStream(Log):
                 session.receiver(self.source(opened, name, 0), credit=0, settle_mode="settled"),
             ):
                 return True
+        except FilterNotApplied:
+            return True  # but no stream, or no filters are known there
         except (SessionEnded, LinkDetached) as error:
             if error.condition == NOT_FOUND:
                 return False

@@ -19,7 +19,7 @@ from ._bridge import pulled
 from ._connect import connection, run
 from ._log import NOT_FOUND, log, read
 from ._options import Options
-from ._ranges import Bounds, Offsets, Range, added, anew, behind, following, offsets, ranges, resolve
+from ._ranges import Bounds, Offsets, Range, added, anew, behind, check_kind, following, offsets, ranges, resolve
 from ._schema import arrow_schema
 from ._standing import Standing
 
@@ -89,6 +89,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last = self._bounds()
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        check_kind(start, log=True)
         if self._options.stopping:
             return start
         bounds = self._reached(start)
@@ -140,6 +141,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # `end` says all: what Spark has as `start` of a first batch that is repeated may be another.
     def partitions(self, start: Offsets, end: Offsets) -> list[LogPartition]:
+        check_kind(end, log=True)
         return [] if start == end else [LogPartition(each) for each in ranges(end, self._options.min_partitions)]
 
     def read(self, partition: LogPartition | None) -> Iterator[pa.RecordBatch]:

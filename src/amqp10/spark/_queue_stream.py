@@ -22,7 +22,7 @@ from ._consume import QueuePartition, consumed
 from ._kind import no_stream
 from ._options import Options
 from ._probe import WAIT, something_waits
-from ._ranges import lost_batch
+from ._ranges import check_kind, lost_batch
 from ._segments import Segment
 from ._standing import Standing
 from ._wal import begin, begin_batch, retire, saw_empty, usable
@@ -64,6 +64,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Called with the end of a batch only when its commit is in Spark's log, and at every poll: `commit` comes no sooner
     # than with the next batch, on an idle queue never.
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        check_kind(start, log=False)
         self._retire(start)
         # This run has had what was available when it began: a batch of its own saw the queue empty.
         if self._available_now and self._ran and self._seen_empty.get(start["batch"]):
@@ -71,8 +72,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.stopping or not self._something_waits():
             return start
         self._ran = True
-        # Of the first batch, too: with its end in Spark's log the folder is there, or what it had is lost.
-        if self._location and not start["batch"]:
+        # Of the first one with segments, too: with its end in Spark's log the folder is there, or what it had is lost.
+        if self._location and not start.get("kept", start["batch"]):
             begin(self._wal(start["wal"]))
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_messages_per_trigger
         return {
@@ -106,9 +107,12 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Called once for each scan of the batch, of which a union with itself has two: both have tasks of the same run, so
     # that one waits for the other's segment.
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[QueuePartition]:
+        check_kind(end, log=False)
         parts = end["parts"]
         if start["batch"] == end["batch"] or not parts:
             return []
+        if self._location and end.get("kept") is False:
+            begin(self._wal(end["wal"]))  # it was planned without
         if end.get("kept") and not self._location:
             raise ValueError(
                 "amqp: the batch under way may have its messages in segments already: "

@@ -110,6 +110,19 @@ def _lost(fact: str, otherwise: str, cause: str = CAUSE, *, fail: bool) -> None:
     _log.warning("%s: %s; %s", fact, cause, otherwise)
 
 
+def check_kind(offset: Mapping[str, object], *, log: bool) -> None:
+    """See that an offset is one of a log, or of a queue.
+
+    Raises:
+        ValueError: it is of the other, and so is the checkpoint.
+    """
+    if all(isinstance(each, dict) for each in offset.values()) != log:
+        found, wanted = ("queue", "log") if log else ("log", "queue")
+        raise ValueError(
+            f"amqp: the checkpoint is that of a {found}, and the query reads a {wanted}: give it one of its own"
+        )
+
+
 def resolve(wanted: Wanted, bounds: Mapping[str, Bounds], default: str) -> dict[str, int]:
     """The option `startingOffsets` or `endingOffsets` as a number for each partition.
 
