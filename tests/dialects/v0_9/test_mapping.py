@@ -250,6 +250,64 @@ def test_expirations_that_are_moments() -> None:
     assert Message.decode(incoming.map(b"\0\0\1q", route.properties, b"")).ttl == timedelta(seconds=5)
 
 
+@pytest.mark.parametrize(
+    ("own", "header", "read"),
+    [
+        (None, "m", "m"),
+        (None, 7, ULong(7)),
+        (None, -1, ULong(2**64 - 1)),
+        (None, b"m\xff", b"m\xff"),
+        ("7", 7, ULong(7)),
+        ("m", b"m", b"m"),
+        ("m", "other", "m"),
+        ("m", None, "m"),
+        (None, {"a": 1}, None),
+    ],
+)
+@pytest.mark.parametrize("field", ["message_id", "correlation_id"])
+def test_ids_of_0_10(field: str, own: str | None, header: Any, read: Any) -> None:
+    """What the header says that this package's 0-10 puts them in counts, unless the property says something else."""
+    said = BasicProperties(**{field: own}, headers={f"x-opt-amqp10-{field.replace('_', '-')}": header})
+    message = Message.decode(Incoming(TABLES).map(b"\0\0\1q", said.encode(TABLES), b""))
+    assert (getattr(message, field), type(getattr(message, field))) == (read, type(read))
+    left = message.message_annotations.get(NATIVE, {}).get("headers", {})
+    assert list(left.values()) == ([] if header is None or read == header or own == "7" or header == -1 else [header])
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("direct:////?routingkey='answers'", "answers"),
+        ("direct:////?routingkey='a'b?c=%20//'", "a'b?c=%20//"),
+        ("topic://amq.topic//?routingkey='a.b'", "/exchanges/amq.topic/a.b"),
+        ("headers://a/b?c//?routingkey='k'", "/exchanges/a%2Fb%3Fc/k"),
+        ("fanout://amq.fanout//", "/exchanges/amq.fanout"),
+        ("direct:////", "direct:////"),
+        ("http://host//", "http://host//"),
+        ("direct://host/path", "direct://host/path"),
+        ("answers", "answers"),
+    ],
+)
+def test_binding_urls(url: str, address: str) -> None:
+    """What Broker-J makes of a reply-to of 0-10 is an address; elsewhere it is what its sender called it."""
+    incoming = Incoming(TABLES)
+    said = BasicProperties(reply_to=url).encode(TABLES)
+    assert Message.decode(incoming.map(b"\0\0\1q", said, b"")).reply_to == url
+    incoming = Incoming(TABLES)
+    incoming.clock = lambda: 0
+    assert Message.decode(incoming.map(b"\0\0\1q", said, b"")).reply_to == address
+
+
+def test_a_user_id_beside_its_property() -> None:
+    """Servers compare the property with the login: another place is heeded for octets only that it cannot have."""
+    for user_id, read in ((b"mallory", None), (b"\xff", b"\xff")):
+        lost = Message(user_id=user_id).encode_head()
+        said = BasicProperties(headers={LOST: lost}).encode(TABLES)
+        assert Message.decode(Incoming(TABLES).map(b"\0\0\1q", said, b"")).user_id == read
+        said = BasicProperties(user_id="alice", headers={LOST: lost}).encode(TABLES)
+        assert Message.decode(Incoming(TABLES).map(b"\0\0\1q", said, b"")).user_id == b"alice"
+
+
 @pytest.mark.parametrize("value", [{"a": 1}, [1], {"a": [1]}])
 def test_no_tables_in_annotations_for_qpid(value: Any) -> None:
     """It cannot turn them into 1.0, and keeps such a message from all who ask; here they come back all the same."""

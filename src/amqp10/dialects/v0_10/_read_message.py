@@ -200,7 +200,9 @@ class _Reader:
         fields["message_id"] = _id(self.kept.get("message-id"), properties.message_id)
         fields["correlation_id"] = _id(self.kept.get("correlation-id"), _text(properties.correlation_id))
         user = self.kept.get("user-id")
-        fields["user_id"] = user if isinstance(user, bytes) else properties.user_id
+        # Brokers have checked the property: what is in a header can but be one that the property has no room for.
+        long = isinstance(user, bytes) and len(user) > 0xFFFF and properties.user_id is None
+        fields["user_id"] = user if long else properties.user_id
         long_type = _text(self.kept.get("content-type"))
         fields["content_type"] = properties.content_type or None
         if not properties.content_type and isinstance(long_type, str):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import Enum
@@ -12,10 +13,11 @@ from typing import Any, Final
 from ...engine import route_address
 from ...errors import AmqpError, DecodeError, EncodeError
 from ...messaging import Message, data_head
-from ...types import Symbol, Timestamp
+from ...types import Symbol, Timestamp, ULong
 from ._mapping import (
     COUNT,
     EXCHANGE,
+    IDS,
     LATIN1,
     LATIN1_HEADERS,
     LOST,
@@ -42,6 +44,7 @@ from ._structured import Content
 from ._table import Latin1, Tables, octets_of, read_text
 
 MOST_EMPTY: Final = 1024  # sections that a body may have beyond one for each of its octets
+_BINDING_URL: Final = re.compile(r"(?:direct|topic|fanout|headers)://(.*?)//(?:\?routingkey='(.*)')?", re.DOTALL)
 _SIMPLE: Final = (bool, int, float, str, bytes, datetime, type(None))
 
 
@@ -198,7 +201,9 @@ def incoming_head(
         if ttl is None:
             native["expiration"] = said.expiration
         fields["ttl"] = ttl
-    if said.reply_to is not None and queue_of(said.reply_to) != said.reply_to:
+    if clock is not None and said.reply_to is not None:
+        fields["reply_to"] = _out_of_url(said.reply_to)
+    elif said.reply_to is not None and queue_of(said.reply_to) != said.reply_to:
         native["reply-to"] = said.reply_to  # like an address of ours, and yet what its sender calls it
     sections = typed and said.type == SECTIONS
     for name in PROPERTIES:
@@ -241,6 +246,15 @@ def _latin1(said: BasicProperties, exchange: str, key: str) -> dict[str, Any]:
     return found | ({LATIN1_HEADERS: headers} if headers else {})
 
 
+def _out_of_url(reply_to: str) -> str:
+    """The address within a binding URL: what Broker-J makes of a reply-to of 0-10."""
+    found = _BINDING_URL.fullmatch(reply_to)
+    if found is None:
+        return reply_to
+    exchange, key = found.groups()
+    return route_address(exchange, key) if exchange else key or reply_to
+
+
 def read_expiration(text: str) -> int | None:
     """Milliseconds, where it is a number of them."""
     digits = text.removeprefix("+")
@@ -280,6 +294,13 @@ def _read_headers(
             fields[field] = value
         elif value is not None:
             others[name] = value
+    for field, name in IDS.items():
+        value = headers.get(name)
+        kept = ULong(value & 0xFFFF_FFFF_FFFF_FFFF) if isinstance(value, int) else value
+        if isinstance(kept, int | str | bytes) and fields[field] in (None, near_text(kept)):
+            fields[field] = kept
+        elif value is not None:
+            others[name] = value
     reply_to = headers.get(REPLY_TO)
     if isinstance(reply_to, str) and queue_of(reply_to) == fields.get("reply_to"):
         fields["reply_to"] = reply_to
@@ -312,7 +333,9 @@ def _restore(
     for name in ("message_id", "correlation_id", "user_id", "content_type", "content_encoding", "reply_to"):
         value = getattr(rest, name)
         there = fields.get(name)
-        if value is not None and (there is None or near_text(value) == near_text(there)):
+        if value is None or (there is None and name == "user_id" and near_text(value) is not None):
+            continue  # a user-id that has a place is the one there: servers have checked that, and nothing else
+        if there is None or near_text(value) == near_text(there):
             fields[name] = value
     if rest.ttl is not None and (fields.get("ttl") is None or clock is not None):
         fields["ttl"] = rest.ttl

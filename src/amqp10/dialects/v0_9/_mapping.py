@@ -53,8 +53,10 @@ PLACES: Final = {
 }
 NUMBERS: Final = ("group_sequence", "absolute_expiry_time")
 REPLY_TO: Final = f"{LOST}-reply-to"
+# Where this package's 0-10 says those that its own property has no room for: they come through Broker-J so.
+IDS: Final = {"message_id": f"{LOST}-message-id", "correlation_id": f"{LOST}-correlation-id"}
 PARTS: Final = f"{LOST}-sections"
-RESERVED: Final = frozenset((*PLACES.values(), LOST, REPLY_TO, COUNT, PARTS))
+RESERVED: Final = frozenset((*PLACES.values(), *IDS.values(), LOST, REPLY_TO, COUNT, PARTS))
 PROPERTIES: Final = ("type", "app_id", "cluster_id")
 # Of what came as no UTF-8 (see `Latin1`) the native annotation has the names: of properties, and of headers.
 LATIN1: Final = "latin-1"
