@@ -106,6 +106,24 @@ def test_a_stream_is_no_queue(rabbitmq: Server) -> None:
     run(queue, check_no_stream, queue)
 
 
+@pytest.mark.parametrize("kind", ["classic", "quorum", "stream"])
+def test_filters_that_are_not_applied(rabbitmq: Server, kind: str) -> None:
+    """RabbitMQ does not say so, and would give what nobody asked for: it is refused, and nothing was taken."""
+    url = rabbitmq.url()
+    name = anyio.run(filled, url, kind, backend="trio")
+    given = {"url": url, "address": name, "mode": "stream" if kind == "stream" else "queue"}
+    selecting = Options.parse({**given, "selector": "a = 1"})
+    if kind == "stream":
+        with pytest.raises(ValueError, match=r"option 'selector': .*'amqp\.filters' has those they know"):
+            run(selecting, planned, selecting)
+        return
+    filtering = Options.parse({**given, "amqp.filters": '{"rabbitmq:stream-filter": ["eu"]}'})
+    for options in (selecting, filtering):
+        with pytest.raises(ValueError, match=rf"option {options.filtering}: '{name}' is a {kind} queue"):
+            run(options, check_no_stream, options)
+    assert anyio.run(waiting, url, name, backend="trio") == b"1"
+
+
 @pytest.mark.parametrize("dialect", ["1.0", "0-9-1"])
 def test_a_look_is_no_delivery(rabbitmq: Server, dialect: str) -> None:
     """However often the driver asks whether something waits in a quorum queue, it stays; an empty one has nothing."""

@@ -82,13 +82,20 @@ def _name(place: Source) -> str:
 
 
 async def no_stream(opened: Connection, options: Options) -> None:
-    """See that the address is no stream, before it is read as a queue.
+    """See that the address is no stream, before it is read as a queue; and that a queue knows filters, if it is to.
 
     Raises:
-        ValueError: it is one.
+        ValueError: it is one, or does not.
     """
-    if await is_stream(opened, source(opened, options)):
+    place = source(opened, options)
+    if await is_stream(opened, place):
         raise ValueError(f"amqp: {options.address!r} is a stream, no queue: mode=stream reads it")
+    told = await _told(opened, place) if options.filtered else None
+    if told is not None and told.type in ("classic", "quorum"):
+        raise ValueError(
+            f"amqp: option {options.filtering}: {told.name!r} is a {told.type} queue, of which RabbitMQ gives all messages "
+            "whatever filter there is"
+        )
 
 
 async def check_no_stream(options: Options) -> None:

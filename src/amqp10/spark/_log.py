@@ -130,6 +130,10 @@ class RabbitStream(Log):
     unused = 1
 
     async def partitions(self, opened: Connection, known: Collection[str] = ()) -> list[str]:
+        if self._options.selector is not None and opened.profile.name == "rabbitmq":
+            raise ValueError(
+                "amqp: option 'selector': RabbitMQ's streams know none; 'amqp.filters' has those they know"
+            )
         if await self._is_there(opened, self.address):
             if await is_stream(opened, source(opened, self._options)) is False:
                 raise a_queue(self.address)
@@ -272,8 +276,7 @@ def log(options: Options) -> Log:
         ValueError: it cannot do what another one of them asks for.
     """
     if options.mode == "eventhubs" and options.filtered:
-        named = "amqp.filters" if options.selector is None else "selector"
-        raise ValueError(f"amqp: option {named!r}: Event Hubs filter by position only")
+        raise ValueError(f"amqp: option {options.filtering}: Event Hubs filter by position only")
     return EventHub(options) if options.mode == "eventhubs" else RabbitStream(options)
 
 

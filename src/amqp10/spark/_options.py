@@ -150,7 +150,7 @@ class Options:
         json_object,
         'Further filters for the broker, by name: `{"rabbitmq:stream-filter": ["eu"]}`. The name is the descriptor, '
         'unless the value is `{"descriptor": "...", "value": ...}`. One that the broker says it does not apply '
-        "fails the read; RabbitMQ says so of none.",
+        "fails the read; RabbitMQ says so of none, its queues have none.",
         name="amqp.filters",
     )
     amqp_source_capabilities: tuple[str, ...] = _option(
@@ -388,6 +388,13 @@ class Options:
     def filtered(self) -> bool:
         """Whether messages may be left out by the broker."""
         return self.selector is not None or bool(self.amqp_filters)
+
+    @property
+    def filtering(self) -> str:
+        """The option that has a filter, for people."""
+        return (
+            "'amqp.filters'" if self.selector is None else "'selector' or 'pushdown'" if self.pushdown else "'selector'"
+        )
 
 
 def option_name(each: Field[Any]) -> str:

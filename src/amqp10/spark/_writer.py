@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from ..client import Connection, Sender, SentDelivery, Transaction
 from ..client._delivery import not_accepted
-from ..errors import EncodeError
+from ..errors import EncodeError, LocalProtocolError
 from ..messaging import Accepted, Message, Rejected
 from ._connect import connection, only, properties, target
 from ._options import Options
@@ -121,8 +121,8 @@ class Task:
                     await self._outcome(opened)
                 try:
                     delivery = await sender.submit(message, transaction=transaction)
-                except EncodeError as error:
-                    raise EncodeError(f"amqp: {self._which(self._rows.count, _id(message))}: {error}") from None
+                except (EncodeError, LocalProtocolError) as error:  # the second, if the peer takes none of that size
+                    raise type(error)(f"amqp: {self._which(self._rows.count, _id(message))}: {error}") from None
                 in_flight.append((delivery, self._rows.count, _id(message)))
         while in_flight:
             await self._outcome(opened)

@@ -1,0 +1,25 @@
+"""A task's sending, without a Spark."""
+
+from __future__ import annotations
+
+import anyio.to_thread
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+
+from amqp10 import LocalProtocolError
+from amqp10.broker import Broker
+from amqp10.spark._options import Options
+from amqp10.spark._writer import send
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_row_that_is_too_large() -> None:
+    """For the broker, which says so when the link begins: the row is named."""
+    batch = pa.RecordBatch.from_pydict({"body": ["small", "x" * 2000], "message_id": ["a", "large"]})
+    async with Broker(max_message_size=1000) as broker:
+        options = Options.parse({"url": broker.url, "address": "orders"})
+        with pytest.raises(LocalProtocolError, match="amqp: row 1 of the task, message-id 'large': .* takes 1000"):
+            await anyio.to_thread.run_sync(send, options, iter([batch]), "p")
