@@ -52,6 +52,7 @@ def test_mistakes(amqp10: Commands, arguments: tuple[str, ...], words: str) -> N
         ("parquet:hdfs://name:8020/x", "parquet:hdfs://name:8020/x"),
         ("amqp://localhost:5672", "amqp://localhost:5672"),
         ("amqp://u:hidden@a,amqps://v:hidden@b:1", "amqp://u:***@a,amqps://v:***@b:1"),
+        ("amqp://u:hid@den@b:1,amqp://v:hid@den@c", "amqp://u:***@b:1,amqp://v:***@c"),
         ("amqp://a:1,amqp://u:hid,den@b,c", "amqp://a:1,amqp://u:***@b,c"),
         ("parquet:s3a://key:hidden@lake/x", "parquet:s3a://key:***@lake/x"),
         ("wss://u:hidden@a/x?token=hidden,amqp://:hidden@b", "wss://u:***@a/x,amqp://:***@b"),

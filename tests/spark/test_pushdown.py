@@ -26,7 +26,7 @@ from amqp10.spark._pushdown import selector
     ("each", "condition"),
     [
         (EqualTo(("subject",), "it's"), "JMSType = 'it''s'"),
-        (In(("group_id",), ("a", "b")), "JMSXGroupID IN ('a', 'b')"),
+        (In(("subject",), ("a", "b")), "JMSType IN ('a', 'b')"),
         (In(("priority",), (1, 2)), "(JMSPriority = 1 OR JMSPriority = 2)"),
         (GreaterThan(("priority",), 4), "JMSPriority > 4"),
         (LessThanOrEqual(("priority",), 4), "JMSPriority <= 4"),
@@ -36,6 +36,7 @@ from amqp10.spark._pushdown import selector
         (GreaterThan(("subject",), "a"), None),
         (In(("subject",), ("a", None)), None),
         (EqualTo(("body",), "x"), None),
+        (EqualTo(("group_id",), "x"), None),
         (EqualTo(("application_properties", "a"), "x"), None),
         (Not(EqualTo(("subject",), "x")), None),
         (IsNull(("subject",)), None),

@@ -151,7 +151,7 @@ def _sink(target: str, to_address: str | None, options: Mapping[str, str]) -> tu
 def _shown(place: str) -> str:
     """A folder, or the URLs of brokers, for people: without passwords, and what queries have, tokens perhaps."""
     return re.sub(
-        r"://([^:/@?#,]*):[^@/]*@|\?[^,]*", lambda found: f"://{found[1]}:***@" if found[1] is not None else "", place
+        r"://([^:/@?#,]*):[^/]*@|\?[^,]*", lambda found: f"://{found[1]}:***@" if found[1] is not None else "", place
     )
 
 

@@ -93,8 +93,8 @@ async def no_stream(opened: Connection, options: Options) -> None:
     told = await _told(opened, place) if options.filtered else None
     if told is not None and told.type in ("classic", "quorum"):
         raise ValueError(
-            f"amqp: option {options.filtering}: {told.name!r} is a {told.type} queue, of which RabbitMQ gives all messages "
-            "whatever filter there is"
+            f"amqp: option {options.filtering}: {told.name!r} is a {told.type} queue, of which RabbitMQ gives all "
+            "messages, whatever filter there is"
         )
 
 

@@ -141,7 +141,7 @@ class Options:
     pushdown: bool = _option(
         "read",
         boolean,
-        "Have the broker apply filters of the DataFrame, by `subject`, `group_id` and `priority`, when it is browsed; "
+        "Have the broker apply filters of the DataFrame, by `subject` and `priority`, when it is browsed; "
         "needs `spark.sql.python.filterPushdown.enabled=true`.",
         False,
     )

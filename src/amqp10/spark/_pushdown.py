@@ -22,8 +22,8 @@ from pyspark.sql.datasource import (
 
 from ..messaging import selector_literal
 
-# By the names that all brokers with selectors know, as JMS has them.
-_NAMES: Final = {"subject": "JMSType", "group_id": "JMSXGroupID", "priority": "JMSPriority"}
+# By the names that all brokers with selectors know, as JMS has them: Broker-J knows no JMSXGroupID of AMQP's messages.
+_NAMES: Final = {"subject": "JMSType", "priority": "JMSPriority"}
 _COMPARED: Final[dict[type[Filter], str]] = {
     EqualTo: "=",
     GreaterThan: ">",
