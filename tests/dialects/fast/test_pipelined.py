@@ -11,11 +11,15 @@ from amqp10.dialects.fast._commands import (
     ConnectionChallenge,
     ConnectionResponse,
     ConnectionTune,
+    HandleBrowse,
+    HandleCancel,
     HandleClose,
     HandleConsume,
     HandleCreated,
+    HandleFlow,
     HandleNotify,
     HandleOpen,
+    HandleQuery,
     HandleReply,
     HandleSend,
     MessageHead,
@@ -154,3 +158,46 @@ def test_a_session_that_the_server_ends() -> None:
     assert (pair.client.channels, pair.client.handles) == ({}, {})  # type: ignore[attr-defined]
     again, _ = pair.attach(session=pair.begin()[0])
     assert again.attached
+
+
+def consume(tag: int) -> Command:
+    return HandleConsume(handle_id=2, prefetch=1, confirm_tag=tag)
+
+
+IN_TURN: dict[str, tuple[list[Command], list[tuple[str, int]]]] = {
+    "cancelled": (
+        [consume(7), HandleCancel(handle_id=2, confirm_tag=8)],
+        [("handle-reply", 7), ("handle-reply", 8)],
+    ),
+    "anew": (
+        [consume(7), HandleCancel(handle_id=2, confirm_tag=8), consume(9)],
+        [("handle-reply", 7), ("handle-reply", 8), ("handle-reply", 9), ("handle-notify", 0)],
+    ),
+    "twice": ([consume(7), consume(8)], [("handle-reply", 7), ("handle-reply", 8), ("handle-notify", 0)]),
+    "listed twice": (
+        [HandleQuery(handle_id=2), HandleQuery(handle_id=2)],
+        [("handle-index", 0), ("handle-index", 0)],
+    ),
+    "shown what is listed": (
+        [HandleQuery(handle_id=2), HandleBrowse(handle_id=2, message_nbr=2, confirm_tag=7)],
+        [("handle-index", 0), ("handle-notify", 0)],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", IN_TURN)
+def test_in_turn(case: str) -> None:
+    """What follows waits for what it is about, and each is answered."""
+    commands, answers = IN_TURN[case]
+    served = HostileClient().begun()
+    served.says(send(1) + send(1))
+    said = served.says(b"".join(map(encode_command, commands)))
+    assert [(each.title(), getattr(each, "confirm_tag", 0)) for each in said] == answers
+
+
+def test_in_turn_without_end() -> None:
+    """So many may wait, and no more."""
+    served = HostileClient().begun()
+    served.says(send(1) + send(1))
+    said = served.says(encode_command(consume(0)) + encode_command(HandleFlow(handle_id=2, confirm_tag=1)) * 1001)
+    assert codes(said) == {"handle-close": 506}

@@ -40,6 +40,10 @@ class ServerBrowser(ServerConsumer):
         self._after = 0
 
     @property
+    def lists(self) -> bool:
+        return self.drain
+
+    @property
     def last(self) -> int:
         """The last number that was given."""
         return self._last
@@ -93,6 +97,7 @@ class ServerBrowser(ServerConsumer):
         more = self._last if not self.credit else 0
         self.credit = 0
         self.engine.write(HandleIndex(handle_id=self._handle.id, message_nbr=more, message_list=listed.encode()))
+        self._handle.go_on()
 
     def browse(self, command: HandleBrowse) -> None:
         """Show one of those that were listed."""

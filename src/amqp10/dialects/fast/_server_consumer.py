@@ -56,6 +56,11 @@ class ServerConsumer(FastLink, SenderLink):
             self._set_prefetch(command)
         self.engine.emit(LinkAttached(self))
 
+    @property
+    def lists(self) -> bool:
+        """What was asked for is not listed yet: of browsers."""
+        return False
+
     # Attaching
 
     def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
@@ -69,6 +74,7 @@ class ServerConsumer(FastLink, SenderLink):
         if self._consuming is not None:
             self._handle.reply(self._consuming.confirm_tag)
             self._consuming = None
+        self._handle.go_on()
 
     def refuse(self, error: Error) -> None:
         self.terms = self.remote
@@ -83,11 +89,8 @@ class ServerConsumer(FastLink, SenderLink):
     def consume(self, command: HandleConsume) -> None:
         """The client consumes anew: with another prefetch."""
         self._set_prefetch(command)
-        if self.terms is None:
-            self._consuming = command
-        else:
-            self._handle.reply(command.confirm_tag)
-            self.engine.tell_credit(self)
+        self._handle.reply(command.confirm_tag)
+        self.engine.tell_credit(self)
 
     def _set_prefetch(self, command: HandleConsume) -> None:
         self._prefetch = command.prefetch
@@ -320,10 +323,14 @@ class Ending(ServerConsumer):
     def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
         self.terms = terms
         self.attached = True
-        self._handle.reply(self._tag)
-        self.leave(True, None)
+        self._answer(None)
 
     def refuse(self, error: Error) -> None:
         self.terms = self.remote
+        self._answer(error)
+
+    def _answer(self, error: Error | None) -> None:
         self._handle.reply(self._tag, error)
+        self._handle.consumer = None
         self.leave(True, None)
+        self._handle.go_on()

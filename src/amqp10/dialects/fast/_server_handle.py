@@ -7,6 +7,7 @@ handle-consume                a sending link
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
 
 MOST_PARTIAL: Final = 1 << 26
 """Octets that may be here, of all of a connection, of messages that are not whole."""
+MOST_WAITING: Final = 1000
+"""Commands of one handle that wait for the answer to one before them."""
+_IN_TURN: Final = (HandleConsume, HandleCancel, HandleFlow, HandleUnget, HandleQuery, HandleBrowse)
 
 
 class ServerHandle:
@@ -72,6 +76,7 @@ class ServerHandle:
         self.coming: Assembly | None = None  # a message of which more is to come
         self._weight = 0  # of that
         self._left = False
+        self._backlog: deque[tuple[Command, bytes]] = deque()  # what waits for the answer to what came before it
 
     def begin(self) -> None:
         """The client has opened it."""
@@ -126,7 +131,24 @@ class ServerHandle:
         """A command of the client for it."""
         if isinstance(command, HandleClose):
             self._on_close()
-        elif not (self.closing or self._left or self.session.closing):
+        elif self.closing or self._left or self.session.closing:
+            return
+        elif self._waits and isinstance(command, _IN_TURN):
+            self._backlog.append((command, content))
+            if len(self._backlog) > MOST_WAITING:
+                self.refuse("amqp:resource-limit-exceeded", f"{MOST_WAITING} commands wait for the answer to one")
+        else:
+            self._actions[type(command)](self, command, content)
+
+    @property
+    def _waits(self) -> bool:
+        """What consumes or browses is not attached, or what it lists is not known yet."""
+        return any(link is not None and (link.terms is None or link.lists) for link in (self.consumer, self.browser))
+
+    def go_on(self) -> None:
+        """What it waited for is answered."""
+        while self._backlog and not (self._waits or self.closing or self._left):
+            command, content = self._backlog.popleft()
             self._actions[type(command)](self, command, content)
 
     def _on_send(self, command: HandleSend, content: bytes) -> None:
