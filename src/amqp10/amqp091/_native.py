@@ -286,8 +286,11 @@ class Native:
     async def update_secret(self, secret: str, reason: str = "") -> None:
         """Give the server a new secret, such as a token, before the one that it has expires; RabbitMQ's extension.
 
+        A connection that is made again still logs in as `Connection` was told to: by then that secret may be of no use.
+
         Raises:
             ConnectionClosed: the server does not accept it, or has no such method.
+            LocalProtocolError: it is larger than the server's frames, or the reason longer than 255 octets.
 
         Cancelling: it may have been done.
         """

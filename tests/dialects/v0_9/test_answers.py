@@ -39,7 +39,7 @@ from amqp10.engine import (
     ReceiverLink,
     SenderLink,
 )
-from amqp10.errors import LinkDetached
+from amqp10.errors import LinkDetached, LocalProtocolError
 from amqp10.messaging import (
     ACCEPTED,
     AmqpValue,
@@ -275,3 +275,33 @@ def test_a_new_secret() -> None:
     hear(engine, 0, ConnectionUpdateSecretOk())
     assert second.answered
     assert second.error is None
+
+
+@pytest.mark.parametrize(
+    "request_", [UpdateSecret("s" * 200_000), UpdateSecret("s", "r" * 256)], ids=["secret", "reason"]
+)
+def test_a_secret_that_fits_nowhere(request_: UpdateSecret) -> None:
+    """It is refused here; nothing is written, and the next one is answered."""
+    engine = opened(**CAN)
+    session = engine.begin()
+    said(engine)
+    with pytest.raises(LocalProtocolError):
+        session.request(request_)
+    assert said(engine) == []
+    pending = session.request(UpdateSecret("a"))
+    hear(engine, 0, ConnectionUpdateSecretOk())
+    assert pending.answered
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_delivery_tags_that_do_not_grow(number: int) -> None:
+    """They cannot be told apart from what was acknowledged "up to": the channel is closed over that."""
+    engine = opened(**CAN)
+    link = receiving(engine, 0)
+    deliver(engine, link.properties["tag"], 1, b"m")
+    deliver(engine, link.properties["tag"], 2, b"m")
+    deliver(engine, link.properties["tag"], number, b"m")
+    assert len(link.incoming) == 2
+    (close,) = [method for method in said(engine) if isinstance(method, ChannelClose)]
+    assert (close.reply_code, close.method_id) == (406, 60)
+    assert [event.link for event in engine.events() if isinstance(event, LinkEnded)] == [link]

@@ -234,6 +234,16 @@ def test_weights_that_do_not_fit(steps: list[tuple[bool, bytes]]) -> None:
     assert raised.value.code == 501
 
 
+def test_contents_of_nothing() -> None:
+    """What is within a message counts for its size, though its bodies be empty: headers are kept, too."""
+    assembler = Assembler()
+    assembler.header(header(3, 10))
+    assert assembler.octets == 10
+    for size in (0, 0, 5):
+        assembler.header(header(0, size))
+    assert assembler.octets == 15 + 3 * len(header(0, 0))
+
+
 def test_a_structured_message_comes_back() -> None:
     """As an annotation in AMQP 1.0, and as frames with weight again, in the vector's octets."""
     vector = next(each for each in VECTORS["good"] if each["name"] == "structured-content")

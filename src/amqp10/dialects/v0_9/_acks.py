@@ -43,7 +43,7 @@ class Acks:
         self._owed = False
 
     def add(self, number: int, verb: int) -> None:
-        """Note what to say of a delivery. benchmarks/run.py, "0-9-1"."""
+        """Note what to say of a delivery. benchmarks/amqp091.py."""
         if verb == ACCEPT and number == self._run + 1:
             self._run = number
         else:

@@ -127,7 +127,7 @@ class Channel(ABC):
         if payload[2:4] != b"\0\0":
             if not self.engine.variant.structured:
                 raise Fault(501, "the weight of a content header is not 0")
-            self._assembler, self._left = Assembler(), 0
+            self._assembler = Assembler()
             self._awaits_header = False
             self._assemble(payload, True)
             return
@@ -146,8 +146,7 @@ class Channel(ABC):
         assert assembler is not None
         if header:
             assembler.header(payload)
-            self._left += int.from_bytes(payload[4:12], "big")
-            self.announced(self._left)  # with all that is within it
+            self.announced(assembler.octets)
         else:
             assembler.body(payload)
         whole = assembler.whole

@@ -24,7 +24,14 @@ from ...engine import (
     Role,
     SessionTerms,
 )
-from ...errors import AmqpError, AuthenticationFailed, ConnectionClosed, LocalProtocolError, Unsupported
+from ...errors import (
+    AmqpError,
+    AuthenticationFailed,
+    ConnectionClosed,
+    EncodeError,
+    LocalProtocolError,
+    Unsupported,
+)
 from ...messaging import DeliveryState, Rejected, Returned
 from ...sasl import Anonymous, choose
 from ...types import Symbol
@@ -277,7 +284,10 @@ class ClientConnection(Connection):
         request: UpdateSecret = pending.request  # type: ignore[assignment]
         if ConnectionUpdateSecret not in self.engine.variant.methods:
             raise Unsupported("the dialect has no connection.update-secret")
-        self.write(ConnectionUpdateSecret(request.secret.encode(), request.reason))
+        try:
+            self.write(ConnectionUpdateSecret(request.secret.encode(), request.reason))
+        except EncodeError as error:
+            raise LocalProtocolError(str(error)) from None
         self._updating.append(pending)
 
     def receive_updated(self, method: ConnectionUpdateSecretOk) -> None:

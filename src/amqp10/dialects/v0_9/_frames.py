@@ -73,7 +73,7 @@ class Framing:
                 self.message(channel, class_id, each.properties, each.body, room, each.children) for each in children
             ]
             return b"".join((head, properties, END, *inner, *self._bodies(channel, body, room)))
-        if size <= room:  # benchmarks/run.py, "0-9-1"
+        if size <= room:  # benchmarks/amqp091.py
             if not size:
                 return b"".join((head, properties, END))
             return b"".join((head, properties, END, self.head.pack(BODY, channel, size), body, END))

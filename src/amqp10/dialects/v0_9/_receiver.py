@@ -37,6 +37,7 @@ from ._methods import (
     BasicCancelOk,
     BasicConsume,
     BasicConsumeOk,
+    BasicDeliver,
     BasicGet,
     BasicGetEmpty,
     BasicQos,
@@ -293,10 +294,15 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
             self._end(True, as_exception(LinkDetached, error))
 
     def _delivered(self, body: bytes) -> None:
-        """A message is whole. benchmarks/run.py, "0-9-1"."""
+        """A message is whole. benchmarks/amqp091.py."""
         payload = self.engine.incoming.map(self._route, self.properties_octets, body, self.children)
         octets = self._number_octets
-        self._last = number = int.from_bytes(octets, "big")
+        number = int.from_bytes(octets, "big")
+        if number <= self._last:
+            raise Fault(
+                406, f"a delivery numbered {number}, and {self._last} was the last", BasicDeliver.code, soft=True
+            )
+        self._last = number
         self._out += 1
         delivery = self.delivery_type(self, number, octets, payload, self._settled)
         if self.credit > 0:

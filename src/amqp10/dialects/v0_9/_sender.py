@@ -153,7 +153,7 @@ class SenderEndpoint(ClientLink, SenderLink):
         raise LocalProtocolError("a settled delivery on a link whose settle mode is 'unsettled'")
 
     def publish(self, delivery: OutgoingDelivery, payload: bytes) -> None:
-        """Write a message. benchmarks/run.py, "0-9-1"."""
+        """Write a message. benchmarks/amqp091.py."""
         settled = delivery.local_settled
         route, body = self.map(payload)
         method = self._methods.get((route.exchange, route.key, settled))

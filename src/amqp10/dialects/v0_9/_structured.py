@@ -40,10 +40,12 @@ class Assembler:
 
     Attributes:
         whole: the content, when it is.
+        octets: of the bodies that the headers announced, and of the headers within: empty contents are something, too.
     """
 
     def __init__(self) -> None:
         self.whole: Content | None = None
+        self.octets = 0
         self._open: list[Content] = []
 
     def header(self, payload: bytes) -> None:
@@ -59,6 +61,7 @@ class Assembler:
         if len(self._open) >= MAX_DEPTH:
             raise Fault(540, "content is nested too deeply")
         weight, size = int.from_bytes(payload[2:4], "big"), int.from_bytes(payload[4:12], "big")
+        self.octets += size + (len(payload) if self._open else 0)
         self._open.append(Content(payload[12:], weight, size))
         self._close()
 
