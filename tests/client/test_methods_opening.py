@@ -75,6 +75,19 @@ async def test_virtual_host_by_name() -> None:
     assert ConnectionTerms("c", hostname="example.com").virtual_host is None
 
 
+@pytest.mark.parametrize("hostname", ["localhost", "LOCALHOST", "127.0.0.1", "::1"])
+async def test_the_host_is_no_virtual_host(hostname: str) -> None:
+    """Who says the machine, as 1.0 would have it, gets the usual virtual host, unless he says it outright."""
+    async with MethodPeer() as peer:
+        url = peer.url.replace("amqp://", "amqp://user:secret@")
+        _, _, opened = await opening(peer, url, hostname=hostname)
+    assert opened.virtual_host == "/"
+    async with MethodPeer() as peer:
+        url = peer.url.replace("amqp://", "amqp://user:secret@")
+        _, _, opened = await opening(peer, url, hostname=f"vhost:{hostname}")
+    assert opened.virtual_host == hostname
+
+
 async def test_amqplain() -> None:
     """Where the server offers nothing else, the password goes as a field table without its size."""
     async with MethodPeer() as peer:

@@ -492,3 +492,14 @@ async def test_a_transaction_that_cannot_be(rabbit: Peer) -> None:
                 async with connection.sender(queue) as sender:
                     await sender.send(b"m", transaction=transaction)
         assert await connection.native.get(queue) is None
+
+
+@on_trio
+async def test_the_host_is_no_virtual_host(peer: Peer) -> None:
+    """A hostname that is but the machine's own opens, as it does in 1.0, and leads to the usual virtual host."""
+    async with peer.connected() as connection, peer.queue(connection) as queue:
+        for hostname in ("localhost", "127.0.0.1"):
+            async with peer.connected(hostname=hostname) as other, other.sender(queue) as sender:
+                await sender.send(hostname)
+        async with connection.receiver(queue) as receiver:
+            assert [(await receiver.receive()).message.body for _ in range(2)] == ["localhost", "127.0.0.1"]

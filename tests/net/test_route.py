@@ -119,3 +119,33 @@ def test_the_open_agrees_with_tls(settings: dict[str, Any], hostname: str) -> No
     assert lifeline.endpoint is not None
     assert lifeline._open(lifeline.endpoint, settings.get("tls")).hostname == hostname
     assert parse_url("amqps://broker").tls
+
+
+@pytest.mark.parametrize(
+    ("url", "settings", "virtual_host"),
+    [
+        ("amqp://broker", {"hostname": "Broker"}, None),
+        ("amqp://broker", {"hostname": "other"}, "other"),
+        ("amqp://broker", {"hostname": "localhost"}, "localhost"),
+        ("amqp://broker/path", {"hostname": "other"}, "path"),
+        ("amqp://broker/path", {"hostname": "broker"}, "path"),
+        ("amqp://broker", {"hostname": "vhost:broker"}, "broker"),
+        ("amqp://broker/path", {"hostname": "vhost:broker"}, "broker"),
+        ("amqps://10.0.0.1", {"hostname": "inside", "tls": TLS(server_hostname="inside")}, None),
+        ("amqps://10.0.0.1", {"hostname": "10.0.0.1", "tls": TLS(server_hostname="inside")}, None),
+        ("amqp://[::1]", {"hostname": "localhost"}, None),
+        ("amqp+unix:///run/broker", {"hostname": "localhost"}, None),
+        ("amqp+unix:///run/broker", {"hostname": "other"}, "other"),
+        ("ws://broker/amqp", {"hostname": "broker"}, None),
+        ("ws://broker/amqp", {"hostname": "other"}, "other"),
+        ("amqp://broker", {}, None),
+        ("amqp://broker", {"hostname": ""}, None),
+    ],
+)
+def test_virtual_hosts(url: str, settings: dict[str, Any], virtual_host: str | None) -> None:
+    """Dialects before 1.0 are told the path, or a name that is not just the host's own."""
+    lifeline = Connection(url, **settings)._lifeline
+    assert lifeline.endpoint is not None
+    terms = lifeline._open(lifeline.endpoint, settings.get("tls"))
+    assert terms.virtual_host == virtual_host
+    assert terms.hostname == settings.get("hostname", "broker")

@@ -65,7 +65,8 @@ class Connection(Endpoint, Facts, Links):
         container_id: this container's name (§2.4.1); made up when None.
         hostname: the virtual host asked for (§2.7.1); when None, the name that TLS sends, which is the URL's host
             unless `tls` says another. RabbitMQ wants "vhost:NAME"; dialects before 1.0 understand that, too, and the
-            URL's path, which comes before a name without "vhost:": amqp://host/NAME.
+            URL's path, which comes before a name without "vhost:": amqp://host/NAME. To them the host's own name, as
+            the URL or `tls` has it, or "localhost" for this machine, is no virtual host.
         idle_timeout: seconds of silence of the peer after which the connection is lost; None for never. Half of
             it is what the peer is told (§2.4.5).
         max_frame_size: the largest frame this side takes, bytes, 512 at least.

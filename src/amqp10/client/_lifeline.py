@@ -293,11 +293,13 @@ class Lifeline:
 
     def _open(self, endpoint: Endpoint, tls: TLSSettings | None) -> ConnectionTerms:
         """What the open says there."""
+        certified = tls.server_hostname if isinstance(tls, TLS) else None
         hostname = self._hostname
         if hostname is None:
-            hostname = (tls.server_hostname if isinstance(tls, TLS) else None) or endpoint.name or endpoint.host or None
+            hostname = certified or endpoint.name or endpoint.host or None
         path = endpoint.path if not (endpoint.websocket or endpoint.unix) else ""
-        path = path or self._hostname or ""  # who names a host means a virtual one
+        if not path and hostname != certified and not endpoint.called(hostname or ""):
+            path = self._hostname or ""  # who names another host means a virtual one
         return replace(self._terms, hostname=hostname, path=path)
 
     async def _asked(self, owner: Connection) -> str | ConnectionDetails | None:

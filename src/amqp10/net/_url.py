@@ -57,6 +57,13 @@ class Endpoint:
         """Nothing beyond this machine sees what is said there."""
         return self.unix or is_loopback(self.host)
 
+    def called(self, hostname: str) -> bool:
+        """Whether that is but another word for the host, be it "localhost" for this machine; no name is looked up."""
+        hostname = hostname.lower()
+        return hostname in (self.host.lower(), (self.name or self.host).lower()) or (
+            self.loopback and is_loopback(hostname)
+        )
+
     @property
     def authority(self) -> str:
         """Host and port as URLs and HTTP write them."""
