@@ -455,10 +455,9 @@ async def test_the_rest_of_its_words(rabbit: Peer) -> None:
 async def test_virtual_hosts(rabbit: Peer) -> None:
     """Which one is said as RabbitMQ has it in AMQP 1.0, or by the path of the URL, as in RabbitMQ's own URIs."""
     for url, name in ((rabbit.server.url(), "vhost:nowhere"), (f"{rabbit.server.url()}/nowhere", None)):
-        with pytest.raises(ConnectionClosed) as closed:
+        with pytest.raises(ConnectionClosed, match="amqp:not-allowed"):
             async with rabbit.connected(url, hostname=name):
                 pass
-        assert closed.value.condition == "amqp:not-allowed"
     async with rabbit.connected(f"{rabbit.server.url()}/%2F") as connection, rabbit.queue(connection) as queue:
         assert await connection.native.queue(queue) is not None
 
@@ -497,9 +496,5 @@ async def test_a_transaction_that_cannot_be(rabbit: Peer) -> None:
 @on_trio
 async def test_the_host_is_no_virtual_host(peer: Peer) -> None:
     """A hostname that is but the machine's own opens, as it does in 1.0, and leads to the usual virtual host."""
-    async with peer.connected() as connection, peer.queue(connection) as queue:
-        for hostname in ("localhost", "127.0.0.1"):
-            async with peer.connected(hostname=hostname) as other, other.sender(queue) as sender:
-                await sender.send(hostname)
-        async with connection.receiver(queue) as receiver:
-            assert [(await receiver.receive()).message.body for _ in range(2)] == ["localhost", "127.0.0.1"]
+    async with peer.connected() as one, peer.queue(one) as queue, peer.connected(hostname="localhost") as other:
+        assert await other.native.purge_queue(queue) == 0
