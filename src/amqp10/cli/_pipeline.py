@@ -14,8 +14,6 @@ import click
 
 from ._main import Failure, Interrupted
 
-STOP_SECONDS = 60
-
 
 def pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
     """NAME=VALUE, several times."""

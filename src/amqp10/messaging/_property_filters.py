@@ -96,7 +96,6 @@ class ApplicationPropertiesFilter(Filter):
 # "&p:" is followed by a prefix, "&s:" by a suffix, and "&&" is an ampersand at the beginning (section 4.1.1).
 PREFIX: Final = "&p:"
 SUFFIX: Final = "&s:"
-AMPERSAND: Final = "&&"
 
 
 def reference(value: Any) -> Any:

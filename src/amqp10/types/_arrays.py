@@ -162,8 +162,6 @@ _ELEMENTS: Final[dict[str, _Elements]] = {
     "array": _compound("array", 0xE0),
 }
 
-write_symbols: Final[_Elements] = _ELEMENTS["symbol"]
-
 
 def elements_writer(name: str) -> Writer:
     """The writer of a whole array of undescribed elements of the type `name`, from any sequence."""

@@ -48,8 +48,6 @@ CODES: Final[dict[int, tuple[str, int]]] = {
     0xF0: ("array", 9),
 }
 
-LIST_CODES: Final = frozenset((0x45, 0xC0, 0xD0))
-
 
 def name_of(code: int) -> str:
     """What a constructor announces, for an error message."""

@@ -436,9 +436,6 @@ class ServerSession(SessionEndpoint):
             self.engine.emit(RequestReceived(PendingRequest(self, DeleteQueue(name))))
         self._temporary.clear()
 
-    def _ignore(self, number: int, command: Command) -> None:
-        self.complete(number)
-
     def _excepted(self, number: int, command: ExecutionException) -> None:
         self.excepted(command)
 

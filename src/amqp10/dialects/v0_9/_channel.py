@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ...errors import AmqpError, RemoteProtocolError
 from ...messaging import Error
@@ -31,11 +31,6 @@ class State(Enum):
     OPEN = "open, or being opened"
     CLOSING = "our close is out: everything but the answer is dropped"
     CLOSED = "closed"
-
-
-# What is handed the octets of a method behind its code, and those of the content's properties and body.
-Hot = Callable[[Any, bytes], None]
-Handler = Callable[[Any, Any], None]
 
 
 class Channel(ABC):
