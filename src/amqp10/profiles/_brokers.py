@@ -26,7 +26,7 @@ EMBEDDED: Final = Profile(
             "A node is made when a link attaches: a topic if the terminus has the capability.",
             "docs/concepts/broker.md",
         ),
-        Fact("Everything is in memory, durable messages too.", "docs/concepts/broker.md"),
+        Fact("Without a store everything is in memory, durable messages too.", "docs/concepts/broker.md"),
     ),
 )
 
