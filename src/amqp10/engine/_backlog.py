@@ -23,7 +23,6 @@ class Backlog:
 
     Args:
         engine: its `reading` is set.
-        owed: whether the peer has deliveries to settle, which it would say behind what it has sent already.
         ask: called with True when the peer is to stop sending messages, with False when it may go on; None where the
             dialect has no word for it.
         most_items: messages, or frames, a quarter of which may wait before the peer is asked to stop.
@@ -38,7 +37,6 @@ class Backlog:
     def __init__(
         self,
         engine: Engine,
-        owed: Callable[[], bool],
         ask: Callable[[bool], None] | None = None,
         *,
         most_items: int = 1000,
@@ -46,7 +44,6 @@ class Backlog:
     ) -> None:
         self.items = self.octets = 0
         self._engine = engine
-        self._owed = owed
         self._ask = ask
         self._most_items = most_items
         self._asked = False
@@ -85,12 +82,15 @@ class Backlog:
             self._asked = stop
             ask(stop)
 
-    def stands(self, now: float) -> bool:
+    def stands(self, now: float, *, owed: bool) -> bool:
         """Whether nothing was taken for `PATIENCE` s, and what would make room is perhaps what is not read.
 
         To be asked now and then, by the engine's clock.
+
+        Args:
+            owed: the peer has deliveries to settle, which it would say behind what it has sent already.
         """
-        if self._moved or self._engine.reading or not self._owed():
+        if self._moved or self._engine.reading or not owed:
             self._moved, self._since = False, None
         elif self._since is None:
             self._since = now

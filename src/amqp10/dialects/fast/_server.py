@@ -67,7 +67,7 @@ class ServerEngine(FastEngine):
         self._login = ServerLogin(authenticator)
         self.partial = self.uncommitted = 0
         self._open_tag = 0
-        self.backlog = Backlog(self, self._owed)
+        self.backlog = Backlog(self)
         self._deferred: list[Command] = []  # closes that wait for what is held
 
     # Opening
@@ -217,7 +217,7 @@ class ServerEngine(FastEngine):
         return any(session.unacknowledged for session in self.channels.values())
 
     def tick(self, now: float) -> float | None:
-        if self.opened and self.backlog.stands(now):
+        if self.opened and self.backlog.stands(now, owed=self._owed()):
             self._give_up()
         deadline = super().tick(now)
         return min(deadline or math.inf, now + self.backlog.PATIENCE / 3) if self.opened else deadline

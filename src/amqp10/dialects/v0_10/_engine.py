@@ -123,7 +123,7 @@ class V010Engine(TimedEngine):
         self._open_asked = False
         self._next_channel = 1
         self.branches: dict[BranchId, ServedBranch] = {}
-        self.backlog = Backlog(self, self._owed, self._ask)
+        self.backlog = Backlog(self, self._ask)
         self.stopping: set[str] = set()
         self.aftermath = Aftermath(self)
         self._answering = False  # server: the client's open is here, and is to be answered
@@ -346,9 +346,6 @@ class V010Engine(TimedEngine):
     def hold(self, messages: int, octets: int) -> None:
         """So many more are held, for which the owner gave no credit; when it is much nothing more is read."""
         self.backlog.add(messages, octets)
-
-    def _owed(self) -> bool:
-        return any(isinstance(session, ServerSession) and session.deliveries for session in self.sessions.values())
 
     def block(self, reason: str | None) -> None:
         self._stop("the owner's", reason is not None)

@@ -72,7 +72,7 @@ class ServerConnection(Connection):
         self._tune_sent = self._tuned = False
         self._frame_max = 0
         self._channel_max = 0
-        self.backlog = Backlog(engine, self._owed, self._ask, most_items=3000, largest=engine.terms.max_message_size)
+        self.backlog = Backlog(engine, self._ask, most_items=3000, largest=engine.terms.max_message_size)
         self._told_of_blocking = False
         self._reasons: dict[str, str] = {}  # for being blocked, by whose they are
 
@@ -209,9 +209,6 @@ class ServerConnection(Connection):
     def waits(self, octets: int, frames: int, *, goes_on: bool = False) -> None:
         """So much more, or less, waits on channels. `goes_on`: it is no publish."""
         self.backlog.add(frames, octets, goes_on=goes_on)
-
-    def _owed(self) -> bool:
-        return any(session.consumers.unacked for session in self.sessions)
 
     def _ask(self, stop: bool) -> None:
         self.block("our own", "more is waiting than there is room for" if stop else None)
