@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 import anyio
 import pytest
@@ -10,7 +11,21 @@ import pytest
 from amqp10 import Connection, ConnectionLost, ConnectionRestored, Message, Reconnect
 from amqp10.broker import Broker
 from amqp10.broker._connection import Peer
+from amqp10.broker._router import Router
+from amqp10.dialects.v0_10._commands import ExecutionResult
+from amqp10.dialects.v0_10._controls import (
+    SessionAttach,
+    SessionAttached,
+    SessionCommandPoint,
+    SessionDetach,
+    SessionDetached,
+    SessionRequestTimeout,
+)
+from amqp10.dialects.v0_10._topology import QueueQuery
 from amqp10.testing import FaultProxy
+
+from ..dialects.v0_10._raw import Raw
+from ._served import Served
 
 pytestmark = pytest.mark.anyio
 
@@ -159,3 +174,50 @@ async def test_forgotten() -> None:
                     await sender.send("after")
                     with await receiver.receive() as message:
                         assert message.body == "after"
+
+
+class Program(Raw):
+    """A connection to a broker, with a session of the name b"name" if it was let in."""
+
+    def __init__(self, router: Router, *, force: bool = False, timeout: int = 0) -> None:
+        self._served = Served("0-10", router)
+        super().__init__(self._served.engine)
+        self._served.settle_down()
+        self.open_as_client(session=False)
+        self._served.settle_down()
+        self.answers = self.say(SessionAttach(b"name", force))
+        self.say(SessionRequestTimeout(timeout))
+        self.say(SessionCommandPoint(0, 0))
+
+    def put(self, data: bytes) -> list[Any]:
+        self.engine.receive_data(data)
+        if self.engine.opened:
+            self._served.settle_down()
+        return self.listen()
+
+    def lives(self) -> bool:
+        """Its session is at work."""
+        return any(isinstance(each, ExecutionResult) for each in self.do(QueueQuery("q")))
+
+
+@pytest.mark.parametrize("timeout", [0, 60])
+def test_a_name_in_use(timeout: int, router: Router) -> None:
+    """A session that is at work is not taken from its program, but by force (0-10 §9, session.attach)."""
+    first = Program(router, timeout=timeout)
+    second = Program(router)
+    assert second.answers == [SessionDetached(b"name", 1)]
+    assert first.lives()
+    third = Program(router, force=True)
+    assert third.answers[0] == SessionAttached(b"name")
+    assert not first.lives()
+    assert (Program(router).answers, third.lives()) == ([SessionDetached(b"name", 1)], timeout == 0)
+    third.say(SessionDetach(b"name"))
+    assert Program(router).answers[0] == SessionAttached(b"name")
+
+
+def test_a_name_is_free_after_a_loss(router: Router) -> None:
+    """What ends with its connection leaves nothing behind."""
+    first = Program(router)
+    first.engine.receive_eof()
+    first.put(b"")
+    assert Program(router).lives()

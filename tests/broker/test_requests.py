@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from amqp10.broker._queue import Queue
 from amqp10.broker._requests import Requests, check_owner
 from amqp10.broker._router import AddressError, Router
 from amqp10.engine import (
@@ -159,6 +160,26 @@ def test_exclusive(ask: Asking, other: Asking, router: Router) -> None:
     assert "q" in router.nodes
     ask.requests.end()
     assert "q" not in router.nodes
+
+
+def test_exclusive_for_a_session(ask: Asking, other: Asking, router: Router) -> None:
+    """One that outlives its session is free after it, with what is in it, and another may take it."""
+    mine = DeclareQueue("q", durable=True, exclusive=True, outlives=True)
+    facts = ask(mine)
+    assert (facts.exclusive, facts.outlives) == (True, True)
+    fill(cast(Queue, router.nodes["q"]), 1, 2, 3)
+    refused(other, mine, "amqp:resource-locked")
+    refused(other, PurgeQueue("q"), "amqp:resource-locked")
+    ask.requests.session_ended(cast(Session, other))
+    refused(other, mine, "amqp:resource-locked")
+    ask.requests.session_ended(cast(Session, ask))
+    assert other(QueryQueue("q")).exclusive is False
+    assert other(mine).messages == 3
+    refused(ask, mine, "amqp:resource-locked")
+    other.requests.end()
+    assert ask(DeclareQueue("q", durable=True)).messages == 3
+    cast(Queue, router.nodes["q"]).add_consumer(Taker())
+    refused(ask, mine, "amqp:resource-locked")
 
 
 def test_delete_and_purge(ask: Asking, router: Router) -> None:

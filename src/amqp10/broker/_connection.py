@@ -161,9 +161,10 @@ class Peer:
         """Whether it is that one: not, when the sessions went on on another connection."""
         return self._carrier is carrier
 
-    def robbed(self, session: Session) -> None:
+    def robbed(self, session: Session, *, keep: bool) -> None:
         """The client takes a session up on another connection: this one has nothing to say any more."""
-        session.suspend()
+        if keep:
+            session.suspend()
         self.links.end_all(lambda link: not link.session.suspended)
         self.engine.close(_error("amqp:connection:forced", "its session goes on on another connection"))
         self.wake()
@@ -220,6 +221,7 @@ class Peer:
         self._router.subscriptions.session_ended(event.session)
         self._router.links.session_ended(event.session)
         self._router.sessions.session_ended(event.session)
+        self.requests.session_ended(event.session)
 
     def _on_window(self, event: WindowOpened) -> None:
         self.links.session_ready(event.session)

@@ -31,7 +31,7 @@ class KeptSession:
 
     Attributes:
         peer: who has its links.
-        timeout: seconds that it is kept.
+        timeout: seconds that it is kept; 0: it ends with its transport.
         deadline: when it ends, on the broker's clock; None while it has a transport.
     """
 
@@ -55,13 +55,10 @@ class KeptSessions:
         self._kept: dict[Key, KeptSession] = {}
 
     def keep(self, peer: Peer, session: Session, name: bytes, timeout: int) -> None:
-        """It is to be kept that long when its transport is lost; 0: not at all."""
+        """It is to be kept that long when its transport is lost; 0: not at all, but its name is its own till then."""
         key = peer.engine.identity, name
-        if timeout:
-            self._make_room(key)
-            self._kept[key] = KeptSession(session, peer, timeout)
-        else:
-            self._kept.pop(key, None)
+        self._make_room(key)
+        self._kept[key] = KeptSession(session, peer, timeout)
 
     def _make_room(self, new: Key) -> None:
         waiting = [key for key, kept in self._kept.items() if key[0] == new[0] and kept.deadline is not None]
@@ -75,9 +72,16 @@ class KeptSessions:
         if kept is None or (not kept.session.suspended and not kept.session.begun):
             return None
         if not kept.session.suspended:
-            kept.peer.robbed(kept.session)
+            kept.peer.robbed(kept.session, keep=kept.timeout > 0)
+        if not kept.timeout:
+            return None
         kept.deadline = None
         return kept.session
+
+    def attached(self, engine: Engine, name: bytes) -> bool:
+        """Whether it is at work on a connection."""
+        kept = self._kept.get((engine.identity, name))
+        return kept is not None and kept.session.begun and not kept.session.suspended
 
     def peer_of(self, session: Session) -> Peer | None:
         """Who has the links of a session."""
@@ -127,3 +131,6 @@ class PeerKeeper(SessionKeeper):
 
     def take(self, engine: Engine, name: bytes) -> Session | None:
         return self._sessions.take(engine, name)
+
+    def attached(self, engine: Engine, name: bytes) -> bool:
+        return self._sessions.attached(engine, name)

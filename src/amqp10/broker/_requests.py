@@ -7,7 +7,7 @@ RabbitMQ: deleting a queue or an exchange that is not there, undoing a binding t
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ..engine import (
@@ -25,6 +25,7 @@ from ..engine import (
     QueryQueue,
     QueueFacts,
     Request,
+    Session,
     Unbind,
     route_address,
 )
@@ -69,6 +70,7 @@ class Requests:
         self._topology = router.topology
         self._owner = owner
         self._exclusive: dict[Queue, None] = {}
+        self._lent: dict[Queue, Session] = {}  # that are a session's while there is that
 
     def answer(self, pending: PendingRequest[Any]) -> None:
         """Do what is asked for, and say so; or say why not."""
@@ -79,6 +81,10 @@ class Requests:
         except EncodeError as error:
             pending.session.refuse(pending, Error(Symbol("amqp:invalid-field"), f"cannot be kept: {error}"))
         else:
+            if isinstance(pending.request, DeclareQueue) and pending.request.outlives:
+                queue = self._router.nodes[result.name]
+                assert isinstance(queue, Queue)
+                self._lent[queue] = pending.session
             pending.session.answer(pending, result)
 
     def do(self, request: Request[Any]) -> Any:
@@ -99,6 +105,16 @@ class Requests:
             if not queue.deleted:
                 self._router.delete(queue)
         self._exclusive.clear()
+        self._free(list(self._lent))
+
+    def session_ended(self, session: Session) -> None:
+        """What it alone could use is there for all."""
+        self._free([queue for queue, lent_to in self._lent.items() if lent_to is session])
+
+    def _free(self, queues: Iterable[Queue]) -> None:
+        for queue in queues:
+            del self._lent[queue]
+            queue.owner = None
 
     # Queues
 
@@ -114,16 +130,25 @@ class Requests:
                 _check_same(node, asked)
             if isinstance(node, DeclaredQueue):
                 node.used()
+                if asked.outlives and not asked.passive:
+                    self._take(node)
             return _facts(node)
         if name.startswith(RESERVED):
             raise AddressError("amqp:unauthorized-access", f"names that begin with {RESERVED!r} are the broker's")
-        terms = QueueTerms(asked.durable, asked.exclusive, asked.auto_delete, dict(asked.arguments))
+        exclusive = asked.exclusive and not asked.outlives  # else that is so for a while only
+        terms = QueueTerms(asked.durable, exclusive, asked.auto_delete, dict(asked.arguments))
         queue = self._router.declare_queue(
             name or f"amq.gen-{secrets.token_urlsafe(16)}", terms, self._owner if asked.exclusive else None
         )
-        if asked.exclusive:
+        if exclusive:
             self._exclusive[queue] = None
         return _facts(queue)
+
+    def _take(self, queue: Queue) -> None:
+        """A queue that is there is to be for one session from now on."""
+        if queue.owner is None and queue.users:
+            raise AddressError("amqp:resource-locked", f"queue {queue.name!r} is in use")
+        queue.owner = self._owner
 
     def _query_queue(self, asked: QueryQueue) -> QueueFacts | None:
         node = self._router.nodes.get(asked.name)
@@ -146,6 +171,7 @@ class Requests:
         self._router.delete(node)
         if isinstance(node, Queue):
             self._exclusive.pop(node, None)
+            self._lent.pop(node, None)
         return facts.messages
 
     def _node(self, name: str) -> Node:
@@ -222,9 +248,10 @@ def _facts(node: Node) -> QueueFacts:
         node.depth - node.unsettled,
         node.users,
         terms.durable,
-        terms.exclusive,
+        node.owner is not None,
         terms.auto_delete,
         terms.arguments,
+        node.owner is not None and not terms.exclusive,
     )
 
 
@@ -233,7 +260,7 @@ def _check_same(node: Node, asked: DeclareQueue) -> None:
     if isinstance(node, Topic):
         raise AddressError("amqp:precondition-failed", f"{node.name!r} is a topic, not a queue")
     terms = (node.terms if isinstance(node, Queue) else None) or QueueTerms(asked.durable)
-    if terms.exclusive != asked.exclusive:
+    if terms.exclusive != (asked.exclusive and not asked.outlives):
         raise AddressError("amqp:resource-locked", f"queue {node.name!r} has exclusive {terms.exclusive!r}")
     for word, is_so, wanted in (
         ("durable", terms.durable, asked.durable),

@@ -169,6 +169,10 @@ class SessionKeeper(ABC):
         One that is not suspended yet, for its transport is not known to be lost, is suspended by this (`suspend`).
         """
 
+    def attached(self, engine: Engine, name: bytes) -> bool:
+        """Whether the peer of this engine has a session of that name on a transport that is not known to be lost."""
+        return False
+
 
 class Session(ABC):
     """One session (§2.5).

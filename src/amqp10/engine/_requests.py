@@ -65,6 +65,7 @@ class QueueFacts:
         messages: those that are ready to be received.
         consumers: links that receive from it.
         durable, exclusive, auto_delete, arguments: how it was declared; None where the dialect does not say.
+        outlives: see `DeclareQueue`.
     """
 
     name: str
@@ -74,6 +75,7 @@ class QueueFacts:
     exclusive: bool | None = None
     auto_delete: bool | None = None
     arguments: Mapping[str, Any] | None = None
+    outlives: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ class DeclareQueue(Request[QueueFacts]):
         passive: only find it.
         on_demand: with `passive`: make it if nodes are made on demand here.
         arguments: `x-message-ttl` and others.
+        outlives: an exclusive one stays when its session ends, and is free then.
     """
 
     name: str = ""
@@ -118,6 +121,7 @@ class DeclareQueue(Request[QueueFacts]):
     passive: bool = False
     on_demand: bool = False
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    outlives: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from amqp10.dialects.v0_10._controls import (
     SessionAttach,
     SessionCommandPoint,
     SessionCompleted,
+    SessionConfirmed,
     SessionDetach,
     SessionDetached,
     SessionFlush,
@@ -299,6 +300,7 @@ def test_ids_that_wrap() -> None:
     assert done.commands == ((0xFFFF_FFFE, 1),)
     raw.say(SessionKnownCompleted(((0xFFFF_FFFE, 0),)))
     assert raw.say(SessionFlush(completed=True))[-1].commands == ((1, 1),)
+    assert raw.say(SessionFlush(confirmed=True)) == [SessionConfirmed(((1, 1),))]
     assert session.begun
 
 

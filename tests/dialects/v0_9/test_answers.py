@@ -9,6 +9,7 @@ import pytest
 from amqp10.dialects.v0_9 import DIALECT, Recover, UpdateSecret
 from amqp10.dialects.v0_9._methods import (
     BasicAck,
+    BasicCancel,
     BasicConsume,
     BasicConsumeOk,
     BasicDeliver,
@@ -17,6 +18,7 @@ from amqp10.dialects.v0_9._methods import (
     BasicRecoverOk,
     BasicReturn,
     ChannelClose,
+    ChannelCloseOk,
     ChannelOpenOk,
     ConfirmSelectOk,
     ConnectionOpenOk,
@@ -305,3 +307,15 @@ def test_delivery_tags_that_do_not_grow(number: int) -> None:
     (close,) = [method for method in said(engine) if isinstance(method, ChannelClose)]
     assert (close.reply_code, close.method_id) == (406, 60)
     assert [event.link for event in engine.events() if isinstance(event, LinkEnded)] == [link]
+
+
+def test_cancelled_by_the_server() -> None:
+    """It has deleted the queue: the link is over, and its channel is closed."""
+    engine = opened(**CAN)
+    link = receiving(engine, 0)
+    (ended,) = hear(engine, 1, BasicCancel(link.properties["tag"], True))
+    assert isinstance(ended, LinkEnded)
+    assert isinstance(ended.error, LinkDetached)
+    assert (ended.link, ended.error.condition) == (link, "amqp:resource-deleted")
+    assert [type(method) for method in said(engine)] == [ChannelClose]
+    assert hear(engine, 1, ChannelCloseOk()) == []

@@ -234,6 +234,16 @@ def test_weights_that_do_not_fit(steps: list[tuple[bool, bytes]]) -> None:
     assert raised.value.code == 501
 
 
+def test_nested_without_end() -> None:
+    """So deep, and no deeper."""
+    assembler = Assembler()
+    for _ in range(16):
+        assembler.header(header(1, 1))
+    with pytest.raises(Fault) as raised:
+        assembler.header(header(1, 1))
+    assert raised.value.code == 540
+
+
 def test_contents_of_nothing() -> None:
     """What is within a message counts for its size, though its bodies be empty: headers are kept, too."""
     assembler = Assembler()

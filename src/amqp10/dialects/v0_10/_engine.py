@@ -320,11 +320,16 @@ class V010Engine(TimedEngine):
                 raise RemoteProtocolError(f"channel {assembly.channel} is above {self.login.channel_max}")
             attach = decode_control(assembly.front)
             assert isinstance(attach, SessionAttach)
-            known = self.keeper.take(self, attach.name) if self.keeper is not None else None
-            if isinstance(known, ServerSession):
-                known.resume(self, assembly.channel)
-                return
             session = ServerSession(self, assembly.channel)
+            if self.keeper is not None:
+                if not attach.force and self.keeper.attached(self, attach.name):
+                    session.busy(attach.name)
+                    return
+                known = self.keeper.take(self, attach.name)
+                if isinstance(known, ServerSession):
+                    known.resume(self, assembly.channel)
+                    return
+                self.keeper.keep(session, attach.name, 0)
             self.sessions[assembly.channel] = session
             session.receive(assembly)
             self.emit(SessionBegun(session))

@@ -61,6 +61,7 @@ def _declare_queue(command: QueueDeclare) -> Request[Any]:
         command.passive,
         on_demand,
         arguments,
+        command.exclusive and not command.auto_delete,
     )
 
 
@@ -74,7 +75,7 @@ def _queue(facts: QueueFacts | None) -> QueueQueryResult:
         alternate,
         bool(facts.durable),
         bool(facts.exclusive),
-        bool(facts.auto_delete or facts.exclusive),
+        bool(facts.auto_delete or (facts.exclusive and not facts.outlives)),
         arguments,
         facts.messages,
         facts.consumers,

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from ...engine import OutgoingDelivery, ReceiverLink, SenderLink
     from ._engine import V010Engine
 
+SESSION_BUSY = 1
 TRANSPORT_BUSY = 2
 NOT_ATTACHED = 3
 MOST_SUBSCRIPTIONS = 1024
@@ -157,6 +158,10 @@ class ServerSession(SessionEndpoint):
         """Something came on a channel without a session."""
         if assembly.kind == COMMAND or assembly.front[:2] == b"\2\3":
             self.say(SessionDetached(b"", NOT_ATTACHED))
+
+    def busy(self, name: bytes) -> None:
+        """The client has a session of that name elsewhere, and does not ask to have it moved."""
+        self.say(SessionDetached(name, SESSION_BUSY))
 
     def attach_sender(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> SenderLink:
         raise LocalProtocolError("servers of AMQP 0-10 attach no links")
