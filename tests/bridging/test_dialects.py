@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -118,3 +119,43 @@ async def test_what_a_store_is_of_no_use_for() -> None:
             with pytest.raises(Unsupported, match="'0-10' resumes nothing from a store of deliveries"):
                 await amqp10.bridge((there, "a"), (here, "b"), exactly_once=True)
         assert await bodies(old, "a") == [1]
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+@pytest.mark.parametrize(("source", "target"), list(product(("1.0", "0-9-1"), repeat=2)))
+async def test_carbon_copies(source: str, target: str) -> None:
+    """What has copies at the source has each of them once at the target, if each queue is moved."""
+    copied: dict[str, Any] = {"x-cc": ["b"]} if source == "1.0" else {"x-opt-0-9-1": {"headers": {"CC": ["b"]}}}
+    async with two_brokers() as (old, new):
+        async with Connection(old.url, dialect=source) as there, Connection(new.url, dialect=target) as here:
+            for name in ("a", "b"):
+                for connection in (there, here):
+                    async with connection.sender(name):  # which makes it there
+                        pass
+            async with there.sender("/queues/a") as sender:
+                await sender.send(Message(b"x", message_annotations=copied))
+            for name in ("/queues/a", "/queues/b"):
+                assert (await amqp10.bridge((there, name), (here, name), until_empty=True)).moved == 1
+        for name in ("a", "b"):
+            (came,) = await messages(new, name)
+            assert came.message_annotations["x-opt-bridge-cc"] == ["b"]
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+@pytest.mark.parametrize("target", ["1.0", "0-9-1", "0-9", "0-9-draft"])
+@pytest.mark.parametrize("source", ["0-9-1", "0-9", "0-9-draft"])
+async def test_a_subject_like_the_key(source: str, target: str) -> None:
+    """It is still there when the message goes on by another key; what had none has none."""
+    async with two_brokers() as (old, new):
+        old_queue, new_queue = "a", "b"
+        async with Connection(old.url, dialect=source) as there, Connection(new.url, dialect=target) as here:
+            async with there.receiver(old_queue), here.receiver(new_queue):
+                pass
+            await there.native.bind(old_queue, "amq.direct", "k")
+            async with there.sender("/exchanges/amq.direct/k") as sender:
+                await sender.send(Message(b"one", subject="k"))
+                await sender.send(Message(b"none"))
+            assert (await amqp10.bridge((there, old_queue), (here, new_queue), until_empty=True)).moved == 2
+        one, none = await messages(new, new_queue)
+    assert one.subject == "k"
+    assert none.subject == ("k" if target == "1.0" else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -59,10 +60,36 @@ def test_delivery_annotations_end_here() -> None:
     assert onward(wider, 1.0) == wider
 
 
+@pytest.mark.parametrize("others", [{}, {"x-opt-kept": "v" * 300}])
+@pytest.mark.parametrize("keys", [["one", "two"], [], "none that is valid"])
+@pytest.mark.parametrize("fields", [{}, {"durable": True}, {"ttl": timedelta(seconds=9)}, {"subject": "s"}])
+def test_no_copies_again(fields: dict[str, Any], keys: Any, others: dict[str, Any]) -> None:
+    """Further keys, however they are said, go on by a name that no broker heeds; everything else as it was."""
+    for said, left in (
+        ({"x-cc": keys}, {}),
+        ({"x-opt-0-9-1": {"headers": {"CC": keys}}}, {"x-opt-0-9-1": {"headers": {}}}),
+        (
+            {"x-opt-0-9-1": {"type": "t", "headers": {"CC": keys, "h": [1]}}},
+            {"x-opt-0-9-1": {"type": "t", "headers": {"h": [1]}}},
+        ),
+    ):
+        message = Message(b"x", message_annotations={**said, **others}, **fields)
+        passed = Message.decode(onward(message.encode(), 0.0))
+        assert passed.message_annotations == {**left, **others, "x-opt-bridge-cc": keys}
+        assert passed.replace(message_annotations=None) == message.replace(message_annotations=None)
+
+
+@pytest.mark.parametrize("annotations", [{"x-exchange": "CC", "x-routing-key": "x-cc"}, {"x-opt-0-9-1": {"CC": 1}}])
+def test_what_only_sounds_like_copies(annotations: dict[str, Any]) -> None:
+    """It goes on as it is."""
+    payload = Message(b"x", message_annotations=annotations).encode()
+    assert onward(payload, 0.0) is payload
+
+
 @given(st.binary(max_size=60), st.floats(0, 100))
 def test_what_is_no_message(payload: bytes, waited: float) -> None:
     """Nothing is raised, for whether that may be is for the target to say."""
-    for some in (payload, b"\0\x53\x70" + payload, b"\0\x53\x71" + payload):
+    for some in (payload, *(b"\0\x53" + code + payload for code in (b"\x70", b"\x71", b"\x72", b"\x72\xc1\xffx-cc"))):
         assert isinstance(onward(some, waited), bytes)
     assert isinstance(marked(payload, "why"), bytes)
 

@@ -364,3 +364,26 @@ async def test_the_page_about_moving(rabbitmq: Server) -> None:
     both = [sys.executable, "-W", "error", str(EXAMPLES / "two_dialects.py"), rabbitmq.url()]
     done = await anyio.run_process(both, check=False)
     assert done.stdout.decode() == "sent in 0-9-1 received in 1.0\nsent in 1.0 received in 0-9-1\n", done.stderr
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_carbon_copies(request: pytest.FixtureRequest) -> None:
+    """What another program published with a CC is not copied there once more, and says that it was."""
+    async with (
+        end(request, "rabbitmq 0-9-1") as old,
+        end(request, "rabbitmq 0-9-1") as aside,
+        end(request, "rabbitmq 0-9-1") as new,
+    ):
+        url = old.peer.url().replace("localhost", "127.0.0.1")
+
+        def publish() -> None:
+            with pika.BlockingConnection(pika.URLParameters(url)) as connection:
+                properties = pika.BasicProperties(headers={"CC": [aside.address.removeprefix("/queues/")]})
+                connection.channel().basic_publish("", old.address.removeprefix("/queues/"), b"x", properties)
+
+        await anyio.to_thread.run_sync(publish)
+        async with old.connection() as source, new.connection() as target:
+            assert (await amqp10.bridge((source, old.address), (target, new.address), until_empty=True)).moved == 1
+        (came,) = await new.empty(1)
+        assert came.message_annotations["x-opt-bridge-cc"] == [aside.address.removeprefix("/queues/")]
+        assert len(await aside.empty(2)) == 1

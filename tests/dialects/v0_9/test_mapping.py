@@ -140,10 +140,11 @@ def test_sizes_that_are_none(sizes: Any) -> None:
 
 def test_where_a_message_came_from() -> None:
     """`to`, subject and two annotations say exchange and routing key."""
-    back = there_and_back(Message(b"x", subject="news.eu"), exchange="amq.topic", key="news.eu")
-    assert back.to == "/exchanges/amq.topic/news.eu"
-    assert back.subject == "news.eu"
-    assert back.message_annotations == {EXCHANGE: "amq.topic", ROUTING_KEY: "news.eu"}
+    for subject, beside in ((None, {}), ("news.eu", {NATIVE: {"headers": {"qpid.subject": "news.eu"}}})):
+        back = there_and_back(Message(b"x", subject=subject), exchange="amq.topic", key="news.eu")
+        assert back.to == "/exchanges/amq.topic/news.eu"
+        assert back.subject == "news.eu"
+        assert back.message_annotations == {EXCHANGE: "amq.topic", ROUTING_KEY: "news.eu", **beside}
     assert there_and_back(Message(b"x")).to == "/queues/q"
 
 

@@ -134,6 +134,7 @@ class Outgoing:
 
     def _route(self, message: Message, sections: bool, sizes: str | None = None) -> Route:
         exchange, key = self._exchange, self._key
+        implied = self._came or key is None  # the key says the subject, so that nothing else need say it
         if self._anonymous:
             if message.to is None:
                 raise EncodeError("a message without `to`, on a link that does not say where messages go")
@@ -141,7 +142,7 @@ class Outgoing:
                 address = parse_address(message.to)
             except ValueError as error:
                 raise EncodeError(f"to: {error}") from None
-            exchange, key = address.exchange, address.key
+            exchange, key, implied = address.exchange, address.key, address.key is None
         if self._came:
             there, known = (message.message_annotations.get(name) for name in (EXCHANGE, ROUTING_KEY))
             if isinstance(there, str) and isinstance(known, str):
@@ -151,7 +152,9 @@ class Outgoing:
         if key is None:
             key = message.subject or ""
         passing = self._clock is not None and message.ttl is not None
-        properties = outgoing_properties(message, self._tables, exchange, key, sections, self._clock, sizes)
+        properties = outgoing_properties(
+            message, self._tables, exchange, key, sections, self._clock, sizes, implied=implied
+        )
         children = [self._child(each) for each in _children(message)] if self._tables.structured else ()
         said = properties.encode(self._tables)
         if len(said) + CONTENT_HEADER > self._room:
@@ -208,12 +211,15 @@ def outgoing_properties(
     sections: bool = False,
     clock: Clock | None = None,
     sizes: str | None = None,
+    *,
+    implied: bool = True,
 ) -> BasicProperties:
     """What a message says, in the words of the basic class.
 
     Args:
         sections: the body is encoded sections.
         sizes: those of the data sections that it is, where it is not one.
+        implied: a subject that is the key is not said, for it became that, or was made of it.
 
     Raises:
         EncodeError: something in it can be said in no way.
@@ -244,7 +250,7 @@ def outgoing_properties(
             lost["ttl"] = message.ttl
     if message.delivery_count:
         headers[COUNT] = Int(min(message.delivery_count, 0x7FFF_FFFF))
-    _say_places(message, headers, lost, tables, exchange, key)
+    _say_places(message, headers, lost, tables, exchange, key, implied=implied)
     if sections:
         said.type = SECTIONS
     if sizes is not None:
@@ -319,11 +325,20 @@ def _say_time(said: BasicProperties, value: datetime | Timestamp, lost: dict[str
 
 
 def _say_places(
-    message: Message, headers: dict[str, Any], lost: dict[str, Any], tables: Tables, exchange: str, key: str
+    message: Message,
+    headers: dict[str, Any],
+    lost: dict[str, Any],
+    tables: Tables,
+    exchange: str,
+    key: str,
+    *,
+    implied: bool,
 ) -> None:
     for name, header in PLACES.items():
         value = getattr(message, name)
-        if value is None or (name == "subject" and ((exchange and value == key) or _came_by(message, subject=True))):
+        if value is None:
+            continue
+        if name == "subject" and ((implied and exchange and value == key) or _came_by(message, subject=True)):
             continue
         if name == "to" and (value == route_address(exchange, key) or _came_by(message)):
             continue
@@ -409,7 +424,11 @@ def _say_native(
     if isinstance(more, dict):
         more = {name: value for name, value in more.items() if name not in headers}
         fitting = ((name, value) for name, value in more.items() if arrays or not _has_array(value))
-        taken = {name: value for name, value in fitting if tables.takes(name, value)}
+        taken = {
+            name: value
+            for name, value in fitting
+            if tables.takes(tables.spelled(name) if name in RESERVED else name, value)
+        }
         headers.update(taken)
         if len(taken) < len(more):
             left["headers"] = {name: value for name, value in more.items() if name not in taken}
