@@ -41,7 +41,7 @@ async def bodies(broker: Broker, address: str) -> list[Any]:
 
 async def until(condition: Callable[[], Any]) -> None:
     """Let the others go on until that is so."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(40):
         while not condition():  # noqa: ASYNC110 - of what is waited for there is no event
             await anyio.sleep(0.001)
 

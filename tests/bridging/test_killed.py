@@ -17,7 +17,7 @@ from ._ends import Program, bodies, fill, two_brokers, until
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.slow,
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(400),
     # The bridge chooses its own.
     pytest.mark.parametrize("anyio_backend", ["trio"]),
 ]

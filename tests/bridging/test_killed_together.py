@@ -18,7 +18,7 @@ from ._ends import Program
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.slow,
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(400),
     # The programs choose their own.
     pytest.mark.parametrize("anyio_backend", ["trio"]),
 ]

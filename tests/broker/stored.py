@@ -7,17 +7,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ..free_ports import free_ports
+
 
 class StoredBroker:
     """`amqp10 broker --store`, at one port for all its lives."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
-        self.url = "amqp://127.0.0.1:0"
+        (self._port,) = free_ports(1)
         self.start()
 
     def start(self) -> None:
-        options = ["--port", self.url.rpartition(":")[2], "--store", str(self._store)]
+        options = ["--port", str(self._port), "--store", str(self._store)]
         command = [sys.executable, "-m", "amqp10", "broker", *options]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None

@@ -51,7 +51,7 @@ def start_broker(*options: str) -> tuple[subprocess.Popen[str], str]:
 
 def stop(process: subprocess.Popen[str]) -> int:
     process.terminate()
-    code = process.wait(10)
+    code = process.wait(30)
     assert process.stdout is not None
     process.stdout.close()
     return code

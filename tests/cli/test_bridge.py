@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -108,16 +107,14 @@ def test_a_signal(amqp10: Commands, broker_url: str, address: str, number: signa
     total = 3000
     amqp10("send", broker_url, address, *map(str, range(total)))
     ends = "--from", broker_url, address, "--to", broker_url, f"{address}-new"
-    command = [sys.executable, "-m", "amqp10", "bridge", *ends, "--json", "--rate", "1000"]
+    command = [sys.executable, "-m", "amqp10", "bridge", *ends, "--json", "--rate", "1000", "--close-timeout", "300"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         while not json.loads(process.stdout.readline())["moved"]:
             pass
-        began = time.monotonic()
         process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=40)  # it does not sit out the time that ending may take
     assert process.returncode == 128 + number, err
-    assert time.monotonic() - began < 5
     last = json.loads(out.splitlines()[-1])
     assert (last["ended"], last["in_flight"]) == ("stopped", 0)
     moved = last["moved"]

@@ -25,7 +25,7 @@ def test_sigterm_ends_it(amqp10: Commands, other_broker: Starter) -> None:
     process, url = other_broker()
     assert amqp10("send", url, "q", "x").code == 0
     process.terminate()
-    assert process.wait(10) == 128 + signal.SIGTERM
+    assert process.wait(30) == 128 + signal.SIGTERM
 
 
 def test_declared_addresses_only(amqp10: Commands, other_broker: Starter) -> None:
@@ -134,6 +134,6 @@ def test_store(amqp10: Commands, other_broker: Starter, tmp_path: Path) -> None:
     assert refused.code == 1
     assert "the store of a broker is in use" in refused.err
     process.kill()
-    process.wait(10)
+    process.wait(30)
     _, url = other_broker("--store", store)
     assert amqp10("receive", url, "q", "--count", "1").out == "kept\n"

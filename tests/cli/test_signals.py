@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from amqp10.testing import Close, ScriptedPeer
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 TOTAL = 3000
+CLOSE_TIMEOUT = 5.0  # of a connection: who sits it out has not ended at once
 
 Process = subprocess.Popen[bytes]
 Run = Callable[..., Process]
@@ -83,7 +85,7 @@ def lines(process: Process, count: int) -> list[str]:
     return [process.stdout.readline().decode().rstrip("\n") for _ in range(count)]
 
 
-def end(process: Process, number: signal.Signals, seconds: float = 10) -> tuple[list[str], str]:
+def end(process: Process, number: signal.Signals, seconds: float = 30) -> tuple[list[str], str]:
     """Signal it; what it still writes until it ends, and its errors. It must say by its code what ended it."""
     assert process.stdout is not None
     assert process.stderr is not None
@@ -119,7 +121,7 @@ def test_receive_that_waits(run: Run, broker_url: str, address: str, number: sig
     assert lines(process, 1) == ["only"]
     began = time.monotonic()
     assert end(process, number) == ([], "")
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < CLOSE_TIMEOUT
     fill(broker_url, address, ["next"])
     assert rest(broker_url, address) == [("next", 0)]
 
@@ -132,12 +134,13 @@ def test_receive_into_a_pipe_that_nobody_reads(run: Run, broker_url: str, addres
     printed = lines(process, 1)
     time.sleep(0.5)  # for the pipe to be full
     process.send_signal(signal.SIGTERM)
-    assert process.wait(8) == 128 + signal.SIGTERM
+    assert process.wait(30) == 128 + signal.SIGTERM
     assert process.stdout is not None
-    printed += process.stdout.read().decode().splitlines()
+    *whole, last = process.stdout.read().decode().splitlines()  # the last line may be cut
+    printed += [*whole, last] if last in bodies else whole
     left = [body for body, _ in rest(broker_url, address)]
     assert len(left) > 50
-    assert set(printed[:-1]) | set(left) == set(bodies)  # the last line was cut
+    assert set(printed) | set(left) == set(bodies)
     assert left == bodies[-len(left) :]
 
 
@@ -165,9 +168,9 @@ def test_send_that_waits_for_lines(run: Run, broker_url: str, address: str, numb
     process.stdin.flush()
     receiver = run("receive", broker_url, address, "--count", "2")
     assert lines(receiver, 2) == ["one", "twö"]
-    assert receiver.wait(10) == 0
+    assert receiver.wait(30) == 0
     process.send_signal(number)
-    assert process.wait(5) == 128 + number
+    assert process.wait(30) == 128 + number
     assert rest(broker_url, address) == []
 
 
@@ -180,17 +183,17 @@ def test_send_in_full_flow(run: Run, broker_url: str, address: str, number: sign
 
     def write() -> None:
         with suppress(BrokenPipeError):
-            for n in range(1_000_000):
+            for n in itertools.count():
                 pipe.write(b"%d\n" % n)
 
     writer = Thread(target=write)
     writer.start()
     receiver = run("receive", broker_url, address, "--count", "200")
     assert lines(receiver, 200) == [str(n) for n in range(200)]
-    assert receiver.wait(10) == 0
+    assert receiver.wait(30) == 0
     assert writer.is_alive()
     process.send_signal(number)
-    assert process.wait(5) == 128 + number
+    assert process.wait(30) == 128 + number
     writer.join()
     left = [int(body) for body, _ in rest(broker_url, address)]
     assert left == list(range(200, 200 + len(left)))
@@ -214,7 +217,7 @@ def test_the_broker(run: Run, number: signal.Signals) -> None:
             await peer.expect(Close)
 
     anyio.run(main, backend="trio")
-    assert process.wait(8) == 128 + number
+    assert process.wait(30) == 128 + number
 
 
 # A peer that has fallen silent
@@ -230,11 +233,15 @@ def test_a_second_signal_ends_it_at_once(run: Run, address: str, number: signal.
     process = run("receive", url, address)
     assert lines(process, 1) == ["only"]
     broker.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
     process.send_signal(number)
     time.sleep(0.5)
     assert process.poll() is None
-    process.send_signal(number)
-    assert process.wait(2) in (-number, 128 + number)
+    while process.poll() is None:  # one that comes before the first has been heard is one with it
+        process.send_signal(number)
+        time.sleep(0.05)
+    assert process.returncode in (-number, 128 + number)
+    assert time.monotonic() - began < CLOSE_TIMEOUT
 
 
 @pytest.mark.slow
@@ -249,4 +256,4 @@ def test_a_broker_that_stands_still(run: Run, address: str) -> None:
     broker.send_signal(signal.SIGSTOP)
     began = time.monotonic()
     end(process, signal.SIGTERM)
-    assert 3 < time.monotonic() - began < 7
+    assert 0.9 * CLOSE_TIMEOUT < time.monotonic() - began < 2 * CLOSE_TIMEOUT

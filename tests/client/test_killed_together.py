@@ -21,7 +21,7 @@ from .emptying import take_the_rest
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.slow,
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(400),
     # The programs choose their own.
     pytest.mark.parametrize("anyio_backend", ["trio"]),
 ]
@@ -145,7 +145,7 @@ async def test_exactly_once(tmp_path: Path) -> None:
                 await anyio.sleep(chance.random() / 2)
                 await chance.choice(faults)()
             await anyio.to_thread.run_sync(sender.process.wait)
-            with anyio.fail_after(30):
+            with anyio.fail_after(120):
                 while len(receiver.began) < TOTAL or receiver.at is not None:
                     await anyio.sleep(0.05)
                     receiver.listen()

@@ -23,8 +23,8 @@ from amqp10 import (
     Symbol,
 )
 
+from ..free_ports import free_ports
 from ._cases import BODIES, KEPT, PRIMITIVES, body_of, everything, exchange, same
-from .brokers import free_ports
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 on_trio = pytest.mark.parametrize("anyio_backend", ["trio"])

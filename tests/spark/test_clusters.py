@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ import pyspark
 
 from amqp10.spark._java import prepare
 
+from ..free_ports import free_ports
 from ._pipes import depth, sent
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
@@ -82,9 +82,7 @@ def test_local_cluster(broker_url: str, tmp_path: Path) -> None:
 @contextmanager
 def standalone(folder: Path) -> Iterator[str]:
     """A master and a worker; the master's URL."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    (port,) = map(str, free_ports(1))
     master = f"spark://127.0.0.1:{port}"
     start = [str(SPARK / "bin" / "spark-class"), "org.apache.spark.deploy"]
     commands = (

@@ -18,6 +18,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from ..broker.stored import StoredBroker
 from ._crash_cases import COMMIT, UNITED, Case, cases, eventually, stopped
 from ._crashing import POINTS, CrashingSource
 from ._pipes import Pipe, depth, sent
@@ -115,32 +116,9 @@ def test_the_driver_is_killed(spark: SparkSession, broker_url: str, tmp_path: Pa
     finished(pipes, COUNT + 10)
 
 
-class StoredBroker:
-    """The embedded broker with a file, which can be killed and started again on the same port."""
-
-    def __init__(self, folder: Path) -> None:
-        self._store = folder / "broker.db"
-        self._port = "0"
-        self.url = ""
-        self.start()
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "amqp10", "broker", "--port", self._port, "--store", str(self._store)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        self.url = self._process.stdout.readline().split()[3]
-        self._port = self.url.rpartition(":")[2]
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait(10)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-
-
 @pytest.fixture
 def stored_broker(tmp_path: Path) -> Iterator[StoredBroker]:
-    broker = StoredBroker(tmp_path)
+    broker = StoredBroker(tmp_path / "broker.db")
     yield broker
     broker.kill()
 

@@ -12,7 +12,6 @@ from ._java import Server as Server
 from ._java import Unavailable as Unavailable
 from ._java import cache as cache
 from ._java import copy_jars as copy_jars
-from ._java import free_ports as free_ports
 from ._java import java as java
 from ._java import mortal as mortal
 from ._java import serving as serving

@@ -19,10 +19,11 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...free_ports import free_ports
 from ._certificates import PASSWORD
 
 HERE = Path(__file__).resolve().parent
@@ -265,12 +266,13 @@ def _wait_until_it_serves(recipe: Recipe, process: subprocess.Popen[bytes], port
     """True once it does; False if another process has taken one of its ports meanwhile."""
     deadline = time.monotonic() + START_SECONDS
     while True:
+        ended = process.poll() is not None  # before the log is read, which then has its last words
         said = log.read_text(errors="replace")
-        if all(words in said for words in recipe.ready) and all(map(accepts, ports.values())):
-            return True
         if "Address already in use" in said:
             return False
-        if process.poll() is not None or time.monotonic() > deadline:
+        if all(words in said for words in recipe.ready) and all(map(accepts, ports.values())):
+            return True
+        if ended or time.monotonic() > deadline:
             raise DidNotStart(f"{recipe.name} does not serve; its log ends with:\n{said[-4000:]}")
         time.sleep(0.1)
 
@@ -282,15 +284,6 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nobody listens on just now."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def accepts(port: int) -> bool:

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from ...free_ports import free_ports
 from ._java import (
     DOWNLOAD_SECONDS,
     HERE,
@@ -27,7 +28,6 @@ from ._java import (
     Unavailable,
     accepts,
     cache,
-    free_ports,
 )
 
 NAME = "rabbitmq"
@@ -306,10 +306,11 @@ def _wait(serves: Callable[[], bool], process: subprocess.Popen[bytes], log: Pat
     """True once it does; False if another process has taken one of its ports meanwhile."""
     deadline = time.monotonic() + START_SECONDS
     while not serves():
+        ended = process.poll() is not None  # before the log is read, which then has its last words
         said = log.read_text(errors="replace")
         if "eaddrinuse" in said or "Address already in use" in said:
             return False
-        if process.poll() is not None or time.monotonic() > deadline:
+        if ended or time.monotonic() > deadline:
             raise DidNotStart(f"{NAME} does not serve; its log ends with:\n{said[-4000:]}")
         time.sleep(0.1)
     return True
