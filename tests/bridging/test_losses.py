@@ -15,7 +15,7 @@ from amqp10.testing import FaultProxy
 
 from ._ends import bodies, fill, two_brokers, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 QUICK = Reconnect(initial_delay=0.01, max_delay=0.05, attempt_timeout=2)
 NOTHING_KEPT = Reconnect(initial_delay=0.01, max_delay=0.05, attempt_timeout=2, resume_timeout=0)

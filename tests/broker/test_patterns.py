@@ -87,6 +87,6 @@ def test_hostile_patterns() -> None:
     tree: Patterns[int] = Patterns()
     for number in range(20):
         tree.add(".".join(["#", "a"] * 60 + ["#"] * number), number)
-    start = time.perf_counter()
+    start = time.process_time()
     assert tree.matching(".".join(["a"] * 127)) == list(range(20))
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2

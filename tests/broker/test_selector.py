@@ -384,9 +384,9 @@ def test_another_message_format() -> None:
 def test_like_does_not_blow_up(pattern: str) -> None:
     """Patterns that make regular expressions try everything take a moment here."""
     fits = like(pattern, None)
-    started = time.perf_counter()
+    started = time.process_time()
     fits("a" * LONGEST_TEXT)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
     assert len(pattern) <= LONGEST_PATTERN
 
 

@@ -16,7 +16,7 @@ from amqp10.engine import ReceiverSettleMode
 from ..client.emptying import take_the_rest
 from .stored import StoredBroker
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(300)]
 
 KILLS = 5
 SENDERS = 8

@@ -81,7 +81,7 @@ class Hosts:
 
 async def until(condition: Callable[[], Any]) -> None:
     """Let the others go on until that is so."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         while not condition():  # noqa: ASYNC110 - of what is waited for there is no event
             await anyio.sleep(0.001)
 
@@ -92,7 +92,7 @@ async def hosting(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hosts]:
     async with anyio.create_task_group() as tasks:
         hosts = Hosts(tasks)
         monkeypatch.setattr(amqp10.client._lifeline, "connect", hosts.connect)
-        with anyio.fail_after(15):
+        with anyio.fail_after(40):
             yield hosts
         tasks.cancel_scope.cancel()
 

@@ -224,7 +224,7 @@ async def test_closing_is_bounded() -> None:
         tasks.start_soon(peer.accept_connection)
         async with Connection.over(peer.connect(), close_timeout=0.1):
             left = anyio.current_time()
-        assert 0.09 <= anyio.current_time() - left < 2
+        assert 0.09 <= anyio.current_time() - left < 4
 
 
 async def test_a_fault_of_our_own_is_not_hidden(serve: Serve) -> None:

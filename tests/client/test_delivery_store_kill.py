@@ -16,7 +16,7 @@ from amqp10.broker import Broker
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.slow,
-    pytest.mark.timeout(120),
+    pytest.mark.timeout(300),
     # The programs choose their own.
     pytest.mark.parametrize("anyio_backend", ["trio"]),
 ]

@@ -193,7 +193,7 @@ async def test_leaving_is_bounded(serve: Serve) -> None:
             await anyio.wait_all_tasks_blocked()
             peer.stream.shut = True
             left = anyio.current_time()
-        assert 0.09 <= anyio.current_time() - left < 2
+        assert 0.09 <= anyio.current_time() - left < 4
 
 
 async def test_leaving_does_not_need_a_reader(serve: Serve) -> None:

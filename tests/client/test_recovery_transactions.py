@@ -142,7 +142,7 @@ async def test_a_settled_one_of_a_transaction(monkeypatch: pytest.MonkeyPatch) -
         hosts.prepare = declaring
         hosts.session_terms = replace(hosts.session_terms, incoming_window=2)
         async with connecting() as connection, connection.sender("q", settle_mode="mixed") as sender:
-            with anyio.fail_after(3), pytest.raises(TransactionRolledBack):
+            with anyio.fail_after(20), pytest.raises(TransactionRolledBack):
                 async with connection.transaction() as transaction:
                     hosts.peer.stream.shut = True
                     await sender.submit(b"x" * 600_000, settled=True, transaction=transaction)

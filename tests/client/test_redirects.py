@@ -131,13 +131,13 @@ async def test_time_bounds_each_attempt() -> None:
     """`first_max_time` and `max_time` end an attempt that is under way, however much time it has for itself."""
     async with Broker() as broker, FaultProxy(broker.url) as proxy:
         proxy.stall()
-        with anyio.fail_after(2), pytest.raises(ConnectionLost, match="did not open in"):
-            reconnect = Reconnect(first_max_time=0.2, attempt_timeout=10, first_attempts=9)
+        with anyio.fail_after(30), pytest.raises(ConnectionLost, match="did not open in"):
+            reconnect = Reconnect(first_max_time=0.2, attempt_timeout=100, first_attempts=9)
             await Connection(proxy.url, reconnect=reconnect).__aenter__()
         proxy.resume()
-        reconnect = Reconnect(max_time=0.2, attempt_timeout=10, initial_delay=0.01)
+        reconnect = Reconnect(max_time=0.2, attempt_timeout=100, initial_delay=0.01)
         async with Connection([proxy.url] * 3, reconnect=reconnect) as connection, connection.receiver("q") as receiver:
             proxy.stall()
             proxy.cut()
-            with anyio.fail_after(2), pytest.raises(ConnectionLost):
+            with anyio.fail_after(30), pytest.raises(ConnectionLost):
                 await receiver.receive()

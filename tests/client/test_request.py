@@ -84,10 +84,13 @@ async def test_many_in_flight_and_out_of_order(credit: int) -> None:
 async def test_cancelled_request() -> None:
     """Its waiter is gone; the late reply is accepted, counted, and in nobody's way."""
     async with pair() as (_, requester, responder):
-        with anyio.move_on_after(0.05):
-            await requester.request("too slow")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(requester.request, "too slow")
+            late = await responder.receive()
+            tasks.cancel_scope.cancel()
         assert requester.pending == 0
         async with anyio.create_task_group() as tasks:
+            await late.reply("late")
             tasks.start_soon(echo, responder)
             assert (await requester.request("next")).body == "next"
             tasks.cancel_scope.cancel()

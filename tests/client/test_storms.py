@@ -335,7 +335,7 @@ async def test_tempest(anyio_backend: str, seed: int) -> None:
 async def calm(broker: Broker, senders: list[Sender], receivers: list[Receiver]) -> None:
     """Until the connection stands, and nothing is on its way any more."""
     ours = (*senders, *receivers)
-    with anyio.fail_after(20):
+    with anyio.fail_after(40):
         while True:
             await anyio.sleep(0.01)
             standing = len(broker._door._visits) == 1 and all(link.open and not link._interrupted for link in ours)

@@ -173,7 +173,7 @@ async def test_rollback_without_an_answer(amqp_peer: ScriptedPeer) -> None:
 
         tasks.start_soon(serve)
         async with Connection(amqp_peer.url, close_timeout=0.1) as connection:
-            with anyio.fail_after(3):
+            with anyio.fail_after(20):
                 async with connection.transaction() as transaction:
                     await transaction.rollback()
             assert transaction.state == "rolled-back"

@@ -103,7 +103,7 @@ async def test_closing_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         tasks.start_soon(peer.accept_connection)
         async with Connection.over(here, close_timeout=0.1):
             left = anyio.current_time()
-        assert 0.09 <= anyio.current_time() - left < 2
+        assert 0.09 <= anyio.current_time() - left < 4
         tasks.cancel_scope.cancel()
 
 

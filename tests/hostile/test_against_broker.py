@@ -57,7 +57,7 @@ async def hasty(anyio_backend: str) -> AsyncIterator[Broker]:
 
 async def still_serves(broker: Broker) -> None:
     """Another client sends and receives."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with broker.connect() as connection, connection.sender("other") as sender:
             await sender.send("fine")
             async with connection.receiver("other") as receiver:
@@ -157,23 +157,27 @@ async def test_maps_as_large_as_a_frame(anyio_backend: str) -> None:
 async def test_a_client_that_says_nothing(hasty: Broker) -> None:
     """It is cut off when its time to open is over."""
     stream = hasty.open_stream()
-    with anyio.fail_after(5), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+    with anyio.fail_after(20), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
         while True:
             await stream.receive()
     await stream.aclose()
-    assert not hasty._door._visits
+    with anyio.fail_after(20):
+        while hasty._door._visits:
+            await anyio.lowlevel.checkpoint()
 
 
 async def test_slow_loris(hasty: Broker) -> None:
     """A byte now and then does not lengthen the time that there is to open."""
     stream = hasty.open_stream()
-    with anyio.fail_after(5), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+    with anyio.fail_after(20), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
         for byte in b"AMQP\x00\x01\x00\x00" + bytes(1000):
             await stream.send(bytes([byte]))
             with anyio.move_on_after(0.05):
                 await stream.receive()
     await stream.aclose()
-    assert not hasty._door._visits
+    with anyio.fail_after(20):
+        while hasty._door._visits:
+            await anyio.lowlevel.checkpoint()
 
 
 async def test_endless_sasl(broker: Broker) -> None:
@@ -214,7 +218,7 @@ async def test_close_that_is_never_answered(anyio_backend: str) -> None:
         peer = ScriptedPeer.over(broker.open_stream())
         await peer.open_connection()
         started = anyio.current_time()
-    assert anyio.current_time() - started < 2
+    assert anyio.current_time() - started < 4
     async with peer:
         pass
 
@@ -287,7 +291,7 @@ async def test_a_map_that_never_ends(broker: Broker) -> None:
 
 async def test_links_that_wait_to_be_resumed(anyio_backend: str) -> None:
     """What one peer leaves behind by the hundred ends with its time."""
-    async with Broker(close_timeout=0.2, max_subscription_timeout=1) as broker:
+    async with Broker(close_timeout=0.2, max_subscription_timeout=2) as broker:
         for n in range(2):
             async with ScriptedPeer.over(broker.open_stream()) as peer:
                 await peer.open_connection(container_id="leaver")
@@ -307,5 +311,6 @@ async def test_links_that_wait_to_be_resumed(anyio_backend: str) -> None:
                 for _ in range(100):
                     await peer.expect_any(Attach, skip=Flow)
         assert len(broker._router.links._all) >= 100
-        await anyio.sleep(1.5)
-        assert not broker._router.links._all
+        with anyio.fail_after(20):
+            while broker._router.links._all:  # noqa: ASYNC110 - there is no event to wait for
+                await anyio.sleep(0.01)

@@ -191,7 +191,7 @@ async def test_a_frame_that_never_ends(amqp_peer: ScriptedPeer) -> None:
                     await anyio.sleep(0.02)
 
         tasks.start_soon(serve)
-        with anyio.fail_after(5), pytest.raises(ConnectionLost, match="silent"):
+        with anyio.fail_after(20), pytest.raises(ConnectionLost, match="silent"):
             async with Connection(amqp_peer.url, idle_timeout=0.4, close_timeout=0.1) as connection:
                 async with connection.receiver("q", credit=CREDIT) as receiver, connection.sender("q"):
                     await receiver.receive()
@@ -213,7 +213,7 @@ async def test_an_impatient_peer(amqp_peer: ScriptedPeer) -> None:
 
         tasks.start_soon(serve)
         async with Connection(amqp_peer.url, close_timeout=0.1):
-            await anyio.sleep(5)
+            await anyio.sleep_forever()
 
 
 async def test_a_window_that_is_overrun(amqp_peer: ScriptedPeer) -> None:
@@ -355,7 +355,7 @@ async def test_an_attach_and_an_end_at_once(amqp_peer: ScriptedPeer, ending: str
         settings = Reconnect(initial_delay=0.001, max_delay=0.01) if reconnect else None
         caught: AmqpError | None = None
         try:
-            with anyio.move_on_after(0.5 if reconnect else 5):
+            with anyio.move_on_after(0.5 if reconnect else 20):
                 await use()
         except AmqpError as error:
             caught = error
@@ -384,7 +384,7 @@ async def test_answers_that_never_come(amqp_peer: ScriptedPeer, never: type[Deta
         async with Connection(amqp_peer.url, close_timeout=0.2) as connection:
             async with connection.session() as session, session.sender("q"):
                 pass
-        assert anyio.current_time() - started < 3
+        assert anyio.current_time() - started < 4
         tasks.cancel_scope.cancel()
 
 

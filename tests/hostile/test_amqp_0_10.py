@@ -95,7 +95,7 @@ async def test_it_never_opens(anyio_backend: str, begun: bytes, trickle: bool) -
         if begun:
             await stream.send(begun)
         if trickle:
-            with anyio.fail_after(5), suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            with anyio.fail_after(20), suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                 for byte in (PROTOCOL_HEADER + bytes(1000))[len(begun) :]:
                     await stream.send(bytes([byte]))
                     with anyio.move_on_after(0.05), suppress(anyio.EndOfStream):

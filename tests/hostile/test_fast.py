@@ -81,7 +81,7 @@ async def test_a_client_that_says_no_more(broker: Broker, begun: bytes) -> None:
 async def test_slow_loris(broker: Broker) -> None:
     """An octet now and then does not lengthen the time that there is to open."""
     stream = broker.open_stream()
-    with anyio.fail_after(5), pytest.raises(OVER):
+    with anyio.fail_after(20), pytest.raises(OVER):
         for octet in INITIATION + b"\x0f\xff" + bytes(1000):
             await stream.send(bytes([octet]))
             with anyio.move_on_after(0.05):
@@ -152,11 +152,11 @@ async def test_close_that_is_never_answered(anyio_backend: str) -> None:
         await stream.send(encode_command(ConnectionTune(frame_max=65_536, channel_max=1023, handle_max=4096)))
         await stream.send(encode_command(ConnectionOpen(confirm_tag=1, virtual_path="/", client_name="c")))
         said = b""
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             while b"\x12\0\x01\0\xc8" not in said:  # connection-reply 200
                 said += await stream.receive()
         began = anyio.current_time()
-    assert anyio.current_time() - began < 2
+    assert anyio.current_time() - began < 4
     await stream.aclose()
 
 
@@ -186,7 +186,7 @@ async def server(*says: bytes) -> AsyncIterator[str]:
 async def test_silence_from_the_start() -> None:
     """A server that accepts and says nothing is lost after the idle timeout, not waited for."""
     async with server() as url:
-        with anyio.fail_after(5), pytest.raises(ConnectionLost):
+        with anyio.fail_after(20), pytest.raises(ConnectionLost):
             async with Connection(url, dialect="fast", idle_timeout=0.5):
                 pass
 
@@ -195,7 +195,7 @@ async def test_challenges_without_end() -> None:
     """A server that never stops challenging is given up."""
     again = encode_command(ConnectionChallenge(version=1, mechanisms="PLAIN", challenges={"challenge": "x"}))
     async with server(*[again] * 1000) as url:
-        with anyio.fail_after(5), pytest.raises(AmqpError):
+        with anyio.fail_after(20), pytest.raises(AmqpError):
             async with Connection(url.replace("//", "//me:secret@"), dialect="fast"):
                 pass
 
@@ -203,6 +203,6 @@ async def test_challenges_without_end() -> None:
 async def test_a_challenge_that_never_ends() -> None:
     """Octets that are said to be many, and do not come, are not waited for for ever, nor is room made for them."""
     async with server(b"\xff\xff\x7f\xff\xff\xff\x0a") as url:
-        with anyio.fail_after(5), pytest.raises(AmqpError):
+        with anyio.fail_after(20), pytest.raises(AmqpError):
             async with Connection(url, dialect="fast", idle_timeout=0.5):
                 pass

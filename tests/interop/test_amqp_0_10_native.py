@@ -26,7 +26,7 @@ from amqp10.engine import QueueFacts
 
 from .brokers import Server
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(params=["broker_j", "embedded"])

@@ -6,7 +6,7 @@ import pytest
 
 from ..client.declaring import gone_with_its_last_consumer, the_same_queue_again
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize(

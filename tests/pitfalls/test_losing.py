@@ -133,16 +133,16 @@ async def test_12_closing_detach_answered_with_closed_false(amqp_peer: ScriptedP
 
 
 async def test_16_heartbeats_need_user_calls(amqp_peer: ScriptedPeer) -> None:
-    """A client that does nothing at all keeps its connection alive, on time for the peer's 500 ms."""
+    """A client that does nothing at all keeps its connection alive, on time for the peer's 3 s."""
     async with anyio.create_task_group() as tasks:
         done = anyio.Event()
 
         async def serve() -> None:
-            await amqp_peer.accept_connection(idle_time_out=500)
-            for _ in range(3):
+            await amqp_peer.accept_connection(idle_time_out=3000)
+            for _ in range(2):
                 began = time.monotonic()
                 await amqp_peer.expect_empty()
-                assert time.monotonic() - began < 0.5
+                assert time.monotonic() - began < 3
             done.set()
             await amqp_peer.accept_close()
 

@@ -63,7 +63,7 @@ from .test_engine import a_client, a_server, sender_on
 from .test_outlet import outlet_on
 
 MOST_BYTES = 24_000_000
-MOST_SECONDS = 8.0
+MOST_SECONDS = 8.0  # of the processor: what others do on the machine is none of the peer's cost
 MAX_MESSAGE = 20_000
 TOO_LARGE = f"amqp:link:message-size-exceeded: a message of more than {MAX_MESSAGE} octets"
 
@@ -72,9 +72,9 @@ TOO_LARGE = f"amqp:link:message-size-exceeded: a message of more than {MAX_MESSA
 def _bounds() -> Iterator[None]:
     """Whatever the peer did, it did not cost more than this."""
     tracemalloc.start()
-    began = time.monotonic()
+    began = time.process_time()
     yield
-    seconds = time.monotonic() - began
+    seconds = time.process_time() - began
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < MOST_BYTES
