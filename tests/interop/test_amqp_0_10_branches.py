@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 
-from amqp10 import AmqpError, Connection, Message, Reconnect, TransactionInDoubt
+from amqp10 import AmqpError, Connection, Message, Reconnect, RequestRefused, TransactionInDoubt
+from amqp10.amqp010 import XAStatus, Xid
 from amqp10.dialects.v0_10 import _transactions
 from amqp10.testing import FaultProxy
 
@@ -38,6 +40,65 @@ async def bodies(url: str, address: str) -> list[object]:
         receiver.add_credit(100)
         await receiver.drain()
         return [(await receiver.receive()).message.body for _ in range(receiver.buffered)]
+
+
+@on_trio
+async def test_joined(server: Server, address: str) -> None:
+    """Two sessions work in one branch; it is committed when both have ended their work, and has both's."""
+    xid = Xid(1, secrets.token_bytes(8), b"b")
+    async with connected(server.url()) as connection:
+        async with connection.native.xa() as one, connection.native.xa() as two:
+            await one.start(xid)
+            await two.start(xid, join=True)
+            for xa in (one, two):
+                async with xa.session.sender(address) as sender:
+                    await sender.send("x")
+            await one.end(xid)
+            async with connection.native.xa() as third:
+                with pytest.raises(RequestRefused, match="amqp:illegal-state"):
+                    await third.commit(xid, one_phase=True)
+            await two.end(xid)
+            assert await bodies(server.url(), address) == []
+            assert await two.commit(xid, one_phase=True) is XAStatus.OK
+    assert await bodies(server.url(), address) == ["x", "x"]
+
+
+@on_trio
+async def test_joined_and_left(server: Server, address: str) -> None:
+    """A session that ends without ending its work leaves what cannot be committed; Broker-J, as ever, keeps it."""
+    xid = Xid(1, secrets.token_bytes(8), b"b")
+    async with connected(server.url()) as connection, connection.native.xa() as one:
+        await one.start(xid)
+        async with connection.native.xa() as two:
+            await two.start(xid, join=True)
+            async with two.session.sender(address) as sender:
+                await sender.send("x")
+        await one.end(xid)
+        kept = "Broker-J" in connection.remote_properties["product"]
+        assert (await one.prepare(xid) is XAStatus.OK) is kept
+        if kept:
+            await one.rollback(xid)
+    assert await bodies(server.url(), address) == []
+
+
+@on_trio
+async def test_joined_on_another_connection(server: Server, address: str) -> None:
+    """Broker-J lets it, the embedded broker refuses, and the branch goes on."""
+    xid = Xid(1, secrets.token_bytes(8), b"b")
+    async with connected(server.url()) as here, connected(server.url()) as there:
+        async with here.native.xa() as one, there.native.xa() as two:
+            await one.start(xid)
+            if "Broker-J" in there.remote_properties["product"]:
+                await two.start(xid, join=True)
+                await two.end(xid)
+            else:
+                with pytest.raises(RequestRefused, match=r"amqp:not-allowed.*started on this connection"):
+                    await two.start(xid, join=True)
+            async with one.session.sender(address) as sender:
+                await sender.send("x")
+            await one.end(xid)
+            assert await one.commit(xid, one_phase=True) is XAStatus.OK
+    assert await bodies(server.url(), address) == ["x"]
 
 
 @on_trio

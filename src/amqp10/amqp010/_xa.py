@@ -102,7 +102,8 @@ class XA:
         """Work in this branch from now on.
 
         Args:
-            join: the branch is there already, and others work in it, too.
+            join: the branch is there already, and others work in it, too: at the embedded broker others of this
+                connection (`Connection.native.xa()` once more), at Broker-J any of the user's.
             resume: the branch was suspended by `end`.
 
         Raises:

@@ -73,7 +73,7 @@ class ServedBranch:
     Attributes:
         id: the owner's transaction.
         controller: the session's that started it.
-        associated: a session works in it.
+        workers: the sessions' that work in it.
         suspended: a session did, and will again.
         failed: it can only be rolled back.
         timeout: seconds that the client gave it; 0 for any time.
@@ -83,7 +83,7 @@ class ServedBranch:
         self.xid = xid
         self.id = number
         self.controller = controller
-        self.associated = True
+        self.workers: set[Controller] = set()
         self.suspended = False
         self.failed = False
         self.timeout = 0
@@ -210,7 +210,8 @@ class Controller(IntakeLink):
         known = self._branches.get(key)
         if command.join or command.resume:
             if known is None or (command.resume and not known.suspended):
-                raise SessionFault(NOT_ALLOWED, "there is no such branch to work in")
+                # Transactions are a connection's until they are prepared, and then nobody works in them any more.
+                raise SessionFault(NOT_ALLOWED, "no such branch that can be worked in was started on this connection")
             self._work_in(known)
             self._result(number, XA_OK)
             return
@@ -225,7 +226,8 @@ class Controller(IntakeLink):
         self._declare(declared)
 
     def _work_in(self, branch: ServedBranch) -> None:
-        branch.associated, branch.suspended = True, False
+        branch.workers.add(self)
+        branch.suspended = False
         self._branch = branch
         self.session.transaction = branch.id
 
@@ -236,14 +238,15 @@ class Controller(IntakeLink):
         if command.fail and command.suspend:
             raise SessionFault(NOT_ALLOWED, "suspend and fail exclude each other")
         self._branch = self.session.transaction = None
-        branch.associated, branch.suspended = False, command.suspend
+        branch.workers.discard(self)
+        branch.suspended = command.suspend
         branch.failed = branch.failed or command.fail
         self._result(number, XA_ROLLED_BACK if command.fail else XA_OK)
 
     def _known(self, xid: Xid) -> ServedBranch | None:
         """The branch, if it is not prepared."""
         branch = self._branches.get(key_of(xid))
-        if branch is not None and branch.associated:
+        if branch is not None and branch.workers:
             raise SessionFault(ILLEGAL_STATE, "a session works in the branch")
         return branch
 
@@ -338,6 +341,9 @@ class Controller(IntakeLink):
         self._branches.update((key, branch) for key, branch in before.items() if branch.controller is self)
 
     def over(self, error: AmqpError | None) -> None:
+        if self._branch is not None:  # which may be another session's: what was done in it is not whole
+            self._branch.workers.discard(self)
+            self._branch.failed = True
         for key, branch in list(self._branches.items()):
             if branch.controller is self:
                 del self._branches[key]
