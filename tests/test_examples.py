@@ -52,13 +52,13 @@ def url() -> Iterator[str]:
     assert process.stdout is not None
     yield process.stdout.readline().split()[3].replace("amqp://", "amqp://guest:guest@")
     process.terminate()
-    process.wait(10)
+    process.wait(30)
     process.stdout.close()
 
 
 def run(*command: str) -> str:
     """The output of a Python program that must succeed without a word on standard error."""
-    ended = subprocess.run([sys.executable, "-W", "error", *command], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-W", "error", *command], capture_output=True, text=True, timeout=150)
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr == ""
     return ended.stdout

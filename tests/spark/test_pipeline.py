@@ -15,7 +15,7 @@ import amqp10
 from amqp10 import Message
 from amqp10.spark._columns import Columns
 from amqp10.spark._options import Options
-from amqp10.spark._pipeline import Pipeline
+from amqp10.spark._pipeline import Pipeline, follow
 from amqp10.spark._rows import Rows
 from amqp10.spark._schema import arrow_schema, struct
 
@@ -51,6 +51,30 @@ def test_a_checkpoint_where_no_segment_can_be() -> None:
         Pipeline(
             source={"url": "amqp://localhost", "address": "orders"}, sink="parquet", checkpoint="hdfs://lake"
         ).check()
+
+
+class Ending:
+    """A query whose second and last batch ends between two questions about it."""
+
+    def __init__(self) -> None:
+        self.recentProgress = [{"batchId": 0, "numInputRows": 7}]
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802
+        if len(self.recentProgress) == 1:
+            self.recentProgress = [*self.recentProgress, {"batchId": 1, "numInputRows": 3}]
+        return False
+
+    def awaitTermination(self) -> None:  # noqa: N802
+        """It has ended well."""
+
+
+def test_the_last_batch_is_told() -> None:
+    """Whenever it ends."""
+    told: list[int] = []
+    ending: Any = Ending()
+    follow(ending, lambda progress: told.append(progress["batchId"]), lambda: False)
+    assert told == [0, 1]
 
 
 def test_messages_to_another_queue_are_whole() -> None:

@@ -172,11 +172,12 @@ def follow(query: StreamingQuery, told: Callable[[Mapping[str, Any]], None], sto
     """
     last = -1
     while True:
+        active = query.isActive  # asked first: what it does before it ends is among the progress read after that
         for progress in query.recentProgress:
             if progress["batchId"] > last and progress["numInputRows"]:
                 last = progress["batchId"]
                 told(progress)
-        if not query.isActive:
+        if not active:
             break
         # No batch is under way while there is no trigger, nor while one finds nothing: as there is the stop file.
         if stopping() and not (query.status["isTriggerActive"] and query.status["isDataAvailable"]):
