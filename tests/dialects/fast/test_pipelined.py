@@ -195,6 +195,18 @@ def test_in_turn(case: str) -> None:
     assert [(each.title(), getattr(each, "confirm_tag", 0)) for each in said] == answers
 
 
+def test_sent_to_a_temporary_queue_before_it_is_made() -> None:
+    """It waits for the queue."""
+    served = HostileClient().begun()
+    opening = HandleOpen(channel_id=1, handle_id=4, service_type=1, producer=True, consumer=True, temporary=True)
+    said = served.says(encode_command(opening) + send(4, confirm_tag=7) + send(4, confirm_tag=8))
+    assert [(each.title(), getattr(each, "confirm_tag", 0)) for each in said] == [
+        ("handle-created", 0),
+        ("handle-reply", 7),
+        ("handle-reply", 8),
+    ]
+
+
 def test_in_turn_without_end() -> None:
     """So many may wait, and no more."""
     served = HostileClient().begun()

@@ -133,7 +133,7 @@ class ServerHandle:
             self._on_close()
         elif self.closing or self._left or self.session.closing:
             return
-        elif self._waits and isinstance(command, _IN_TURN):
+        elif self._waits and (isinstance(command, _IN_TURN) or self._unmade):
             self._backlog.append((command, content))
             if len(self._backlog) > MOST_WAITING:
                 self.refuse("amqp:resource-limit-exceeded", f"{MOST_WAITING} commands wait for the answer to one")
@@ -144,6 +144,11 @@ class ServerHandle:
     def _waits(self) -> bool:
         """What consumes or browses is not attached, or what it lists is not known yet."""
         return any(link is not None and (link.terms is None or link.lists) for link in (self.consumer, self.browser))
+
+    @property
+    def _unmade(self) -> bool:
+        """The temporary queue that it sends to is not made."""
+        return self.opening.producer and self.producer is None
 
     def go_on(self) -> None:
         """What it waited for is answered."""
