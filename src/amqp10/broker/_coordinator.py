@@ -242,10 +242,14 @@ class CoordinatorLink:
         self._link.flow(CREDIT)
 
     def take(self) -> None:
-        """Do what was asked for. The peer calls this when it has seen all other work of the pass."""
+        """Do what was asked for. The peer calls this when it has seen all other work of the pass.
+
+        What an answer brings is for the next pass: work that was held up by the question comes before that.
+        """
         link = self._link
-        while link.incoming and not self._terminated:
-            delivery = link.incoming.popleft()
+        for delivery in [link.incoming.popleft() for _ in range(len(link.incoming))]:
+            if self._terminated:
+                break
             if delivery.local_settled:
                 self.terminate("amqp:not-allowed", "a declare or discharge was sent settled: who asks has to listen")
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amqp10.dialects.fast._commands import (
+    ChannelAck,
     ChannelCommit,
     ChannelReply,
     Command,
@@ -55,6 +56,18 @@ def test_commits() -> None:
     replies = served.says(send(3) + commit(7) + send(3) + send(3) + commit(8) + commit(9))
     assert replies == [ChannelReply(channel_id=2, confirm_tag=tag, reply_code=200) for tag in (7, 8, 9)]
     assert depth(served) == 3
+
+
+def test_commits_of_acknowledgments() -> None:
+    """One after another commit counts as well."""
+    served = HostileClient().begun()
+    served.says(send(1) + send(1))
+    served.says(encode_command(HandleOpen(channel_id=2, handle_id=4, service_type=1, consumer=True, dest_name="q")))
+    served.says(encode_command(HandleConsume(handle_id=4, prefetch=2)))
+    acks = [encode_command(ChannelAck(channel_id=2, message_nbr=number)) for number in (1, 2)]
+    said = served.says(send(3) + commit(7) + acks[0] + commit(8) + acks[1] + commit(9))
+    assert [each.reply_code for each in said if isinstance(each, ChannelReply)] == [200, 200, 200]
+    assert (codes(said), depth(served)) == ({}, 1)
 
 
 def test_a_commit_of_what_was_refused() -> None:
