@@ -101,6 +101,11 @@ class MethodPeer:
         assert self._stream is not None
         await self._stream.send(data)
 
+    async def hang_up(self) -> None:
+        """Without a word."""
+        assert self._stream is not None
+        await anyio.aclose_forcefully(self._stream)
+
     # Hearing
 
     async def _more(self) -> None:

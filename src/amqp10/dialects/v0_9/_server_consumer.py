@@ -131,8 +131,10 @@ class Consumers:
             self.session.write(BasicCancelOk(method.consumer_tag))
 
     def end_if_done(self, link: ConsumeLink) -> None:
-        """A consumer that is cancelled, or was a get, is over with its last ack."""
-        if link.cancelled and not link.unsettled and link in self._links:
+        """A consumer that is cancelled, or was a get, is over with its last ack, if that can not be rolled back."""
+        if not link.cancelled or link.unsettled or link not in self._links:
+            return
+        if not any(each.link is link for each in self.session.transactions.acked):
             self.forget(link)
             self.session.engine.emit(LinkEnded(link, True, None))
 
@@ -192,8 +194,7 @@ class Consumers:
             told.setdefault(link, []).append(delivery)
         for link, deliveries in told.items():
             self.session.engine.emit(OutcomesReceived(link, deliveries))
-            if transactions.txn_id is None:  # else with the commit, if it comes to that
-                self.end_if_done(link)
+            self.end_if_done(link)
         if self._shared:
             self.admit()
         else:
@@ -203,6 +204,12 @@ class Consumers:
     def recover(self) -> None:
         """All that is out comes again."""
         self.take(list(self.unacked), AGAIN)
+
+    def committed(self, deliveries: list[OutgoingDelivery]) -> None:
+        """These acks count."""
+        for link in {each.link: None for each in deliveries}:
+            assert isinstance(link, ConsumeLink)
+            self.end_if_done(link)
 
     def give_back(self, deliveries: list[OutgoingDelivery]) -> None:
         """A transaction was rolled back: these acks were never said."""

@@ -391,12 +391,13 @@ class ServerSession(Session, Channel):
         self.engine.emit(SessionUnmapped(self, error))
 
     def links(self) -> list[Link]:
-        """All that are not over."""
-        found: list[Link] = [*self.transactions.links(), *self.consumers.links()]
+        """All that are not over. Consumers before transactions: those have a say in what becomes of the acks."""
+        found: list[Link] = [*self.consumers.links(), *self.transactions.links()]
         return [*found, self._publisher] if self._publisher is not None else found
 
     def _end_links(self, cause: AmqpError | None, *, closed: bool = True) -> None:
         links = self.links()
+        self.consumers.give_back(self.transactions.acked)  # if they count, the owner knows it by now
         self.connection.waits(-sum(len(payload) for _, payload in self._waiting), -len(self._waiting))
         self._waiting.clear()
         self.consumers.clear()

@@ -101,6 +101,7 @@ class ServerTransactions:
         if isinstance(ending, TxCommit):
             for say in at_commit:
                 say()
+            session.consumers.committed(acked)
             session.write(TxCommitOk())
         else:
             session.consumers.give_back(acked)
