@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from amqp10 import Message
-from amqp10.dialects.v0_10._commands import ExecutionException, ExecutionResult
-from amqp10.dialects.v0_10._declare import Command
+from amqp10.dialects.v0_10._commands import ExecutionException, ExecutionResult, MessageTransfer
+from amqp10.dialects.v0_10._controls import SessionAttach, SessionCommandPoint, SessionDetach
+from amqp10.dialects.v0_10._declare import Command, Control
 from amqp10.dialects.v0_10._topology import (
     DtxCommit,
     DtxEnd,
@@ -22,8 +23,16 @@ from amqp10.dialects.v0_10._topology import (
     XaResult,
     Xid,
 )
-from amqp10.engine import DeliveriesReceived, LimitBranch, LinkAttached, LinkTerms, PrepareBranch, RequestReceived
-from amqp10.messaging import ACCEPTED, Declare, Declared, Discharge, Error, Rejected
+from amqp10.engine import (
+    DeliveriesReceived,
+    LimitBranch,
+    LinkAttached,
+    LinkTerms,
+    PrepareBranch,
+    RequestReceived,
+    SessionBegun,
+)
+from amqp10.messaging import ACCEPTED, Coordinator, Declare, Declared, Discharge, Error, Rejected
 from amqp10.types import as_composite
 
 from .test_engine import a_server
@@ -47,13 +56,17 @@ class Owner:
         self.discharged: list[bool] = []
         self.asked: list[Any] = []
         self.verdict: Any = ACCEPTED
+        self.takes = True  # messages
         self._declared = 0
 
-    def do(self, *commands: Command) -> list[Any]:
+    def do(self, *commands: Command | Control, channel: int = 1) -> list[Any]:
         """Results of what a client commands, and the code of what ends its session."""
         said: list[Any] = []
         for command in commands:
-            said += self.raw.do(command)
+            if isinstance(command, Control):
+                said += self.raw.say(command, channel)
+            else:
+                said += self.raw.do(command, channel=channel)
             while events := self.raw.engine.events():
                 for event in events:
                     self._handle(event)
@@ -66,7 +79,10 @@ class Owner:
         if isinstance(event, LinkAttached):
             link: Any = event.link
             link.attach(LinkTerms(link.name, link.remote.source, link.remote.target))
-            link.flow(100)
+            if self.takes or isinstance(link.remote.target, Coordinator):
+                link.flow(100)
+        elif isinstance(event, SessionBegun):
+            event.session.begin()
         elif isinstance(event, RequestReceived):
             self.asked.append(event.request.request)
             event.request.session.answer(event.request, True)
@@ -156,3 +172,14 @@ def test_timeout(owner: Owner) -> None:
         GetTimeoutResult(7),
     ]
     assert owner.asked == [LimitBranch(b"1", 7)]
+
+
+@pytest.mark.parametrize("asked", [DtxPrepare(ONE), DtxCommit(ONE, one_phase=True), DtxRollback(ONE)], ids=str)
+def test_of_a_session_that_ends(owner: Owner, asked: Command) -> None:
+    """Another session's command waits for what this one sent, and is answered when that will never be taken."""
+    owner.takes = False
+    owner.do(MessageTransfer("", 0, 0), DtxEnd(ONE))
+    assert owner.do(SessionAttach(b"two"), SessionCommandPoint(0, 0), DtxSelect(), asked, channel=2) == []
+    assert owner.do(SessionDetach(b"name")) == [0 if isinstance(asked, DtxRollback) else 1]
+    assert owner.asked == []
+    assert owner.do(DtxStart(OTHER), channel=2) == [0]

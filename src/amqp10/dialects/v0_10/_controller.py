@@ -99,6 +99,7 @@ class Controller(IntakeLink):
         self._questions: deque[IncomingDelivery] = deque()
         self._count = 0
         self._branch: ServedBranch | None = None  # that the session works in
+        self._others: dict[tuple[Controller, int], Callable[[], None]] = {}  # who waits for it, and if it never comes
 
     # Asking the owner
 
@@ -261,10 +262,14 @@ class Controller(IntakeLink):
         del self._branches[key]
         ask = PrepareBranch(branch.id, key)
         self.session.pause()
+
+        def taken() -> None:
+            self._heard(number, branch)
+            self.session.ask(number, command, ask, lambda good: XaResult(XA_OK if good else XA_ROLLED_BACK))
+
         # What the client sent before is part of it.
-        branch.controller.session.when_taken(
-            lambda: self.session.ask(number, command, ask, lambda good: XaResult(XA_OK if good else XA_ROLLED_BACK))
-        )
+        self._wait_for(number, branch)
+        branch.controller.session.when_taken(taken)
 
     def _commit(self, number: int, command: DtxCommit) -> None:
         branch = self._known(command.xid)
@@ -298,13 +303,28 @@ class Controller(IntakeLink):
         del self._branches[key_of(branch.xid)]
 
         def done(state: Any) -> None:
+            self._heard(number, branch)
             self._result(number, status if fail else _xa(state))
             if branch.controller is not self:
                 self.session.go_on()
 
         if branch.controller is not self:
             self.session.pause()
+            self._wait_for(number, branch, status)
         branch.controller._discharge(branch.id, fail, done)
+
+    def _wait_for(self, number: int, branch: ServedBranch, status: int = XA_ROLLED_BACK) -> None:
+        """A command waits for the session that has the branch: with that it is rolled back."""
+
+        def lost() -> None:
+            if not self.session.muted:
+                self._result(number, status)
+                self.session.go_on()
+
+        branch.controller._others[self, number] = lost
+
+    def _heard(self, number: int, branch: ServedBranch) -> None:
+        branch.controller._others.pop((self, number), None)
 
     def _recover(self, number: int, command: DtxRecover) -> None:
         def prepared(branches: tuple[BranchId, ...]) -> RecoverResult:
@@ -348,6 +368,10 @@ class Controller(IntakeLink):
             if branch.controller is self:
                 del self._branches[key]
         super().over(error)
+        others, self._others = self._others, {}
+        for (other, _), lost in others.items():
+            if other is not self:
+                lost()
 
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
         """The owner gives the session's transactions up, and so the session."""
