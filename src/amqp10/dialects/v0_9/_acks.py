@@ -19,6 +19,9 @@ ACCEPT: Final = 0
 REQUEUE: Final = 1
 DISCARD: Final = 2
 
+SIZE: Final = 13
+"""Octets of each of those methods: its code, the number, and its bits."""
+
 
 class Acks:
     """Those of one channel.

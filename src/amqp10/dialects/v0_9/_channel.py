@@ -38,7 +38,8 @@ class Channel(ABC):
 
     Attributes:
         number: the channel's.
-        hot: by the octets of their code, methods whose payload is taken as it is.
+        hot: by the octets of their code, methods whose payload is taken as it is: what the table of methods would
+            refuse is refused there, too.
         handlers: all others, by their type.
     """
 
@@ -87,6 +88,14 @@ class Channel(ABC):
         if name is None:
             raise Fault(503, f"{method.name}, which is not expected here", method.code)
         getattr(self, name)(method)
+
+    def check_shape(self, payload: bytes) -> None:
+        """What the table of methods says of one that is taken as it is.
+
+        Raises:
+            DecodeError: it is malformed, or octets follow it.
+        """
+        self.engine.variant.methods.decode(payload)
 
     def _receive_closing(self, payload: bytes) -> None:
         """Our close is out: the peer may not know yet, and may close, too."""

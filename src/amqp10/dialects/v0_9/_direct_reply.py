@@ -83,6 +83,7 @@ class DirectReplies(ReceiverEndpoint):
         self._answered()
 
     def receive_get(self, payload: bytes) -> None:
+        self.check_shape(payload)
         self.expect_content(self._learn)
 
     def _learn(self, _: bytes) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
@@ -23,11 +23,15 @@ from ._table import Tables, octets_of, read_text
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field: its name with underscores, its type as the specification names it, and what it is if not given."""
+    """One field: its name with underscores, its type as the specification names it, and what it is if not given.
+
+    `any_text` is a short string of the users' own, which older programs write in other encodings than UTF-8.
+    """
 
     name: str
     type: str
     default: Any
+    any_text: bool = False
 
 
 def octet(default: int = 0) -> Any:
@@ -49,6 +53,11 @@ def longlong(default: int = 0) -> Any:
 def shortstr(default: str = "") -> Any:
     """Text of at most 255 octets."""
     return Field("", "shortstr", default)
+
+
+def name_of_theirs() -> Any:
+    """A short string in whatever encoding: exchange or routing key of a message."""
+    return Field("", "shortstr", "", any_text=True)
 
 
 def longstr(default: bytes = b"") -> Any:
@@ -81,7 +90,7 @@ class Fields:
 
     def __init_subclass__(cls) -> None:
         declared = [(name, value) for name, value in vars(cls).items() if isinstance(value, Field)]
-        own = tuple(Field(name, field.type, field.default) for name, field in declared)
+        own = tuple(replace(field, name=name) for name, field in declared)
         cls.fields = (*cls.fields, *own)
         for field in own:
             setattr(cls, field.name, field.default)  # what an instance has that does not say it
@@ -274,7 +283,8 @@ def read_fields(data: bytes, at: int, fields: Iterable[Field], tables: Tables) -
                 bits += 1
                 continue
             bits = 0
-            values[name], at = READERS[field.type](data, at, tables)
+            read = read_any_shortstr if field.any_text else READERS[field.type]
+            values[name], at = read(data, at, tables)
     except IndexError:
         raise DecodeError(f"the data ends within the field {name}") from None
     return values, at

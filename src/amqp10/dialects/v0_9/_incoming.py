@@ -79,9 +79,7 @@ class Incoming:
         if found is None:
             if len(self._known) >= MOST_ENTRIES:
                 self._known.clear()
-            exchange, key, end = read_route(route)
-            if end != len(route):
-                raise DecodeError("octets follow the routing key")
+            exchange, key = read_route(route)
             said = BasicProperties.decode(properties, self.tables)
             found = incoming_head(said, exchange, key, bool(route[0] & 1), self.tables, clock=self.clock)
             if self.clock is None or said.expiration is None:
@@ -98,7 +96,7 @@ class Incoming:
 
     def _untyped(self, route: bytes, properties: bytes) -> tuple[bytes, bytes]:
         """Head and footer of a message whose type means something else than ours."""
-        exchange, key, _ = read_route(route)
+        exchange, key = read_route(route)
         said = BasicProperties.decode(properties, self.tables)
         redelivered = bool(route[0] & 1)
         head, footer, _ = incoming_head(said, exchange, key, redelivered, self.tables, clock=self.clock, typed=False)
@@ -106,7 +104,7 @@ class Incoming:
 
     def _map_structured(self, route: bytes, properties: bytes, body: bytes, children: Sequence[Content]) -> bytes:
         within = [self.map(b"\0\0\0", each.properties, each.body, each.children) for each in children]
-        exchange, key, _ = read_route(route)
+        exchange, key = read_route(route)
         said = BasicProperties.decode(properties, self.tables)
         head, footer, sections = incoming_head(said, exchange, key, bool(route[0] & 1), self.tables, within)
         return b"".join((head, *_parts(body, sections), footer))
@@ -127,16 +125,22 @@ def _parts(body: bytes, sizes: bool | Sizes) -> list[bytes]:
     return found
 
 
-def read_route(route: bytes) -> tuple[str, str, int]:
-    """Exchange and routing key, behind the octet of the bits; and where they end."""
+def read_route(route: bytes) -> tuple[str, str]:
+    """Exchange and routing key, behind the octet of the bits.
+
+    Raises:
+        DecodeError: the data ends within them, or octets follow them.
+    """
     try:
         start = 2 + route[1]
         end = start + 1 + route[start]
-        if end > len(route):
-            raise IndexError
-        return read_text(route[2:start]), read_text(route[start + 1 : end]), end
     except IndexError:
-        raise DecodeError("the data ends within exchange or routing key") from None
+        end = len(route) + 1
+    if end > len(route):
+        raise DecodeError("the data ends within exchange or routing key")
+    if end < len(route):
+        raise DecodeError("octets follow the routing key")
+    return read_text(route[2:start]), read_text(route[start + 1 : end])
 
 
 class Kind(Enum):

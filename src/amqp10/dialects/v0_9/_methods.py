@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._fields import bit, long, longlong, longstr, octet, short, shortstr, table
+from ._fields import bit, long, longlong, longstr, name_of_theirs, octet, short, shortstr, table
 from ._method import Method, declared
 
 # Class connection (10)
@@ -294,8 +294,8 @@ class BasicCancelOk(Method, name="basic.cancel-ok", code=(60, 31)):
 
 class BasicPublish(Method, name="basic.publish", code=(60, 40), carries=True):
     ticket: int = short()
-    exchange: str = shortstr()
-    routing_key: str = shortstr()
+    exchange: str = name_of_theirs()
+    routing_key: str = name_of_theirs()
     mandatory: bool = bit()
     immediate: bool = bit()
 
@@ -303,16 +303,16 @@ class BasicPublish(Method, name="basic.publish", code=(60, 40), carries=True):
 class BasicReturn(Method, name="basic.return", code=(60, 50), carries=True):
     reply_code: int = short()
     reply_text: str = shortstr()
-    exchange: str = shortstr()
-    routing_key: str = shortstr()
+    exchange: str = name_of_theirs()
+    routing_key: str = name_of_theirs()
 
 
 class BasicDeliver(Method, name="basic.deliver", code=(60, 60), carries=True):
     consumer_tag: str = shortstr()
     delivery_tag: int = longlong()
     redelivered: bool = bit()
-    exchange: str = shortstr()
-    routing_key: str = shortstr()
+    exchange: str = name_of_theirs()
+    routing_key: str = name_of_theirs()
 
 
 class BasicGet(Method, name="basic.get", code=(60, 70)):
@@ -324,8 +324,8 @@ class BasicGet(Method, name="basic.get", code=(60, 70)):
 class BasicGetOk(Method, name="basic.get-ok", code=(60, 71), carries=True):
     delivery_tag: int = longlong()
     redelivered: bool = bit()
-    exchange: str = shortstr()
-    routing_key: str = shortstr()
+    exchange: str = name_of_theirs()
+    routing_key: str = name_of_theirs()
     message_count: int = long()
 
 

@@ -31,6 +31,7 @@ from ...messaging import Accepted, DeliveryState, Error, Modified, Rejected, Sou
 from ._acks import ACCEPT, DISCARD, REQUEUE, Acks, outcome
 from ._asks import LimitUnsettled
 from ._codes import Fault, as_error, as_exception
+from ._incoming import read_route
 from ._link import ClientLink
 from ._methods import (
     BasicCancel,
@@ -108,6 +109,7 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         self._draining = False
         self.getting = False
         self._settling_all = False  # the acks that go out are those of a transaction
+        self._begin = b""  # of the last delivery's method, up to the consumer's tag
         self._number_octets = b""
         self._route = b""
 
@@ -258,6 +260,7 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         return known or self._place is not None or bool(stream_arguments(self.terms.source))
 
     def receive_get(self, payload: bytes) -> None:
+        self.check_shape(payload)
         self._number_octets = payload[4:12]
         self._route = payload[12:-4]
         self.expect_content(self._got)
@@ -282,8 +285,14 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
 
     def receive_deliver(self, payload: bytes) -> None:
         at = 5 + payload[4]
+        route = payload[at + 8 :]
+        if payload[:at] != self._begin:
+            self.check_shape(payload)
+            self._begin, self._route = payload[:at], route
+        elif route != self._route:
+            read_route(route)
+            self._route = route
         self._number_octets = payload[at : at + 8]
-        self._route = payload[at + 8 :]
         self._content = self._delivered
         self._awaits_header = True
 

@@ -138,6 +138,7 @@ class Requests(Channel):
         self._next()
 
     def receive_got(self, payload: bytes) -> None:
+        self.check_shape(payload)
         number, route, left = payload[4:12], payload[12:-4], int.from_bytes(payload[-4:], "big")
         self.expect_content(lambda body: self._got(int.from_bytes(number, "big"), route, left, body))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...engine import CreditChanged, LinkTerms, OutcomesReceived, OutgoingDelivery, SenderLink
 from ...errors import EncodeError, LocalProtocolError
 from ...messaging import ACCEPTED, DeliveryState, Target
+from ._acks import SIZE
 from ._channel import BASIC
 from ._codes import Fault
 from ._frames import METHOD
@@ -247,10 +248,14 @@ class SenderEndpoint(ClientLink, SenderLink):
     # What becomes of it
 
     def receive_ack(self, payload: bytes) -> None:
+        if len(payload) != SIZE:
+            self.check_shape(payload)
         number, multiple = int.from_bytes(payload[4:12], "big"), payload[12] & 1
         self._confirmed(number, multiple, ACCEPTED)
 
     def receive_nack(self, payload: bytes) -> None:
+        if len(payload) != SIZE:
+            self.check_shape(payload)
         number, multiple = int.from_bytes(payload[4:12], "big"), payload[12] & 1
         self._confirmed(number, multiple, self.session.connection.nack_outcome)
 

@@ -102,7 +102,7 @@ class PublishLink(ServerLink, ReceiverLink):
             self._returnable[number] = self._route, properties, body
         delivery = RoutedDelivery(self, number, tag, payload, False)
         if also:
-            exchange, _, _ = read_route(self._route)
+            exchange, _ = read_route(self._route)
             delivery = CopiedDelivery(self, number, tag, payload, False)
             delivery.also = tuple(route_address(exchange, key) for key in also)
         delivery.address = self._addresses.get(self._route) or self._address(self._route)
@@ -164,7 +164,7 @@ class PublishLink(ServerLink, ReceiverLink):
     def _address(self, route: bytes) -> str:
         if len(self._addresses) >= MOST_ADDRESSES:
             self._addresses.clear()
-        exchange, key, _ = read_route(route)
+        exchange, key = read_route(route)
         address = self._addresses[route] = route_address(exchange, key)
         return address
 
@@ -213,7 +213,7 @@ class PublishLink(ServerLink, ReceiverLink):
             self._return(route, properties, body)
 
     def _return(self, route: bytes, properties: bytes, body: bytes) -> None:
-        exchange, key, _ = read_route(route)
+        exchange, key = read_route(route)
         session, engine = self.session, self.engine
         session.write(BasicReturn(312, "NO_ROUTE", exchange, key))
         engine.write(engine.variant.framing.message(session.number, BASIC, properties, body, engine.room))

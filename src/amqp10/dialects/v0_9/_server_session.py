@@ -23,6 +23,7 @@ from ...engine import (
 )
 from ...errors import AmqpError, LocalProtocolError, RemoteProtocolError, SessionEnded
 from ...messaging import Error
+from ._acks import SIZE
 from ._channel import Channel, State
 from ._codes import SOFT, Fault, as_exception, code_of, text_of
 from ._engine import PEERS_FAULTS
@@ -220,6 +221,8 @@ class ServerSession(Session, Channel):
         publisher = self._publisher
         at = 7 + payload[6]
         at += 1 + payload[at]
+        if at + 1 != len(payload):
+            self.check_shape(payload)
         bits = payload[at]
         if bits & 2:
             raise Fault(540, "immediate=true", BasicPublish.code)
@@ -274,13 +277,19 @@ class ServerSession(Session, Channel):
         self.consumers.get(method)
 
     def receive_ack(self, payload: bytes) -> None:
+        if len(payload) != SIZE:
+            self.check_shape(payload)
         self.consumers.settle(int.from_bytes(payload[4:12], "big"), bool(payload[12] & 1), ACK)
 
     def receive_nack(self, payload: bytes) -> None:
+        if len(payload) != SIZE:
+            self.check_shape(payload)
         bits = payload[12]
         self.consumers.settle(int.from_bytes(payload[4:12], "big"), bool(bits & 1), NACK if bits & 2 else REJECT)
 
     def receive_reject(self, payload: bytes) -> None:
+        if len(payload) != SIZE:
+            self.check_shape(payload)
         self.consumers.settle(int.from_bytes(payload[4:12], "big"), False, NACK if payload[12] & 1 else REJECT)
 
     def receive_recover(self, method: BasicRecover | BasicRecoverAsync | BasicRecoverSync) -> None:
