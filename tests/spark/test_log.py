@@ -8,18 +8,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 pytest.importorskip("pyspark")
 
 import pyarrow as pa
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from amqp10 import Connection, Message, RemoteProtocolError, Source
 from amqp10.broker import Broker
+from amqp10.spark import _log_stream
 from amqp10.spark._log import EventHub, log, read
-from amqp10.spark._log_stream import ask, beginning
+from amqp10.spark._log_stream import LogStreamReader, ask, beginning
 from amqp10.spark._options import Options
-from amqp10.spark._ranges import Bounds, DataLoss, Range
+from amqp10.spark._ranges import Bounds, DataLoss, Offsets, Range
+from amqp10.spark._schema import struct
 
 pytestmark = pytest.mark.anyio
 
@@ -35,12 +39,19 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def hub(monkeypatch: pytest.MonkeyPatch, anyio_backend: str) -> AsyncIterator[Options]:
-    """A hub of two partitions; the second is empty."""
-    facts: dict[str, dict[str, Any]] = {
+def facts() -> dict[str, dict[str, Any]]:
+    """What the hub says of its partitions; the second is empty."""
+    return {
         "0": {"begin_sequence_number": FIRST, "last_enqueued_sequence_number": END - 1, "is_partition_empty": False},
         "1": {"begin_sequence_number": -1, "last_enqueued_sequence_number": -1, "is_partition_empty": True},
     }
+
+
+@pytest.fixture
+async def hub(
+    monkeypatch: pytest.MonkeyPatch, anyio_backend: str, facts: dict[str, dict[str, Any]]
+) -> AsyncIterator[Options]:
+    """A hub of two partitions."""
 
     async def answer(connection: Connection) -> None:
         async with connection.responder("$management") as responder:
@@ -183,6 +194,53 @@ async def test_a_hub_that_does_not_answer(hub: Options) -> None:
     async with Broker(queues=["$management"]) as broker, Connection(broker.url) as connection:
         with pytest.raises(RemoteProtocolError, match=r"nobody at .management said what 'hub' is for 0.1 s"):
             await ask(connection, replace(hub, receive_timeout=0.1), [])
+
+
+async def test_a_stream_of_a_hub(
+    hub: Options, facts: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Spark asks for it: what there is when a run begins, in batches over both partitions, and on from there."""
+    monkeypatch.setattr(_log_stream, "PAUSE", 0)
+    options = replace(hub, starting_offsets="earliest")
+    facts["1"] = {"begin_sequence_number": 0, "last_enqueued_sequence_number": 13, "is_partition_empty": False}
+
+    def begin() -> LogStreamReader:
+        made = LogStreamReader(options, struct([("partition", "string"), ("offset", "bigint")]))
+        made.prepareForTriggerAvailableNow()
+        return made
+
+    def read_all(stream: LogStreamReader, start: Offsets, end: Offsets) -> list[tuple[str, int]]:
+        rows = [row for each in stream.partitions(start, end) for rows in stream.read(each) for row in rows.to_pylist()]
+        return sorted((row["partition"], row["offset"]) for row in rows)
+
+    async def fill(batch: Offsets) -> None:
+        """What is read is gone here, unlike in a hub."""
+        async with Connection(hub.url[0]) as connection:
+            for partition, where in batch.items():
+                async with connection.sender(ADDRESS[:-1] + partition) as sender:
+                    for number in range(where["from"], where["to"]):
+                        await sender.send(Message(b"", message_annotations={"x-opt-sequence-number": number}))
+
+    call = anyio.to_thread.run_sync
+    first = await call(begin)
+    start = await call(first.initialOffset)
+    assert start == {"0": {"from": FIRST, "to": FIRST}, "1": {"from": 0, "to": 0}}
+    facts["0"]["last_enqueued_sequence_number"] = END  # too late for this run
+    end = await call(first.latestOffset, start, ReadMaxRows(6))
+    assert end == {"0": {"from": 5, "to": 7}, "1": {"from": 0, "to": 4}}
+    await fill(end)
+    assert await call(read_all, first, start, end) == [*(("0", n) for n in (5, 6)), *(("1", n) for n in range(4))]
+    rest = await call(first.latestOffset, end, ReadAllAvailable())
+    assert rest == {"0": {"from": 7, "to": END}, "1": {"from": 4, "to": 14}}
+    assert await call(first.latestOffset, rest, ReadAllAvailable()) == rest
+    second = await call(begin)
+    last = await call(second.latestOffset, rest, ReadAllAvailable())
+    assert last == {"0": {"from": END, "to": END + 1}, "1": {"from": 14, "to": 14}}
+    await fill(last)
+    assert await call(read_all, second, rest, last) == [("0", END)]
+    for stream in (first, second):
+        assert stream._connection is not None
+        await call(stream._connection.close)
 
 
 def test_where_to_read_from() -> None:
