@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from amqp10 import Connection, Message, receive
-from amqp10.rabbitmq import queue_address
+from amqp10.rabbitmq import management, queue_address
 from amqp10.spark._columns import Columns
 from amqp10.spark._connect import connection, run
 from amqp10.spark._kind import check_no_stream
@@ -93,6 +93,24 @@ def test_a_queue_is_no_stream(rabbitmq: Server, kind: str) -> None:
             with pytest.raises(ValueError, match=f"'{name}' is a queue, no stream"):
                 run(options, read, options, Range(name, 0, 1), SCHEMA, emit)
     assert anyio.run(waiting, url, name, backend="trio") == b"1"
+
+
+def test_a_queue_that_counts_deliveries(rabbitmq: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever reads it is told how many each message has, unless there is no end of them."""
+    url = rabbitmq.url()
+
+    async def declare(limit: int) -> str:
+        name = fresh_name()
+        async with Connection(url) as connection, management(connection) as manager:
+            await manager.declare_queue(name, arguments={"x-delivery-limit": limit} if limit else None)
+        return name
+
+    for limit, said in ((0, "delivered 20 times"), (7, "delivered 7 times"), (-1, "")):
+        options = Options.parse({"url": url, "address": anyio.run(declare, limit, backend="trio")})
+        caplog.clear()
+        run(options, check_no_stream, options)
+        assert said in caplog.text
+        assert bool(said) == bool(caplog.records)
 
 
 def test_a_stream_is_no_queue(rabbitmq: Server) -> None:

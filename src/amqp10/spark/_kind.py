@@ -7,6 +7,7 @@ drop a message that was delivered 20 times.
 
 from __future__ import annotations
 
+import logging
 from urllib.parse import unquote
 
 from ..client import Connection
@@ -16,6 +17,7 @@ from ..rabbitmq import QueueInfo, management
 from ._connect import connection, source
 from ._options import Options
 
+_log = logging.getLogger("amqp10.spark")
 _QUEUES = "/queues/"
 
 
@@ -84,14 +86,27 @@ def _name(place: Source) -> str:
 async def no_stream(opened: Connection, options: Options) -> None:
     """See that the address is no stream, before it is read as a queue; and that a queue knows filters, if it is to.
 
+    Warns of a queue that drops what was delivered too often.
+
     Raises:
         ValueError: it is one, or does not.
     """
     place = source(opened, options)
     if await is_stream(opened, place):
         raise ValueError(f"amqp: {options.address!r} is a stream, no queue: mode=stream reads it")
-    told = await _told(opened, place) if options.filtered else None
-    if told is not None and told.type in ("classic", "quorum"):
+    told = await _told(opened, place)
+    if told is None:
+        return
+    limit = told.arguments.get("x-delivery-limit", 20)
+    if told.type == "quorum" and limit != -1:
+        _log.warning(
+            "%r is a quorum queue: unless a policy says otherwise RabbitMQ drops a message, or dead-letters it, that "
+            "was delivered %s times and not accepted, and an attempt that fails has had all its messages delivered: "
+            "with the argument x-delivery-limit -1 they stay",
+            told.name,
+            limit,
+        )
+    if told.type in ("classic", "quorum") and options.filtered:
         raise ValueError(
             f"amqp: option {options.filtering}: {told.name!r} is a {told.type} queue, of which RabbitMQ gives all "
             "messages, whatever filter there is"
