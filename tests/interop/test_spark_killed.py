@@ -1,7 +1,11 @@
-"""What a task of Spark's took from Artemis for good does not come again, when the broker is killed right after that."""
+"""Tasks of Spark's that are killed at RabbitMQ, and what one took for good from an Artemis that is killed then."""
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,13 +15,17 @@ import pytest
 pytest.importorskip("pyspark")
 
 from amqp10 import Connection, Message
+from amqp10.rabbitmq import queue_address
+from amqp10.spark._connect import connection, run, source
 from amqp10.spark._consume import QueuePartition, consumed
+from amqp10.spark._kind import ready
 from amqp10.spark._options import Options
 from amqp10.spark._schema import struct
 from amqp10.spark._segments import Segment
 from amqp10.spark._wal import begin, begin_batch
 
-from .brokers import ARTEMIS, Mortal, Unavailable, java, mortal, write_trust_store
+from ._matrix import fresh_name
+from .brokers import ARTEMIS, Mortal, Server, Unavailable, java, mortal, write_trust_store
 from .conftest import unavailable
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
@@ -38,9 +46,9 @@ def artemis(authority: Path) -> Iterator[Mortal]:
         unavailable(f"no artemis: {error}")
 
 
-async def fill(url: str, address: str) -> None:
+async def fill(url: str, address: str, count: int = COUNT) -> None:
     async with Connection(url) as connection, connection.sender(address) as sender:
-        await sender.send_many(Message(b"%d" % n, message_id=f"m{n}", durable=True) for n in range(COUNT))
+        await sender.send_many(Message(b"%d" % n, message_id=f"m{n}", durable=True) for n in range(count))
 
 
 def test_what_was_accepted_is_gone(artemis: Mortal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,3 +76,47 @@ def test_what_was_accepted_is_gone(artemis: Mortal, tmp_path: Path, monkeypatch:
             assert taken(1) == COUNT
         artemis.restart()
         assert taken(2) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "dialect", "point", "again"),
+    [
+        ("classic", "0-9-1", "before settle", 100),
+        ("quorum", "1.0", "before publish", 100),
+        ("quorum", "0-9-1", "before settle", 100),
+        ("quorum", "1.0", "after settle", 0),
+    ],
+)
+def test_a_task_is_killed(rabbitmq: Server, tmp_path: Path, kind: str, dialect: str, point: str, again: int) -> None:
+    """The queue has its messages again, or not; either way the next attempt and the next batch have each once."""
+    name, wal = fresh_name(), tmp_path / "wal"
+    given = {"url": rabbitmq.url(), "address": name, "dialect": dialect, "walLocation": str(tmp_path)}
+    options = Options.parse(given)
+
+    async def declare() -> None:
+        async with Connection(rabbitmq.url(), dialect="0-9-1") as connection:
+            await connection.native.declare_queue(name, durable=True, arguments={"x-queue-type": kind})
+        await fill(rabbitmq.url(), queue_address(name), 100)
+
+    async def waiting() -> int | None:
+        async with connection(options) as opened:
+            return await ready(opened, source(opened, options))
+
+    def taken(batch: int) -> list[int]:
+        partition = QueuePartition(Segment(str(wal), batch, 0), 1000, "another run")
+        rows = consumed(options, struct([("body", "binary")]), partition)
+        return [int(body) for each in rows for body in each.column("body").to_pylist()]
+
+    anyio.run(declare, backend="trio")
+    begin(str(wal))
+    begin_batch(str(wal), 1)
+    victim = [sys.executable, "-m", "tests.interop._spark_victim", json.dumps(given), str(wal), point]
+    killed = subprocess.run(victim, cwd=Path(__file__).parent.parent.parent, check=False, timeout=300)
+    assert killed.returncode == -signal.SIGKILL
+    while run(options, waiting) != again:
+        pass
+    assert sorted(taken(1)) == list(range(100))
+    begin_batch(str(wal), 2)
+    assert taken(2) == []
+    while run(options, waiting):
+        pass
