@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql import SparkSession
+
 import amqp10
 from amqp10 import Message
+from amqp10.cli._main import run
 from amqp10.spark._columns import Columns
 from amqp10.spark._options import Options
 from amqp10.spark._pipeline import Pipeline, follow
 from amqp10.spark._rows import Rows
 from amqp10.spark._schema import arrow_schema, struct
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from ._pipes import make_stream, sent
 
 
 def pipeline(sink: str = "parquet", **fields: Any) -> Pipeline:
@@ -162,3 +164,38 @@ def test_another_queue_has_the_messages(spark: SparkSession, broker_url: str, tm
     for copy, original in zip(anyio.run(copies, backend="trio"), messages, strict=True):
         assert (copy.body, copy.message_id, copy.subject) == (original.body, original.message_id, "s")
         assert copy.application_properties == {"f": 0.5}
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.xdist_group("spark")
+def test_a_log_on_the_console(
+    spark: SparkSession,
+    broker_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The command reads a stream from an offset in batches, which the driver prints, and goes on where it was."""
+    monkeypatch.setattr(Pipeline, "session", lambda self: spark)
+    monkeypatch.setattr(SparkSession, "stop", lambda self: None)
+    make_stream(broker_url, "told")
+    system = spark._jvm.java
+    console = system.lang.Class.forName("scala.Console$").getField("MODULE$").get(None)
+    command = ["pipeline", "--from", broker_url, "--address", "told", "--mode", "stream", "--to", "console:"]
+    command += ["--option", 'startingOffsets={"told": 2}', "--rate", "4", "--checkpoint", str(tmp_path / "checkpoint")]
+    for start, stop, batches in ((0, 8, [4, 2]), (8, 9, [1])):
+        sent(broker_url, "told", start, stop)
+        printed = system.io.ByteArrayOutputStream()
+        console.setOutDirect(system.io.PrintStream(printed))
+        try:
+            assert run(command) == 0
+        finally:
+            console.setOutDirect(system.lang.System.out)
+        lines = capsys.readouterr().err.splitlines()
+        assert [int(line.split()[2]) for line in lines if line.startswith("batch ")] == batches
+        cells = [line.split("|") for line in printed.toString().splitlines() if line.startswith("|")]
+        assert [row[2].strip() for row in cells if row[2].strip() != "message_id"] == [
+            f"m{n}" for n in range(max(2, start), stop)
+        ]
