@@ -75,6 +75,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYTHONPATH"] = os.pathsep.join(
         filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     )
+    os.environ["SPARK_AUTH_SOCKET_TIMEOUT"] = "120"  # on a loaded machine; for workers the setting below
     session = (
         SparkSession.builder.master("local[24,2]")
         .appName("amqp10 tests")
@@ -84,7 +85,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.python.worker.reuse", "true")
-        .config("spark.python.authenticate.socketTimeout", "120s")  # on a loaded machine
+        .config("spark.python.authenticate.socketTimeout", "120s")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")

@@ -27,19 +27,22 @@ class Case:
         point: where.
         parts: tasks of a scan, of which the first to come there stops.
         scans: of the same stream, which is united with itself if there are two.
+        log: it reads a log, and no queue.
     """
 
     point: str
     parts: int
     scans: int = 1
+    log: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.point}, {self.parts} x {self.scans}"
+        return f"{self.point}, {self.parts} x {self.scans}{' of a log' if self.log else ''}"
 
     def frame(self, pipe: Pipe, source: str = "amqp-crashing", **options: Any) -> DataFrame:
         stop = {"stopAt": self.point, "stopFolder": str(pipe.folder)} if source == "amqp-crashing" else {}
-        frame = pipe.frame(source, numPartitions=self.parts, **{**stop, **options})
+        kind = {"startingOffsets": "earliest", "minPartitions": self.parts} if self.log else {}
+        frame = pipe.frame(source, numPartitions=self.parts, **{**kind, **stop, **options})
         return frame.union(frame) if self.scans > 1 else frame
 
     def stop(self, folder: Path) -> Stop:
@@ -47,11 +50,12 @@ class Case:
 
 
 UNITED = (Case("before publish", 2, 2), Case("before settle", 2, 2))
+LOGS = (Case("after yield", 2, log=True), Case(COMMIT, 3, log=True))
 
 
-def cases(points: Iterable[str]) -> list[Case]:
+def cases(points: Iterable[str], first: int = 2) -> list[Case]:
     """Each point with two tasks or with three, in turn."""
-    return [Case(point, 2 + number % 2) for number, point in enumerate(points)]
+    return [Case(point, 2 + (first + number) % 2) for number, point in enumerate(points)]
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 300) -> None:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from tests.spark._crash_cases import COMMIT, UNITED, cases, stopped
+from tests.spark._crash_cases import COMMIT, LOGS, UNITED, cases, stopped
 from tests.spark._crashing import POINTS, CrashingSource
 from tests.spark._pipes import Pipe
 
@@ -27,7 +27,8 @@ def main(url: str, folder: Path) -> None:
     )
     spark.sparkContext.setLogLevel("OFF")
     spark.dataSource.register(CrashingSource)
-    pipes = {case: Pipe(spark, url, case.name, folder / case.name) for case in (*cases((*POINTS, COMMIT)), *UNITED)}
+    planned = (*cases((*POINTS, COMMIT)), *UNITED, *LOGS)
+    pipes = {case: Pipe(spark, url, case.name, folder / case.name) for case in planned}
     for query in stopped(pipes):
         query.awaitTermination()
 

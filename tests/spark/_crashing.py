@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from amqp10.spark import AmqpDataSource, _consume, _segments
 from amqp10.spark._consume import QueuePartition
+from amqp10.spark._log_stream import LogPartition, LogStreamReader
 from amqp10.spark._options import Options
 from amqp10.spark._queue_stream import QueueStreamReader
 from amqp10.spark._receive import add
@@ -66,7 +67,8 @@ class CrashingSource(AmqpDataSource):
         return "amqp-crashing"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        return CrashingReader(Options.parse(self.options), schema, self.stop)
+        options = Options.parse(self.options)
+        return (CrashingLogReader if options.log else CrashingReader)(options, schema, self.stop)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return CrashingWriter(Options.parse(self.options), schema, self.run_id, self.stop)
@@ -80,6 +82,18 @@ class CrashingReader(QueueStreamReader):
     def read(self, partition: QueuePartition) -> Iterator[pa.RecordBatch]:
         global current
         current = self._stop
+        yield from super().read(partition)
+        self._stop.at("after yield")
+
+
+class CrashingLogReader(LogStreamReader):
+    """Of the points it knows the last one."""
+
+    def __init__(self, options: Options, schema: StructType, stop: Stop) -> None:
+        super().__init__(options, schema)
+        self._stop = stop
+
+    def read(self, partition: LogPartition | None) -> Iterator[pa.RecordBatch]:
         yield from super().read(partition)
         self._stop.at("after yield")
 

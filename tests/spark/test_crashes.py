@@ -19,9 +19,9 @@ import pytest
 pytest.importorskip("pyspark")
 
 from ..broker.stored import StoredBroker
-from ._crash_cases import COMMIT, UNITED, Case, cases, eventually, stopped
+from ._crash_cases import COMMIT, LOGS, UNITED, Case, cases, eventually, stopped
 from ._crashing import POINTS, CrashingSource
-from ._pipes import Pipe, depth, sent
+from ._pipes import Pipe, depth, make_stream, sent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,6 +40,8 @@ def prepared(spark: SparkSession, url: str, folder: Path, cases: Iterable[Case])
     pipes = {case: Pipe(spark, url, case.name, folder / case.name) for case in cases}
     for case, pipe in pipes.items():
         (folder / case.name).mkdir()
+        if case.log:
+            make_stream(url, pipe.address)
         sent(url, pipe.address, 0, COUNT)
     return pipes
 
@@ -52,10 +54,10 @@ def ended(queries: Iterable[StreamingQuery]) -> None:
 def finished(pipes: Mapping[Case, Pipe], count: int = COUNT) -> None:
     """What was delivered again is taken by the next run; then all is in the files once, and nowhere else."""
     for case, pipe in pipes.items():
-        if depth(pipe.url, pipe.address):
+        if case.point != COMMIT if case.log else depth(pipe.url, pipe.address):
             pipe.run(case.frame(pipe, "amqp"))
         assert pipe.bodies() == sorted([*range(count)] * case.scans), case
-        assert depth(pipe.url, pipe.address) == 0, case
+        assert case.log or depth(pipe.url, pipe.address) == 0, case
         assert pipe.left() == [], case
 
 
@@ -64,9 +66,7 @@ def test_workers_are_killed(spark: SparkSession, broker_url: str, tmp_path: Path
     queue's again; or another task of the batch does, or the other scan of a union.
     """
     spark.dataSource.register(CrashingSource)
-    pipes = prepared(
-        spark, broker_url, tmp_path, [*(Case(each, parts) for each in POINTS for parts in (2, 3)), *UNITED]
-    )
+    pipes = prepared(spark, broker_url, tmp_path, [*cases(POINTS, 3), *UNITED, LOGS[0]])
     ended(stopped(pipes, stopDeadly="true"))
     finished(pipes)
 
@@ -98,7 +98,7 @@ def test_a_writer_is_killed(
 
 def test_the_driver_is_killed(spark: SparkSession, broker_url: str, tmp_path: Path) -> None:
     """With all its tasks, each at another point; another driver goes on from the checkpoints."""
-    pipes = prepared(spark, broker_url, tmp_path, [*cases((*POINTS, COMMIT)), *UNITED])
+    pipes = prepared(spark, broker_url, tmp_path, [*cases((*POINTS, COMMIT)), *UNITED, *LOGS])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
     command = [sys.executable, "-m", "tests.spark._crash_driver", broker_url, str(tmp_path)]
     with subprocess.Popen(
