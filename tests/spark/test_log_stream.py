@@ -72,6 +72,18 @@ def test_a_batch_that_is_to_begin_behind_the_end(broker_url: str) -> None:
     assert run(lax, planned, lax) == {NAME: {"from": 0, "to": 3}}
 
 
+def test_a_batch_that_is_repeated_with_another_option(broker_url: str) -> None:
+    """It has the tasks that it had: what they have written has ids by their numbers."""
+    anyio.run(make, broker_url, 9, backend="trio")
+    first, again, other = (reader(broker_url, minPartitions=each) for each in ("2", "3", "1"))
+    start = first.initialOffset()
+    end = first.latestOffset(start, ReadAllAvailable())
+    tasks = [(0, 4), (4, 9)]
+    for stream in (first, again, other):
+        assert [(each.range.start, each.range.end) for each in stream.partitions(start, end)] == tasks
+        assert stream.latestOffset(end, ReadAllAvailable()) == end
+
+
 @pytest.fixture
 def parts(broker_url: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Parts:
     """A super stream without any partitions yet."""

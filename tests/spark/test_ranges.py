@@ -9,7 +9,7 @@ pytest.importorskip("pyspark")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp10.spark._ranges import Bounds, DataLoss, added, anew, behind, following, lost, offsets, ranges, resolve
+from amqp10.spark._ranges import Bounds, DataLoss, added, anew, behind, following, lost, offsets, ranges, resolve, split
 
 BOUNDS = {"a": Bounds(5, 10), "b": Bounds(0, 0)}
 
@@ -50,7 +50,7 @@ def test_every_offset_is_read_once(partitions: dict[str, tuple[int, int]], most:
     batch, seen = offsets(starts, starts), []
     while any(batch[name]["to"] < ends[name] for name in ends):
         batch = following(batch, ends, most)
-        parts = ranges(batch, at_least)
+        parts = ranges(split(batch, at_least))
         found = [(part.partition, offset) for part in parts for offset in range(part.start, part.end)]
         assert all(part.start < part.end for part in parts)
         assert 0 < len(found) < most + len(ends)

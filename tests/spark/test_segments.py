@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +15,7 @@ pytest.importorskip("pyspark")
 
 from amqp10 import AmqpError
 from amqp10.spark import _segments
-from amqp10.spark._segments import LOCK_POLL, Claimant, Segment
+from amqp10.spark._segments import Claimant, Segment
 from amqp10.spark._wal import begin, begin_batch
 
 from ._segment_files import SCHEMA, batch, files, make
@@ -90,19 +89,26 @@ def test_a_later_attempt_takes_over_at_once(tmp_path: Path, later: Claimant) -> 
     assert files(segment) == []
 
 
-def test_a_claim_that_is_not_renewed_runs_out(tmp_path: Path) -> None:
+def test_a_claim_that_is_not_renewed_runs_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the lease the next one takes over; one that is renewed is waited for."""
     segment = Segment(str(tmp_path), 1, 0)
     segment.folder.mkdir()
-    with segment.claimed(FIRST, 60) as first:
+    seconds = 0
+
+    def sleep(_: float) -> None:
+        nonlocal seconds
+        seconds += 1
+        if seconds in (8, 16):
+            assert first is not None
+            first.renew()
+            os.utime(tmp_path / "1" / "part-0.claim", ns=(seconds, seconds))  # however coarse the clock of the disk is
+
+    monkeypatch.setattr(_segments, "time", SimpleNamespace(monotonic=lambda: seconds, sleep=sleep))
+    with segment.claimed(FIRST, 10) as first:
         assert first is not None
-        began = time.monotonic()
-        renewing = threading.Timer(0.3, first.renew)
-        renewing.start()
-        with segment.claimed(FIRST, 2) as second:
+        with segment.claimed(FIRST, 10) as second:
             assert second is not None
-            assert time.monotonic() - began >= 2.25
-        renewing.join()
+    assert seconds == 16 + 11
 
 
 @pytest.mark.anyio
@@ -138,26 +144,9 @@ async def test_one_that_stands_still_while_it_publishes(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_many_that_publish_one_after_the_other(tmp_path: Path) -> None:
-    """Who waits is patient as long as there is always another one who publishes."""
-    segments = [Segment(str(tmp_path), 1, part) for part in range(12)]
-    segments[0].folder.mkdir()
-    done = []
-
-    async def publish(segment: Segment) -> None:
-        async with segment.alone(5 * LOCK_POLL):  # far less than all of them take
-            await anyio.sleep(LOCK_POLL)
-            done.append(segment)
-
-    async with anyio.create_task_group() as tasks:
-        for segment in segments:
-            tasks.start_soon(publish, segment)
-    assert len(done) == 12
-
-
-@pytest.mark.anyio
-async def test_one_that_publishes_slowly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits is patient as long as it says that it is alive, and a little longer."""
+@pytest.mark.parametrize("slow", [True, False], ids=["one that is slow", "many in turn"])
+async def test_those_that_publish_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: bool) -> None:
+    """Who waits is patient as long as it says that it is alive, or there is always another one, and a little longer."""
     segment = Segment(str(tmp_path), 1, 0)
     segment.folder.mkdir()
     tries = 0
@@ -165,9 +154,13 @@ async def test_one_that_publishes_slowly(tmp_path: Path, monkeypatch: pytest.Mon
     def taken(*_: object) -> None:
         nonlocal tries
         tries += 1
-        if tries < 20:
+        lock = tmp_path / "1" / "lock"
+        if tries < 20 and slow:
             segment.still_alone()
-            os.utime(tmp_path / "1" / "lock", ns=(tries, tries))  # however coarse the clock of the disk is
+        elif tries < 20:
+            lock.write_bytes(b"." * tries)
+        moment = tries if tries < 20 and slow else 0
+        os.utime(lock, ns=(moment, moment))  # however coarse the clock of the disk is
         raise BlockingIOError
 
     monkeypatch.setattr(_segments, "fcntl", SimpleNamespace(flock=taken, LOCK_EX=0, LOCK_NB=0))

@@ -19,7 +19,7 @@ from ._bridge import pulled
 from ._connect import connection, run
 from ._log import NOT_FOUND, log, read
 from ._options import Options
-from ._ranges import Bounds, Offsets, Range, added, anew, behind, check_kind, following, offsets, ranges, resolve
+from ._ranges import Bounds, Offsets, Range, added, anew, behind, check_kind, following, offsets, ranges, resolve, split
 from ._schema import arrow_schema
 from ._standing import Standing
 
@@ -50,7 +50,7 @@ class LogBatchReader(DataSourceReader):
     def partitions(self) -> list[LogPartition]:
         options = self._options
         batch = run(options, planned, options)
-        return [LogPartition(each) for each in ranges(batch, options.min_partitions)]
+        return [LogPartition(each) for each in ranges(split(batch, options.min_partitions))]
 
     def read(self, partition: LogPartition | None) -> Iterator[pa.RecordBatch]:
         # Spark makes a partition of None out of no partitions.
@@ -97,7 +97,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         done = added(still, bounds)
         if still == start and not any(each.end > done[name]["to"] for name, each in bounds.items() if name in done):
             return start  # the same again, or else Spark would run an empty batch
-        return following(done, _ends(bounds), limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        batch = following(done, _ends(bounds), limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        return split(batch, self._options.min_partitions)
 
     def reportLatestOffset(self) -> Offsets:
         ends = _ends(self._bounds())
@@ -142,7 +143,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # `end` says all: what Spark has as `start` of a first batch that is repeated may be another.
     def partitions(self, start: Offsets, end: Offsets) -> list[LogPartition]:
         check_kind(end, log=True)
-        return [] if start == end else [LogPartition(each) for each in ranges(end, self._options.min_partitions)]
+        return [] if start == end else [LogPartition(each) for each in ranges(end)]
 
     def read(self, partition: LogPartition | None) -> Iterator[pa.RecordBatch]:
         return iter(()) if not isinstance(partition, LogPartition) else _rows(self._options, self._schema, partition)

@@ -1,7 +1,8 @@
 """Offsets of logs: from where to where a batch reads, and how it is shared out. Pure arithmetic.
 
 An offset of Spark's is `{"<partition>": {"from": 5, "to": 9}}`: what a batch reads, `to` excluded; the next one begins
-at its `to`. So the end of a batch alone says all about it, whatever Spark takes for its start.
+at its `to`. So the end of a batch alone says all about it, whatever Spark takes for its start. Where a batch is split
+into more ranges than there are partitions it says that, too (`parts`): one that is repeated has the same tasks.
 """
 
 from __future__ import annotations
@@ -157,8 +158,14 @@ def following(done: Offsets, ends: Mapping[str, int], most: int | None) -> Offse
     return offsets(starts, {name: start + lags[name] for name, start in starts.items()})
 
 
-def ranges(batch: Offsets, at_least: int) -> list[Range]:
-    """What the tasks of a batch read: a range for each partition, split until there are `at_least` of them."""
+def split(batch: Offsets, at_least: int) -> Offsets:
+    """A batch with a note that it is split until it has as many ranges."""
+    return {name: {**each, "parts": at_least} if at_least > 1 else each for name, each in batch.items()}
+
+
+def ranges(batch: Offsets) -> list[Range]:
+    """What the tasks of a batch read: a range for each partition, or more if it is split."""
+    at_least = max((each.get("parts", 1) for each in batch.values()), default=1)
     whole = [Range(name, each["from"], each["to"]) for name, each in batch.items() if each["from"] < each["to"]]
     total = sum(each.end - each.start for each in whole)
     found: list[Range] = []
