@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ pytest.importorskip("pyspark")
 import amqp10
 import amqp10.testing
 from amqp10.messaging._layout import PROPERTIES, scan
+from amqp10.spark import _consume
 from amqp10.spark._consume import Consumption, QueuePartition, consumed
 from amqp10.spark._options import Options
 from amqp10.spark._schema import arrow_schema, struct
-from amqp10.spark._segments import Claimant, Draft, Segment
+from amqp10.spark._segments import Claim, Claimant, Draft, Segment
 from amqp10.spark._wal import begin_batch, retire, saw_empty
 
 from ._pipes import depth, sent
@@ -275,6 +277,51 @@ def test_a_connection_that_is_lost_after_publishing(tmp_path: Path) -> None:
         with partition.segment.write(arrow_schema(SCHEMA)) as draft:
             assert draft.publish()
         anyio.run(Consumption(options, SCHEMA, partition, claim).run, backend="trio")
+
+
+def test_what_the_broker_does_not_confirm(broker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is known for longer; what it does confirm has a note."""
+    options = Options.parse({"url": broker_url, "address": "confirmed", "walLocation": str(tmp_path)})
+    sent(broker_url, "confirmed", 0, 2)
+    for batch, confirmed in ((1, True), (2, False)):
+        with monkeypatch.context() as patches:
+            if not confirmed:
+                patches.setattr(_consume, "gone_for_good", lambda receiver: False)
+            assert len(bodies(options, QueuePartition(planned(tmp_path, batch), 1, "run"))) == 1
+        assert (tmp_path / f"{batch}" / "part-0.settled").exists() == confirmed
+
+
+@pytest.mark.anyio
+async def test_signs_of_life(tmp_path: Path) -> None:
+    """As long as it takes: of the claim always, of the lock while it is its own."""
+    given = {"url": "amqp://localhost:1", "address": "alive", "walLocation": str(tmp_path), "walLease": "0.01"}
+    partition = QueuePartition(planned(tmp_path, 1), 100, "run")
+    lock = tmp_path / "1" / "lock"
+    signs = anyio.Event()
+    seen = 0
+
+    class Seen(Claim):
+        def renew(self) -> None:
+            super().renew()
+            nonlocal seen
+            seen += 1
+            if seen % 5 == 0:
+                signs.set()
+
+    claim = Seen(tmp_path / "1" / "part-0.claim", Claimant("run", 0))
+    consumption = Consumption(Options.parse(given), SCHEMA, partition, claim)
+    assert claim.make()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(consumption._stay)
+        async with consumption._turn():
+            os.utime(lock, (0, 0))
+            await signs.wait()
+            assert lock.stat().st_mtime > 0
+        os.utime(lock, (0, 0))
+        signs = anyio.Event()
+        await signs.wait()
+        assert lock.stat().st_mtime == 0
+        tasks.cancel_scope.cancel()
 
 
 def test_an_empty_queue_makes_an_empty_segment(broker_url: str, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,6 +35,26 @@ def test_a_segment_is_there_when_it_is_whole(tmp_path: Path) -> None:
     make(segment, "a", "b")
     assert files(segment) == ["part-0.arrow"]
     assert [each.to_pylist() for each in segment.read(["message_id"])] == [[{"message_id": "a"}, {"message_id": "b"}]]
+
+
+def test_a_segment_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its content before it has its name; then the name, and that of its folder."""
+    segment = Segment(str(tmp_path), 1, 0)
+    done: list[str] = []
+
+    def link(source: str, target: str, original: Callable[..., None] = os.link) -> None:
+        done.append(f"link {Path(target).name}")
+        original(source, target)
+
+    def fsync(descriptor: int, original: Callable[[int], None] = os.fsync) -> None:
+        original(descriptor)
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        done.append(str(path.relative_to(tmp_path.parent).with_suffix("") if path.is_dir() else path.suffix))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "link", link)
+    make(segment, "a")
+    assert done == [".tmp", "link part-0.arrow", f"{tmp_path.name}/1", tmp_path.name]
 
 
 def test_who_publishes_first_wins(tmp_path: Path) -> None:

@@ -56,8 +56,11 @@ def lost(partition: str, start: int, end: int, *, fail: bool) -> None:
 
 
 def behind(done: Offsets, bounds: Mapping[str, Bounds]) -> list[str]:
-    """The partitions that end before where we are. A log only grows: they are others than those that were read."""
-    return [name for name, each in bounds.items() if name in done and each.end < done[name]["to"]]
+    """The partitions that end before where we are. A log only grows: they are others than those that were read.
+
+    An empty one does not say: retention may have removed all that was read.
+    """
+    return [name for name, each in bounds.items() if name in done and each.first < each.end < done[name]["to"]]
 
 
 def anew(done: Offsets, bounds: Mapping[str, Bounds], *, fail: bool) -> Offsets:
