@@ -312,3 +312,22 @@ async def test_a_commit_that_is_refused() -> None:
         for queue, there in (("q", 1), ("full", 0)):
             await peer.send(2, QueueDeclare(queue=queue, passive=True))
             assert (await peer.expect(QueueDeclareOk)).message_count == there
+
+
+async def test_acks_behind_a_select_that_waits() -> None:
+    """They are part of the transaction, though acks go past other methods that wait for an answer."""
+    async with broker(1) as (running, peer):
+        await consume(peer)
+        await peer.expect(BasicDeliver)
+        await peer.send(1, QueueDeclare(queue="other"), TxSelect(), BasicAck(1), TxRollback())
+        await peer.expect(TxRollbackOk, skip=(QueueDeclareOk, TxSelectOk))
+        assert running.queue("q").depth == 1
+
+
+async def test_a_return_of_before_the_transaction() -> None:
+    """It comes at once, and not at the commit of what was begun meanwhile."""
+    async with broker() as (_, peer):
+        publishing = peer.method(1, BasicPublish(routing_key="nowhere", mandatory=True)) + peer.content(1, b"m")
+        await peer.send_bytes(publishing + peer.method(1, TxSelect()) + peer.method(1, TxRollback()))
+        await peer.expect(BasicReturn, skip=(TxSelectOk,))
+        await peer.expect(TxRollbackOk, skip=(TxSelectOk,))

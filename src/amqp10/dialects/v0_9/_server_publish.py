@@ -7,6 +7,7 @@ return, where it could not be routed and was mandatory; and the end of the chann
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ...engine import (
@@ -196,21 +197,16 @@ class PublishLink(ServerLink, ReceiverLink):
             state = state.outcome
         if not isinstance(state, Accepted):
             if isinstance(state, Released):
-                if said is not None:
-                    self._returned(*said)
+                if said is not None and delivery.remote_state is None:
+                    self._return(*said)
+                elif said is not None:  # part of a transaction: it comes back at the commit, as RabbitMQ does it
+                    self.session.transactions.at_commit.append(partial(self._return, *said))
             elif self._refused(state):
                 return
             else:
                 verb = DISCARD
         if self._acks is not None and number > self._confirmed_before:
             self._acks.add(number - self._confirmed_before, verb)
-
-    def _returned(self, route: bytes, properties: bytes, body: bytes) -> None:
-        transactions = self.session.transactions
-        if transactions.selected:  # what is part of a transaction comes back at its commit, as RabbitMQ does it
-            transactions.at_commit.append(lambda: self._return(route, properties, body))
-        else:
-            self._return(route, properties, body)
 
     def _return(self, route: bytes, properties: bytes, body: bytes) -> None:
         exchange, key = read_route(route)

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
 
 PUBLISH, ACK, NACK, REJECT = b"\0\x3c\0\x28", b"\0\x3c\0\x50", b"\0\x3c\0\x78", b"\0\x3c\0\x5a"
 SETTLING = (ACK, NACK, REJECT)
+SELECT = b"\0\x5a\0\x0a"
 
 
 class ServerSession(Session, Channel):
@@ -119,6 +120,7 @@ class ServerSession(Session, Channel):
         self.replies_at = ""  # what stands for the pseudo-queue of replies on this channel
         self._waiting: deque[tuple[int, bytes]] = deque()
         self._holds: set[object] = set()  # what has to happen before the rest may
+        self._selects = False  # a tx.select was among what waits: acks behind it are part of a transaction
         self._publisher: PublishLink | None = None
         self.open_channel(connection.engine, number)
         self.consumers = Consumers(self)
@@ -184,6 +186,7 @@ class ServerSession(Session, Channel):
 
     def _wait(self, kind: int, payload: bytes) -> None:
         self._waiting.append((kind, payload))
+        self._selects = self._selects or (kind == METHOD and payload[:4] == SELECT)
         self.connection.waits(len(payload), 1, goes_on=kind != METHOD or payload[:4] != PUBLISH)
 
     def _has_to_wait(self, payload: bytes) -> bool:
@@ -196,7 +199,7 @@ class ServerSession(Session, Channel):
 
     def receive_method(self, payload: bytes) -> None:
         if (self._holds or self._waiting or self._has_to_wait(payload)) and self.channel_state is State.OPEN:
-            if payload[:4] not in SETTLING or self.transactions.selected:
+            if payload[:4] not in SETTLING or self.transactions.selected or self._selects:
                 self._wait(METHOD, payload)
             else:
                 self._hot[payload[:4]](payload)
