@@ -349,8 +349,7 @@ class ServerHandle:
     @property
     def holding(self) -> bool:
         """Messages are held for which there is no credit, or are part of what is being committed."""
-        transactor = self.session.transactor
-        return (transactor is not None and transactor.busy) or any(
+        return self.session.committing or any(
             link.holding for link in (self.producer, self.anonymous) if link is not None
         )
 

@@ -106,10 +106,14 @@ class ServerSession(FastSession):
         return self._last_number
 
     @property
+    def committing(self) -> bool:
+        """Something is, or waits for it."""
+        return self.transactor is not None and self.transactor.busy
+
+    @property
     def holding(self) -> bool:
         """Something waits for credit, or is being committed."""
-        busy = self.transactor is not None and self.transactor.busy
-        return busy or any(handle.holding for handle in self.handles)
+        return self.committing or any(handle.holding for handle in self.handles)
 
     # Acknowledgments and transactions
 
@@ -139,7 +143,7 @@ class ServerSession(FastSession):
         work.tag = command.confirm_tag
         if work.spoiled is not None:
             self.reply(work.tag, work.spoiled)
-        elif work.sent or (self.transactor is not None and self.transactor.busy):
+        elif work.sent or self.committing:
             if self.transactor is None:
                 self.transactor = Transactor(self)
             self.transactor.commit(work)
