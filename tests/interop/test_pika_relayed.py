@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import anyio
@@ -158,6 +158,31 @@ async def test_no_utf_8(url: str, fields: dict[str, Any] | None) -> None:
             assert "café".encode("latin-1") in octets
         for name in queues:
             channel.queue_delete(name)
+
+
+async def test_keys_that_read_the_same(url: str) -> None:
+    """A routing key comes as the octets that it was published with, whatever came before it."""
+    odd, even = "café".encode("latin-1"), "café".encode()
+    with channel_of(url) as channel:
+        queue = channel.queue_declare("", exclusive=True).method.queue
+        channel.queue_bind(queue, "amq.fanout")
+        for latin in (True, False, True, False):
+            with latin1() if latin else nullcontext():
+                channel.basic_publish("amq.fanout", "café", queue.encode())
+        seen: list[bytes] = []
+        decode = data.decode_short_string
+
+        def keep(encoded: bytes, offset: int) -> Any:
+            seen.append(bytes(encoded[offset + 1 : offset + 1 + encoded[offset]]))
+            return decode(encoded, offset)
+
+        with pytest.MonkeyPatch.context() as patched:
+            for module in (data, spec.data):
+                patched.setattr(module, "decode_short_string", keep)
+            taken = channel.consume(queue, auto_ack=True)
+            bodies = [next(taken)[2] for _ in range(4)]
+            assert bodies == [queue.encode()] * 4
+        assert [octets for octets in seen if octets in (odd, even)] == [odd, even, odd, even]
 
 
 async def test_priorities(url: str) -> None:

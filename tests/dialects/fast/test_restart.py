@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -393,3 +394,33 @@ def test_drained_when_it_is_all_there() -> None:
     pair.run()
     assert len(link.incoming) == 1
     assert link.credit == 0
+
+
+def three_cut_off(first: bytes = b"") -> tuple[EnginePair, Any, ReceiverLink, list[OutgoingDelivery]]:
+    """Two large messages and a small one, lost in the first, about to be sent again on the next connection.
+
+    Args:
+        first: what the first one is by then, if the server has the beginning of another one with its head.
+    """
+    pair, link, theirs = attached()
+    sent = [Message(BODY), Message(BODY, message_id="second"), Message(b"third")]
+    deliveries = [link.send(each.encode()) for each in sent]  # type: ignore[attr-defined]
+    pair.server.receive_data(pair.client.data_to_send()[:9000])
+    pair.lose()
+    kept = theirs.suspended()
+    link.suspended()  # type: ignore[attr-defined]
+    if first:
+        deliveries[0].payload = Message(first).encode()
+    return *attached(deliveries, list(kept)), deliveries
+
+
+@pytest.mark.parametrize("first", [b"", BODY[::-1]])
+def test_in_their_order(first: bytes) -> None:
+    """What waits for a message that goes on comes behind it in order; one that is refused comes before what waits."""
+    pair, link, theirs, deliveries = three_cut_off(first)
+    for delivery in deliveries:
+        link.resend(delivery)
+    pair.run()
+    came = [each.payload for each in theirs.incoming]
+    one, two, three = (each.payload for each in deliveries)
+    assert came == ([two, one, three] if first else [one, two, three])

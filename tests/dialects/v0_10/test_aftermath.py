@@ -109,6 +109,7 @@ def test_rolled_back_before_anybody_knows(far: str, status: int) -> None:
     """The next connection rolls the branch back, or finds that it timed out, before its owner hears that it is open."""
     branch = Branch(far)
     raw = come_back(branch.raw)
+    assert not branch.raw.engine.aftermath.waiting  # type: ignore[attr-defined]  # it is the next connection's
     assert raw.attached()[-2:] == [DtxSelect(), DtxRollback(branch.xid)]
     assert rolled_back(raw, 1, status)[-1] == DtxRollback(branch.witness)
     assert ConnectionOpened not in told(raw)

@@ -44,6 +44,7 @@ class Owner:
     """Of a server engine: declares and discharges what it is asked to, and notes that.
 
     Attributes:
+        controllers: the links that the server made to it.
         discharged: whether each was rolled back.
         asked: requests.
         verdict: of what is to be committed.
@@ -53,6 +54,7 @@ class Owner:
         self.raw = a_server()
         self.raw.open_as_client()
         self.raw.engine.events()[0].session.begin()  # type: ignore[attr-defined]
+        self.controllers: list[Any] = []
         self.discharged: list[bool] = []
         self.asked: list[Any] = []
         self.verdict: Any = ACCEPTED
@@ -78,6 +80,7 @@ class Owner:
     def _handle(self, event: Any) -> None:
         if isinstance(event, LinkAttached):
             link: Any = event.link
+            self.controllers.append(link)
             link.attach(LinkTerms(link.name, link.remote.source, link.remote.target))
             if self.takes or isinstance(link.remote.target, Coordinator):
                 link.flow(100)
@@ -183,3 +186,16 @@ def test_of_a_session_that_ends(owner: Owner, asked: Command) -> None:
     assert owner.do(SessionDetach(b"name")) == [0 if isinstance(asked, DtxRollback) else 1]
     assert owner.asked == []
     assert owner.do(DtxStart(OTHER), channel=2) == [0]
+
+
+def test_only_its_own_move_with_a_session(owner: Owner) -> None:
+    """When a session goes on on another connection, branches that other sessions of the one before have stay there."""
+    another = Owner()
+    another.do(DtxSelect(), DtxStart(OTHER))
+    branches = another.raw.engine.branches  # type: ignore[attr-defined]
+    before = {**owner.raw.engine.branches, **branches}  # type: ignore[attr-defined]
+    branches.clear()
+    another.controllers[0].moved(before)
+    assert another.do(DtxEnd(OTHER), DtxCommit(OTHER, one_phase=True)) == [0, 0]
+    assert another.do(DtxGetTimeout(ONE)) == [404]
+    assert owner.do(DtxEnd(ONE), DtxCommit(ONE, one_phase=True)) == [0, 0]

@@ -148,6 +148,11 @@ EXCEPTIONS: dict[str, tuple[bytes, int]] = {
         frame(1, TRANSFER, FIRST) + b"".join(frame(3, bytes(4000), 4 | 2 if n == 0 else 4) for n in range(9000)),
         506,
     ),
+    "settled, and without end": (  # nobody waits for an outcome that would say so
+        frame(1, MessageTransfer("r", 1, 0).encode(), FIRST)
+        + b"".join(frame(3, bytes(4000), 4 | 2 if n == 0 else 4) for n in range(100)),
+        506,
+    ),
     "a message of tiny frames": (
         frame(1, TRANSFER, FIRST)
         + b"".join(frame(3, b"x", 4 | 2 if n == 0 else 4) for n in range(MAX_MESSAGE))

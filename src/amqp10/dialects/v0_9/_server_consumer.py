@@ -329,8 +329,9 @@ class ConsumeLink(ServerLink, SenderLink):
 
     def _write(self, number: int, octets: bytes, route: Route) -> None:
         """The method before the content."""
-        place = self._routes.get((route.exchange, route.key))
-        if place is None or Latin1 in (type(route.exchange), type(route.key)):  # which is equal, and not the same
+        odd = Latin1 in (type(route.exchange), type(route.key))  # which are equal to others, and not the same
+        place = self._routes.get((route.exchange, route.key)) if not odd else None
+        if place is None:
             end = bytearray()
             for text in (route.exchange, route.key):
                 data = octets_of(text)[:255]
@@ -338,7 +339,9 @@ class ConsumeLink(ServerLink, SenderLink):
                 end += data
             if len(self._routes) > 1000:
                 self._routes.clear()
-            place = self._routes[route.exchange, route.key] = bytes(end)
+            place = bytes(end)
+            if not odd:
+                self._routes[route.exchange, route.key] = place
         redelivered = b"\1" if route.redelivered else b"\0"
         payload = b"".join((self._prefix, octets, redelivered, place))
         self.engine.write(self.engine.variant.framing.frame(METHOD, self.session.number, payload))
