@@ -118,3 +118,5 @@ def test_standalone_by_spark_submit(broker_url: str, tmp_path: Path) -> None:
         wanted = (f"spark.executorEnv.PYTHONPATH={PATH}", "spark.driver.host=127.0.0.1", "spark.executor.memory=512m")
         settings = (f"--conf={each}" for each in wanted)
         moved(broker_url, "standalone", tmp_path, *submit, *settings, told.stdout.strip())
+    [app] = (tmp_path / "work").iterdir()  # it ran there, and not in the submitter's own process
+    assert [*app.iterdir()]

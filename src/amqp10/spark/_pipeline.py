@@ -129,13 +129,17 @@ class Pipeline:
             JavaMissing: there is no Java to start it with.
         """
         prepare()
+        submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+        if submitted:
+            SparkContext._ensure_initialized()  # the JVM of spark-submit has its settings: without it none are seen
         conf = SparkConf().setAppName("amqp10 pipeline")
         for name, value in self.settings().items():
-            conf.set(name, value)
-        # Under spark-submit there is a context, or its settings name a master.
+            if name in self.conf or not conf.contains(name):
+                conf.set(name, value)
         if not conf.contains("spark.master"):
             conf.setMaster(self.master)
-        _start_java(conf)
+        if not submitted:
+            _start_java(conf)
         return SparkSession.builder.config(conf=conf).getOrCreate()
 
     def start(self, spark: SparkSession) -> StreamingQuery:
@@ -160,7 +164,7 @@ def _start_java(conf: SparkConf) -> None:
     A service manager sends one to all of this job; this process lets the batch end. With it ends the JVM, whose
     standard input it holds.
     """
-    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+    if SparkContext._gateway is None:
         SparkContext._ensure_initialized(gateway=launch_gateway(conf, {"start_new_session": True}), conf=conf)
 
 
