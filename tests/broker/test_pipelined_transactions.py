@@ -26,7 +26,7 @@ from amqp10.dialects.v0_10._controls import (
 )
 from amqp10.dialects.v0_10._declare import Command
 from amqp10.dialects.v0_10._frames import PROTOCOL_HEADER, encode_command, encode_control
-from amqp10.dialects.v0_10._topology import DtxCommit, DtxEnd, DtxSelect, DtxStart, Xid
+from amqp10.dialects.v0_10._topology import DtxCommit, DtxEnd, DtxPrepare, DtxRollback, DtxSelect, DtxStart, Xid
 
 from ._served import Served
 from ._wire import queue_of
@@ -64,6 +64,16 @@ class Client(Served):
         assert len(self.engine.sessions) == 1  # type: ignore[attr-defined]
         return queue_of(self.router, "q").depth
 
+    def consumes(self) -> list[Command]:
+        """Three messages; what accepts each."""
+        self.says(
+            *[MessageTransfer("", 1, 0)] * 3,
+            MessageSubscribe(queue="q", destination="d"),
+            MessageFlow("d", 0, 3),
+            MessageFlow("d", 1, 0xFFFF_FFFF),
+        )
+        return [MessageAccept(((number, number),)) for number in range(3)]
+
 
 @pytest.mark.parametrize("accept_mode", [0, 1])
 def test_sent(router: Router, accept_mode: int) -> None:
@@ -77,14 +87,16 @@ def test_sent(router: Router, accept_mode: int) -> None:
 def test_accepted(router: Router) -> None:
     """Outcomes."""
     client = Client(router)
-    client.says(
-        *[MessageTransfer("", 1, 0)] * 3,
-        MessageSubscribe(queue="q", destination="d"),
-        MessageFlow("d", 0, 3),
-        MessageFlow("d", 1, 0xFFFF_FFFF),
-    )
-    first, second, third = (MessageAccept(((number, number),)) for number in range(3))
+    first, second, third = client.consumes()
     assert client.says(TxSelect(), first, TxCommit(), second, TxCommit(), third, TxRollback()) == 1
+
+
+def test_accepted_and_prepared(router: Router) -> None:
+    """Outcomes that were named before a branch is prepared are part of it."""
+    client = Client(router)
+    first, second, _ = client.consumes()
+    assert client.says(DtxSelect(), DtxStart(ONE), first, DtxEnd(ONE), DtxPrepare(ONE), DtxCommit(ONE)) == 2
+    assert client.says(DtxStart(TWO), second, DtxEnd(TWO), DtxPrepare(TWO), DtxRollback(TWO)) == 2
 
 
 def test_branches(router: Router) -> None:

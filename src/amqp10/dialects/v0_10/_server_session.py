@@ -200,6 +200,8 @@ class ServerSession(SessionEndpoint):
         pending = PendingRequest(self, request)
         pending.context = number, answer, command
         self.pause()
+        for session in self.engine.sessions.values():
+            session.settle_events()  # outcomes that were named before, on whatever session, count before
         self.engine.emit(RequestReceived(pending))
 
     def pause(self) -> None:
