@@ -110,8 +110,8 @@ class Ending(Receiver):
     def ahead(self) -> int:
         """Deliveries that the source may still send, and those that wait here."""
         if self._interrupted:
-            return self._granted + len(self._hidden) + len(self._incoming)
-        return self.credit - len(self._spent_again) + len(self._incoming)
+            return self._granted + len(self._hidden) + self.buffered
+        return self.credit - len(self._spent_again) + self.buffered
 
     def withdraw(self) -> None:
         """Take the credit back that is out; what is on its way comes all the same."""

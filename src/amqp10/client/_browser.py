@@ -95,11 +95,11 @@ class Browser(Receiver):
 
         Cancelling: no delivery is lost: one that came stays for the next call.
         """
-        if not self._incoming:
+        if not self.buffered:
             if self.credit <= 0:
                 self._refill()
             await self.drain()
-            if not self._incoming:
+            if not self.buffered:
                 raise StopAsyncIteration
         return await self.receive()
 

@@ -264,6 +264,8 @@ class Delivery(IncomingDelivery):
             await self.waiter.wait()
 
     def _settle(self, state: DeliveryState) -> None:
+        if self.local_settled:
+            return
         link = self.link
         receiver = link.context
         try:

@@ -102,6 +102,7 @@ class Receiver(RecoveringReceiver):
         link.delivery_type = Delivery
         self._wake = self.connection._waker
         link.refills = self._automatic > 0
+        link.by_portions = True
         # The same at every attachment: `receive` holds on to it.
         link.incoming = self._incoming
         return link
@@ -144,7 +145,7 @@ class Receiver(RecoveringReceiver):
     @property
     def buffered(self) -> int:
         """How many deliveries are here and wait to be received."""
-        return len(self._incoming)
+        return len(self._incoming) + (self._link.waiting if self._link is not None else 0)
 
     @property
     def available(self) -> int:
@@ -218,11 +219,12 @@ class Receiver(RecoveringReceiver):
         if max_wait is None:
             if self._run > BURST or not incoming:
                 await self._wait()
-        elif len(incoming) < size:
+        elif self.buffered < size:
             with anyio.move_on_after(max_wait):
                 await self._collect(size)
         elif self._run > BURST:
             await self._wait()
+        self._bring(size)
         batch: list[Delivery] = [incoming.popleft() for _ in range(min(size, len(incoming)))]
         self._taken += len(batch)
         if self._taken >= self._refill_at:
@@ -231,16 +233,22 @@ class Receiver(RecoveringReceiver):
 
     async def _wait(self) -> None:
         """Until there is something to take; let others run in any case."""
-        incoming = self._incoming
         self._run = 0
         try:
-            if incoming:
+            if self.buffered:
                 self._waiter = anyio.Event()
                 await anyio.lowlevel.checkpoint()
-            while not incoming:
+            while not self.buffered:
                 await self._next_arrival()
         finally:
             self._waiter = None
+        self._bring(BURST)
+
+    def _bring(self, enough: int) -> None:
+        """Have so many in the deque, if that many are here."""
+        link, missing = self._link, enough - len(self._incoming)
+        if link is not None and missing > 0:
+            link.bring(missing)
 
     async def _collect(self, size: int) -> None:
         """Until `size` deliveries are here, or no more can come.
@@ -252,6 +260,7 @@ class Receiver(RecoveringReceiver):
         self._run = 0
         try:
             while True:
+                self._bring(self.buffered)
                 held.extend(incoming)
                 incoming.clear()
                 if held and not self._closed and (len(held) >= size or not self.open or self.credit <= 0):
@@ -325,6 +334,7 @@ class Receiver(RecoveringReceiver):
     def _release_buffered(self) -> None:
         """Give back what nobody took. "Settled" in mode "second" too: this link will not hear the sender's word."""
         incoming, link = self._incoming, self._link
+        self._bring(self.buffered)
         while incoming:
             delivery = incoming.popleft()
             if link is not None and link.attached and not delivery.local_settled:

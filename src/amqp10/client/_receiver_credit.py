@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from abc import abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,11 @@ class CreditingReceiver(Link):
         self._wake: Callable[[], None] = connection._wake
 
     @property
+    @abstractmethod
+    def buffered(self) -> int:
+        """How many deliveries are here and wait to be received."""
+
+    @property
     def credit(self) -> int:
         """How many deliveries the peer may still send."""
         return self._link.credit if self._link is not None else 0
@@ -60,7 +66,7 @@ class CreditingReceiver(Link):
         link = self._link
         # In one pass with what is told just now the peer may have detached already.
         if link is not None and self.open and link.attached and not self._drain_running:
-            credit = min(link.credit + self._taken, self._automatic - len(self._incoming) + len(self._spent_again))
+            credit = min(link.credit + self._taken, self._automatic - self.buffered + len(self._spent_again))
             self._taken = 0
             link.flow(max(0, credit))
             self._wake()
@@ -136,11 +142,12 @@ class CreditingReceiver(Link):
             theirs = delivery.remote_state
             return isinstance(theirs, TransactionalState) and theirs.txn_id == state.txn_id
 
+        unsettled = list(link.unsettled.values())  # which brings what waits
         kept = [delivery for delivery in self._incoming if not acquired(delivery)]
         self._incoming.clear()
         self._incoming.extend(kept)
         if not self._over and link.attached:
-            for delivery in [each for each in link.unsettled.values() if acquired(each)]:
+            for delivery in filter(acquired, unsettled):
                 link.settle(delivery, None, settled=True)
             self._wake()
 
@@ -177,7 +184,7 @@ class CreditingReceiver(Link):
         if not self._drained and not self.open:
             raise self._gone()
         if self.open:
-            self._taken = max(0, self._automatic - len(self._incoming))
+            self._taken = max(0, self._automatic - self.buffered)
 
     async def _drain(self) -> None:
         link = self._link
@@ -186,13 +193,13 @@ class CreditingReceiver(Link):
             return
         self._drain_running, self._given_back = True, 0
         try:
-            asked, here = link.credit, len(self._incoming)
+            asked, here = link.credit, self.buffered
             await self._use_up(asked)
-            if self._used_up and self.open and len(self._incoming) == here:
+            if self._used_up and self.open and self.buffered == here:
                 # The drain before needed no answer, for deliveries used up the credit. Artemis may give one all the
                 # same, so late that it gives this one's credit back.
                 await self._use_up(asked)
-            self._used_up = len(self._incoming) - here >= asked
+            self._used_up = self.buffered - here >= asked
         finally:
             self._drain_running = False
 

@@ -183,6 +183,7 @@ class RecoveringReceiver(CreditingReceiver):
     def _insert(self, delivery: Any) -> None:
         """Among what waits, before the newer ones that came in the same pass."""
         incoming, newer = self._incoming, []
+        delivery.link.bring(delivery.link.waiting)
         while incoming and incoming[-1].link is delivery.link and follows(incoming[-1], delivery):
             newer.append(incoming.pop())
         incoming.append(delivery)

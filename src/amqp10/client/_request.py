@@ -91,6 +91,7 @@ class ReplyReceiver(Receiver):
 
     def _on_deliveries(self) -> None:
         incoming = self._incoming
+        self._bring(self.buffered)
         while incoming and not self._closed:
             delivery = incoming.popleft()
             self._taken += 1

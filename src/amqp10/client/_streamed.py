@@ -228,6 +228,7 @@ class StreamReceiver(Receiver):
         link = super()._attach_to(session)
         link.delivery_type = StreamedDelivery
         link.streaming = True
+        link.by_portions = False
         link.incoming = deque()  # deliveries of which not even the head is here
         session._in_engine.strict_window = self.connection.profile.keeps_window
         return link

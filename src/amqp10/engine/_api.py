@@ -426,7 +426,11 @@ class ReceiverLink(Link):
         credit: deliveries that the sender may still send, by this side's count.
         available: what the sender said to have waiting.
         incoming: whole deliveries, oldest first; the owner takes them (`popleft`), in any pace.
-        unsettled: tag -> delivery, for all that this side has not settled, in order of arrival.
+        by_portions: where the dialect can, nothing comes to `incoming` before the owner asks, by `bring`, as it is to
+            be taken: until then it need be no objects. False: all is there at once. To be set before `flow`.
+        waiting: how many deliveries are here besides those in `incoming`, and come after them.
+        unsettled: tag -> delivery, for all that this side has not settled, in order of arrival. To look here brings all
+            that waits.
         partial_state: the state of the delivery of which the last transfer is still to come; None without either.
         delivery_type: what `incoming` holds; the owner may set a subclass before `flow`. `RoutedDelivery`, from the
             beginning, on what a server of a dialect with exchanges receives.
@@ -449,7 +453,12 @@ class ReceiverLink(Link):
     streaming: bool
     refills: bool = True
     keeps_parts = False
+    by_portions = False
+    waiting = 0
     is_sender = False
+
+    def bring(self, most: int) -> None:
+        """Append the next so many of those that wait to `incoming`; when the link ends, all come by themselves."""
 
     @abstractmethod
     def flow(

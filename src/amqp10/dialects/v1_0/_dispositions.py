@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ._engine import V1Engine
     from ._link import LinkEndpoint
     from ._performatives import Disposition
+    from ._receiver import ReceiverEndpoint
     from ._sender import SenderEndpoint
 
 MASK = 0xFFFF_FFFF
@@ -31,6 +32,7 @@ class SettlingSession(Session):
     Attributes:
         outgoing, incoming: unsettled deliveries.
         posted: runs of those that were not made into objects, each by its first.
+        unmade: links with incoming ones that were not.
     """
 
     engine: V1Engine
@@ -42,23 +44,19 @@ class SettlingSession(Session):
         self.muted = False
         self.outgoing: dict[int, OutgoingDelivery] = {}
         self.incoming: dict[int, IncomingDelivery] = {}
+        self.unmade: set[ReceiverEndpoint] = set()
         self.next_delivery_id = 0
         self.posted: dict[int, Run] = {}
         self._last_run: Run | None = None  # of them, the one that may go on
         self._by_remote_handle: dict[int, LinkEndpoint] = {}
         self._dispositions: dict[tuple[bool, bool, Any], list[int]] = {}
-        self._last_key = (False, False)
-        self._last_state: object = self  # the state and list of the disposition said last: mostly the next one too
-        self._last_ids: list[int] = []
+        # Of the disposition said last, if it settles what we received, for mostly so does the next; else no state.
+        self.last_outcome: object = self
+        self.last_ids: list[int] = []
 
     # Dispositions out: ids are collected by what is said of them, and become ranges when the output is taken.
 
     def dispose(self, as_receiver: bool, number: int, settled: bool, state: DeliveryState | None) -> None:
-        if state is self._last_state:
-            key_ids = self._last_ids
-            if key_ids and self._last_key == (as_receiver, settled):
-                key_ids.append(number)
-                return
         if self.muted:
             return
         if state is not None:
@@ -72,13 +70,13 @@ class SettlingSession(Session):
             self._write_ranges(as_receiver, settled, state, [number])
             return
         ids.append(number)
-        self._last_state, self._last_ids, self._last_key = state, ids, (as_receiver, settled)
+        self.last_outcome, self.last_ids = state if as_receiver and settled else self, ids
 
     def flush(self) -> None:
         if not self._dispositions:
             return
         pending, self._dispositions = self._dispositions, {}
-        self._last_state = self
+        self.last_outcome = self
         for (as_receiver, settled, state), ids in pending.items():
             self._write_ranges(as_receiver, settled, state, ids)
 
@@ -139,6 +137,9 @@ class SettlingSession(Session):
                 first, count = first + done & MASK, count - done
             if any(run.overlaps(first, count) for run in self.posted.values()):
                 self.make_posted()
+        if not frame.role:
+            for receiver in list(self.unmade):
+                receiver.bring(receiver.waiting)
         # The role in the frame is its sender's: a receiver speaks of what we sent (§2.7.6).
         table: dict[int, Any] = self.outgoing if frame.role else self.incoming
         numbers: Iterable[int]

@@ -16,6 +16,7 @@ from ...engine import (
 )
 from ...errors import AmqpError, LocalProtocolError
 from ...messaging._pieces import Pieces
+from ._arrived import Run
 from ._performatives import Flow, Transfer
 from ._receiver_resume import PartialDelivery, ResumingReceiver
 from ._resume import Place
@@ -206,15 +207,12 @@ class ReceiverEndpoint(ResumingReceiver):
         if state is not None:
             delivery.remote_state = state
         if not settled:
-            if tag in self.unsettled:
+            if tag in self._unsettled:
                 self.fail("amqp:invalid-field", f"the delivery-tag {tag!r} is in use by an unsettled delivery")
                 return None
-            self.unsettled[tag] = delivery
+            self._unsettled[tag] = delivery
             self.session.incoming[number] = delivery
-        incoming = self.incoming
-        incoming.append(delivery)
-        if len(incoming) == 1:
-            self.session.engine.emit(DeliveriesReceived(self))
+        self._arrive(delivery)
         if self._draining and self.flow_state.used_up:
             self._tell_flow(True)
         return delivery
@@ -241,25 +239,41 @@ class ReceiverEndpoint(ResumingReceiver):
         following: Iterable[int] = range(expected, expected + taken)
         if expected + taken > 1 << 32:
             following = (number & 0xFFFF_FFFF for number in following)
-        is_new = settled or (len(set(tags)) == taken and self.unsettled.keys().isdisjoint(tags))
+        is_new = settled or (len(set(tags)) == taken and self._unsettled.keys().isdisjoint(tags))
         if not is_new or numbers != tuple(following):
             return False
-        deliveries = [*map(self.delivery_type, repeat(self), numbers, tags, payloads, repeat(settled))]
-        if like.message_format:
-            for delivery in deliveries:
-                delivery.message_format = like.message_format
-        if like.state is not None:
-            for delivery in deliveries:
-                delivery.remote_state = like.state
-        if not settled:
-            self.unsettled.update(zip(tags, deliveries, strict=True))
-            self.session.incoming.update(zip(numbers, deliveries, strict=True))
-        was_empty = not self.incoming
-        self.incoming.extend(deliveries)
-        self.flow_state.received_many(taken)
-        if was_empty:
+        if not (self.incoming or self.waiting):
             self.session.engine.emit(DeliveriesReceived(self))
+        arrived = Run(self.delivery_type, like, numbers, tags, payloads)
+        if self.by_portions:
+            if not settled:
+                self._unsettled.update(zip(tags, repeat(None)))  # their places, in the order of arrival
+                self.session.unmade.add(self)
+            self._runs.append(arrived)
+            self.waiting += taken
+        else:
+            self.incoming.extend(arrived.make(self, taken))
+        self.flow_state.received_many(taken)
         return True
+
+    def bring(self, most: int) -> None:
+        runs = self._runs
+        left = min(most, self.waiting)
+        self.waiting -= left
+        while left:
+            first = runs[0]
+            if isinstance(first, Run):
+                made = first.make(self, left)
+                self.incoming.extend(made)
+                left -= len(made)
+                if first.over:
+                    runs.popleft()
+            else:
+                self.incoming.append(first)
+                left -= 1
+                runs.popleft()
+        if not self.waiting:
+            self.session.unmade.discard(self)
 
     # Transfers of a link that streams (§2.6.14): a delivery is handed out with its first part.
 
@@ -380,6 +394,7 @@ class ReceiverEndpoint(ResumingReceiver):
             self.session.let_go(count, starved)
 
     def _end(self, closed: bool, cause: AmqpError | None) -> None:
+        self.bring(self.waiting)
         held, self._held = self._held, 0
         super()._end(closed, cause)
         if held:
@@ -393,12 +408,17 @@ class ReceiverEndpoint(ResumingReceiver):
         if settled is None and delivery.state is None and self.attached and not self._second:
             number = delivery.delivery_id
             if number is not None:
-                # Nearly every delivery: told once, with its outcome. benchmarks/budget.py, "receive".
-                self.session.dispose(True, number, True, state)
+                # Nearly every delivery: told once, with its outcome, that of the one before. benchmarks/budget.py,
+                # "receive".
+                session = self.session
+                if state is session.last_outcome:
+                    session.last_ids.append(number)
+                else:
+                    session.dispose(True, number, True, state)
                 delivery.state = state
                 delivery.local_settled = True
-                self.unsettled.pop(delivery.tag, None)
-                self.session.incoming.pop(number, None)
+                self._unsettled.pop(delivery.tag, None)
+                session.incoming.pop(number, None)
                 return
         if self.detach_sent or self._ended or self.terms is None:
             raise LocalProtocolError(f"the link {self._name!r} is gone: the delivery is the sender's to send again")
@@ -415,7 +435,7 @@ class ReceiverEndpoint(ResumingReceiver):
             delivery.state = state
         if settled:
             delivery.local_settled = True
-            self.unsettled.pop(delivery.tag, None)
+            self._unsettled.pop(delivery.tag, None)
             self.session.incoming.pop(number, None)
             self._settle_first.discard(number)
 
@@ -425,7 +445,7 @@ class ReceiverEndpoint(ResumingReceiver):
                 delivery.remote_state = state
             if settled:
                 delivery.remote_settled = delivery.local_settled = True
-                self.unsettled.pop(delivery.tag, None)
+                self._unsettled.pop(delivery.tag, None)
                 self.session.incoming.pop(delivery.delivery_id, None)
                 self._settle_first.discard(delivery.delivery_id)
         return deliveries if settled else ()
@@ -438,4 +458,4 @@ class ReceiverEndpoint(ResumingReceiver):
             partial.state = state if state is not None else partial.state
 
     def abandon(self) -> None:
-        pass  # what came in part may be resumed
+        self.bring(self.waiting)  # what came in part may be resumed

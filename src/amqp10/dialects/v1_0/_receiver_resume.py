@@ -27,6 +27,7 @@ from ._resume import OUTCOMES, of_transaction, offset_of, reach, receiver_state
 
 if TYPE_CHECKING:
     from ...messaging import DeliveryState
+    from ._arrived import Run
     from ._session import SessionEndpoint
 
 
@@ -58,7 +59,8 @@ class ResumingReceiver(LinkEndpoint, ReceiverLink):
         super().__init__(session, name)
         self.flow_state = ReceiverCredit(None)
         self.incoming: deque[IncomingDelivery] = deque()
-        self.unsettled: dict[bytes, IncomingDelivery] = {}
+        self._unsettled: dict[bytes, Any] = {}  # None in the place of one that is in a run
+        self._runs: deque[Run | IncomingDelivery] = deque()  # what waits
         self.delivery_type = IncomingDelivery
         self._partial: PartialDelivery | None = None
         self._coming: IncomingDelivery | None = None  # streamed, and its last frame is to come
@@ -70,6 +72,12 @@ class ResumingReceiver(LinkEndpoint, ReceiverLink):
         # Of an earlier attachment, and the sender has yet to resume them; and how they are to be settled then.
         self._resuming: dict[bytes, IncomingDelivery] = {}
         self._settled_early: dict[bytes, bool | None] = {}
+
+    @property
+    def unsettled(self) -> dict[bytes, IncomingDelivery]:  # type: ignore[override]
+        if self.waiting:
+            self.bring(self.waiting)
+        return self._unsettled
 
     @abstractmethod
     def _tell_flow(self, used_up: bool, wasted: int = 0) -> None:
@@ -86,6 +94,16 @@ class ResumingReceiver(LinkEndpoint, ReceiverLink):
     @abstractmethod
     def _settled_by_sender(self, delivery: IncomingDelivery, *, told: bool = True) -> None:
         """It said so by a transfer. `told`: the owner knows the delivery."""
+
+    def _arrive(self, delivery: IncomingDelivery) -> None:
+        """It is the owner's to take."""
+        if not (self.incoming or self.waiting):
+            self.session.engine.emit(DeliveriesReceived(self))
+        if self.by_portions:
+            self._runs.append(delivery)
+            self.waiting += 1
+        else:
+            self.incoming.append(delivery)
 
     def suspended(self) -> list[IncomingDelivery]:
         deliveries = [each for each in self.unsettled.values() if not of_transaction(each.state, each.remote_state)]
@@ -186,9 +204,7 @@ class ResumingReceiver(LinkEndpoint, ReceiverLink):
             delivery.message_format = first.message_format or delivery.message_format
         self._live_on(delivery, first, partial.settled, partial.state, told=not came_in_part)
         if came_in_part:
-            self.incoming.append(delivery)
-            if len(self.incoming) == 1:
-                self.session.engine.emit(DeliveriesReceived(self))
+            self._arrive(delivery)
             if not (self._draining and self.flow_state.used_up):
                 return
         self._tell_flow(self.flow_state.used_up)  # it used up a credit

@@ -443,7 +443,7 @@ class SessionEndpoint(SettlingSession):
         self.begun = False
         self.held.clear()
         self._dispositions.clear()
-        self._last_state = self
+        self.last_outcome = self
         for link in self._by_handle.values():
             link.attached = False
 
@@ -464,4 +464,4 @@ class SessionEndpoint(SettlingSession):
         self.outgoing.clear()
         self.incoming.clear()
         self._dispositions.clear()
-        self._last_state = self
+        self.last_outcome = self
