@@ -10,7 +10,7 @@ import pytest
 
 from amqp10.engine import CreditChanged
 from amqp10.errors import ConnectionLost, EncodeError, LinkDetached, LocalProtocolError, Unsupported
-from amqp10.messaging import RELEASED, Error, Source, Target
+from amqp10.messaging import ACCEPTED, RELEASED, Error, Source, Target
 
 pytestmark = pytest.mark.anyio
 
@@ -184,6 +184,26 @@ async def test_leaving_releases_what_was_prefetched(serve: Serve) -> None:
         assert len(peer.outcomes) == 4
         assert link.unsettled == {}
         assert [event.closed for event in peer.ended] == [True]
+
+
+async def test_much_that_waits(serve: Serve) -> None:
+    """All that is here is counted, comes in batches of any size, and goes back when the receiver is left."""
+    async with serve() as (peer, connection), connection:
+        async with connection.receiver("q", credit=300) as receiver:
+            await anyio.wait_all_tasks_blocked()
+            sent = peer.send("q", *range(300))
+            await anyio.wait_all_tasks_blocked()
+            assert (receiver.buffered, receiver.credit) == (300, 0)
+            taken = [await receiver.receive() for _ in range(10)]
+            taken += await receiver.receive_batch(100)
+            taken += await receiver.receive_batch(50, max_wait=3600)
+            assert receiver.buffered == 140
+            assert receiver.unsettled == 300
+            taken += [await receiver.receive() for _ in range(10)]
+            assert [delivery.message.body for delivery in taken] == list(range(170))
+            for delivery in taken:
+                delivery.accept()
+        assert [delivery.remote_state for delivery in sent] == [ACCEPTED] * 170 + [RELEASED] * 130
 
 
 async def test_leaving_is_bounded(serve: Serve) -> None:

@@ -246,9 +246,8 @@ class Receiver(RecoveringReceiver):
 
     def _bring(self, enough: int) -> None:
         """Have so many in the deque, if that many are here."""
-        link, missing = self._link, enough - len(self._incoming)
-        if link is not None and missing > 0:
-            link.bring(missing)
+        if self._link is not None:
+            self._link.bring(enough - len(self._incoming))
 
     async def _collect(self, size: int) -> None:
         """Until `size` deliveries are here, or no more can come.

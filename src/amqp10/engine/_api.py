@@ -458,7 +458,7 @@ class ReceiverLink(Link):
     is_sender = False
 
     def bring(self, most: int) -> None:
-        """Append the next so many of those that wait to `incoming`; when the link ends, all come by themselves."""
+        """Append the next `most` of those that wait to `incoming`, if above 0; at the end of the link all come."""
 
     @abstractmethod
     def flow(

@@ -259,6 +259,8 @@ class ReceiverEndpoint(ResumingReceiver):
     def bring(self, most: int) -> None:
         runs = self._runs
         left = min(most, self.waiting)
+        if left <= 0:
+            return
         self.waiting -= left
         while left:
             first = runs[0]
