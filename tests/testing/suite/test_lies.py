@@ -46,6 +46,8 @@ def on_delivery(change: Callable[[Any, Any], None]) -> Lie:
         def lying() -> list[Any]:
             told: list[Any] = events()
             for event in told:
+                if isinstance(event, DeliveriesReceived):
+                    event.link.bring(event.link.waiting)
                 if isinstance(event, DeliveriesReceived) and event.link.incoming:
                     change(event.link, event.link.incoming[-1])
             return told
