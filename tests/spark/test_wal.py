@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,23 @@ def test_a_commit_deletes_segments(tmp_path: Path) -> None:
     retire(wal, 4, 2)
     assert batches(wal) == [(3, retired(later))]  # it says that there was one
     assert files(later) == []
+
+
+def test_ids_are_on_the_disk_before_their_segment_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a machine that loses its power could have neither."""
+    wal = str(tmp_path)
+    segment = Segment(wal, 1, 0)
+    make(segment, "a")
+    seen = []
+
+    def fsync(descriptor: int, original: Callable[[int], None] = os.fsync) -> None:
+        original(descriptor)
+        seen.append((os.fstat(descriptor).st_size, files(segment)))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    retire(wal, 1, 2)
+    assert files(segment) == ["part-0.ids"]
+    assert seen == [((retired(segment) / "part-0.ids").stat().st_size, ["part-0.arrow", "part-0.ids.tmp"])]
 
 
 def test_a_driver_that_dies_while_it_deletes(tmp_path: Path) -> None:

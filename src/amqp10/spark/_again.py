@@ -9,6 +9,7 @@ No broker's mark on a redelivered message is asked for: Artemis sets none, and o
 from __future__ import annotations
 
 import hashlib
+import os
 from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,15 +70,21 @@ def known_again(table: pa.Table, known: list[pa.Table], common: pa.ChunkedArray)
 
 def digests(table: pa.Table) -> Iterator[tuple[str, str | None]]:
     """The id of each row, and a digest of its body; None where that is not known, so that the id has to do."""
-    ids = table.column(IDS).to_pylist()
-    if DIGEST in table.column_names:
-        return zip(ids, table.column(DIGEST).to_pylist(), strict=True)
-    if BODY in table.column_names:
-        bodies = table.column(BODY).to_pylist()
-        if _way(table) == WHOLE:
+    for batch in table.to_batches():  # all bodies at once may be more than there is memory
+        yield from _digests(batch)
+
+
+def _digests(batch: pa.RecordBatch) -> Iterator[tuple[str, str | None]]:
+    ids = batch.column(IDS).to_pylist()
+    names = batch.schema.names
+    if DIGEST in names:
+        return zip(ids, batch.column(DIGEST).to_pylist(), strict=True)
+    if BODY in names:
+        bodies = batch.column(BODY).to_pylist()
+        if _way(batch) == WHOLE:
             bodies = map(_bare, bodies)
-        elif ERROR in table.column_names:
-            errors = table.column(ERROR).to_pylist()
+        elif ERROR in names:
+            errors = batch.column(ERROR).to_pylist()
             bodies = (each if error is None else _bare(each) for each, error in zip(bodies, errors, strict=True))
         return zip(ids, map(_digest, bodies), strict=True)
     return ((each, None) for each in ids)
@@ -89,8 +96,8 @@ def way(schema: pa.Schema, body_format: str) -> pa.Schema:
     return schema.with_metadata({WAY: b"variant" if variant else _WAYS.get(body_format, b"plain")})
 
 
-def _way(table: pa.Table) -> bytes | None:
-    return (table.schema.metadata or {}).get(WAY)
+def _way(rows: pa.Table | pa.RecordBatch) -> bytes | None:
+    return (rows.schema.metadata or {}).get(WAY)
 
 
 def _bare(body: Any) -> bytes:
@@ -107,13 +114,16 @@ def _digest(body: Any) -> str:
 
 
 def keep_ids(path: Path, suffix: str) -> None:
-    """Keep what there is to know the rows of a file by, in one beside it."""
+    """Keep what there is to know the rows of a file by, in one beside it, which is on the disk when that is deleted."""
     for table in rows(path):
         kept = [each for each in digests(table) if each[0]]
         if kept:
             ids, bodies = zip(*kept, strict=True)
             draft = path.with_suffix(".ids.tmp")
             schema = pa.schema({IDS: pa.string(), DIGEST: pa.string()}, table.schema.metadata)
-            with draft.open("wb") as file, pa.ipc.new_stream(file, schema) as writer:
-                writer.write_table(pa.table([ids, bodies], schema))
+            with draft.open("wb") as file:
+                with pa.ipc.new_stream(file, schema) as writer:
+                    writer.write_table(pa.table([ids, bodies], schema))
+                file.flush()
+                os.fsync(file.fileno())
             draft.replace(path.with_suffix(suffix))

@@ -298,8 +298,8 @@ class Draft:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._path.unlink(missing_ok=True)  # first: a full disk may fail the other
         self._file.close()
-        self._path.unlink(missing_ok=True)
 
 
 def sync(folder: Path) -> None:
