@@ -1,0 +1,112 @@
+"""Who sends or takes flat out, and never has to wait, lets others run: counted in messages, not in time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from amqp10.client._receiver import BURST as RECEIVED
+from amqp10.client._sender_turns import BURST, MESSAGE_COST
+
+pytestmark = pytest.mark.anyio
+
+Serve = Callable[..., Any]
+
+COUNT = 1000
+SENT = BURST // MESSAGE_COST  # messages, of the smallest, that are sent before others run
+
+
+class Runs:
+    """How many messages went between two turns of another task: the longest run of them.
+
+    In a pass of trio's scheduler tasks run in any order: the last in one pass may be the first in the next, which
+    makes two bursts a run.
+    """
+
+    def __init__(self) -> None:
+        self.longest = self.messages = 0
+        self._run = 0
+
+    def message(self) -> None:
+        self.messages += 1
+        self._run += 1
+        self.longest = max(self.longest, self._run)
+
+    async def turns(self) -> None:
+        while True:
+            self._run = 0
+            await anyio.lowlevel.checkpoint()
+
+    def check(self, burst: int) -> None:
+        assert self.messages == COUNT
+        assert self.longest <= 2 * burst
+
+
+@asynccontextmanager
+async def beside() -> AsyncIterator[Runs]:
+    """Another task, which does nothing but take its turns."""
+    runs = Runs()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(runs.turns)
+        yield runs
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("settle_mode", ["unsettled", "settled"])
+async def test_send_many(serve: Serve, settle_mode: str) -> None:
+    """With all the credit, and a window that never closes, nothing else makes it wait."""
+    async with serve() as (peer, connection), connection:
+        peer.credit = 2 * COUNT
+        async with connection.sender("q", settle_mode=settle_mode) as sender, beside() as runs:
+
+            def messages() -> Any:
+                for number in range(COUNT):
+                    runs.message()
+                    yield number
+
+            assert await sender.send_many(messages(), window=2 * COUNT) == COUNT
+    runs.check(SENT + 1)
+
+
+async def test_submit(serve: Serve) -> None:
+    """The same of one call for each message."""
+    async with serve() as (peer, connection), connection:
+        peer.credit = 2 * COUNT
+        async with connection.sender("q") as sender, beside() as runs:
+            for number in range(COUNT):
+                await sender.submit(number)
+                runs.message()
+    runs.check(SENT + 1)
+
+
+async def test_async_for(serve: Serve) -> None:
+    """Of what is there already, so many are taken in a run."""
+    async with serve() as (peer, connection), connection, connection.receiver("q", credit=COUNT) as receiver:
+        await anyio.wait_all_tasks_blocked()
+        peer.send("q", *range(COUNT))
+        await anyio.wait_all_tasks_blocked()
+        async with beside() as runs:
+            async for _ in receiver:
+                runs.message()
+                if runs.messages == COUNT:
+                    break
+    runs.check(RECEIVED)
+
+
+@pytest.mark.parametrize("max_wait", [None, 60.0])
+async def test_receive_batch(serve: Serve, max_wait: float | None) -> None:
+    """The same of batches, smaller than a run."""
+    async with serve() as (peer, connection), connection, connection.receiver("q", credit=COUNT) as receiver:
+        await anyio.wait_all_tasks_blocked()
+        peer.send("q", *range(COUNT))
+        await anyio.wait_all_tasks_blocked()
+        async with beside() as runs:
+            while runs.messages < COUNT:
+                for _ in await receiver.receive_batch(5, max_wait=max_wait):
+                    runs.message()
+    runs.check(RECEIVED + 5)
