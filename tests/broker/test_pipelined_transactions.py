@@ -54,13 +54,7 @@ class Client(Served):
 
     def says(self, *commands: Command) -> int:
         """All of it in one go; how many messages are in the queue then."""
-        said = [
-            encode_command(1, each.encode(True), HEADER, b"x", 65_523)
-            if isinstance(each, MessageTransfer)
-            else encode_command(1, each.encode(True), None, None, 65_523)
-            for each in commands
-        ]
-        self.take(b"".join(map(bytes, said)))
+        self.take(b"".join(map(octets, commands)))
         assert len(self.engine.sessions) == 1  # type: ignore[attr-defined]
         return queue_of(self.router, "q").depth
 
@@ -73,6 +67,12 @@ class Client(Served):
             MessageFlow("d", 1, 0xFFFF_FFFF),
         )
         return [MessageAccept(((number, number),)) for number in range(3)]
+
+
+def octets(command: Command) -> bytes:
+    """Of a command, and of a message if it has one."""
+    header, body = (HEADER, b"x") if isinstance(command, MessageTransfer) else (None, None)
+    return bytes(encode_command(1, command.encode(True), header, body, 65_523))
 
 
 @pytest.mark.parametrize("accept_mode", [0, 1])
