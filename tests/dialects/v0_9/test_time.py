@@ -112,17 +112,19 @@ def test_heartbeats_come_in_time() -> None:
     assert 2 <= sent <= 5
 
 
-def test_a_client_without_heartbeats() -> None:
-    """Zero says that it sends none: however long it is silent, it is not lost."""
-    engine = DIALECT.server(ConnectionTerms("server", idle_timeout=10.0), Authenticator().for_connection(secure=True))
+@pytest.mark.parametrize("heartbeat", [0, 1])
+def test_a_client_without_heartbeats(heartbeat: int) -> None:
+    """Zero says that it sends none: however long it is silent, it is not lost; who says nothing else is."""
+    engine = DIALECT.server(ConnectionTerms("server", idle_timeout=10.0), Authenticator(anonymous=True))
     engine.start()
     engine.receive_data(V0_9_1.header)
-    hear(engine, 0, ConnectionStartOk({}, "ANONYMOUS", b"", "en_US"), ConnectionTuneOk(100, 131072, 0))
+    hear(engine, 0, ConnectionStartOk({}, "ANONYMOUS", b"", "en_US"), ConnectionTuneOk(100, 131072, heartbeat))
     hear(engine, 0, ConnectionOpen("/"))
     engine.open()
+    assert engine.opened
     for now in (0.0, 30.0, 3000.0):
         engine.tick(now)
-    assert not [event for event in engine.events() if isinstance(event, ConnectionEnded)]
+    assert [isinstance(event, ConnectionEnded) for event in engine.events()].count(True) == (1 if heartbeat else 0)
 
 
 @pytest.mark.parametrize(("idle_timeout", "limit"), [(0.2, 2.0), (1.0, 2.0), (10.0, 10.0)])
