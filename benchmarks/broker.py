@@ -28,7 +28,8 @@ class Broker:
         url: where it listens; a path is not looked at.
     """
 
-    most = 60_000  # messages in the queue
+    most = 60_000
+    most_bytes = 1 << 28  # brokers have less memory than a counterpart that keeps nothing
 
     def __init__(self, url: str) -> None:
         self.url = url.removesuffix(urlsplit(url).path) + "/" + ADDRESS

@@ -1,6 +1,7 @@
 """Write docs/reference/benchmarks.md and its plot from the figures of a full run.
 
 python benchmarks/run.py --native --variants asyncio --sizes 100,1024,65536 --reps 3 --json benchmarks/full_run.json
+... --broker URL --label "Artemis 2.55.0" --json benchmarks/artemis_run.json        and broker_j_run.json, with another
 python benchmarks/amqp091.py --json benchmarks/amqp091_run.json
 python benchmarks/report.py
 """
@@ -18,6 +19,8 @@ import amqp091
 HERE = Path(__file__).resolve().parent
 FIGURES = HERE / "full_run.json"
 FIGURES_0_9_1 = HERE / "amqp091_run.json"
+BROKERS = (HERE / "artemis_run.json", HERE / "broker_j_run.json")
+ALL_CLIENTS = HERE / "all_clients_run.json"
 PAGE = HERE.parent / "docs" / "reference" / "benchmarks.md"
 PLOT = PAGE.with_name("benchmarks.svg")
 OURS = "amqp10"
@@ -36,6 +39,21 @@ NAMES = {
     "fe2o3-amqp": "fe2o3-amqp (Rust)",
     "rhea": "rhea (JavaScript)",
 }
+MIB_PER_S_OF = (OURS, "amqp10+asyncio", "go-amqp")
+# As the harness with all clients calls them; its raw results are a list.
+HARNESS_NAMES = {
+    "amqp10": "amqp10",
+    "amqp10-asyncio": "amqp10+asyncio",
+    "proton-python": "proton",
+    "pyamqp": "pyamqp",
+    "rabbitmq-python": "rabbitmq-python",
+    "go-amqp": "go-amqp",
+    "fe2o3-amqp": "fe2o3-amqp",
+    "rhea": "rhea",
+    "protonj2": "protonj2",
+}
+HARNESS_WORKLOADS = {"send-presettled": "send-settled", "recv-presettled": "recv-settled"}
+NAMES |= {"protonj2": "protonj2 (Java)", "rabbitmq-python": "rabbitmq-amqp-python-client (proton's C)"}
 
 Medians = dict[tuple[str, int, str], tuple[float, float]]
 
@@ -122,19 +140,62 @@ def page(run: dict[str, Any], figures: Medians) -> str:
     ]
     for size in sizes:
         lines += [*table(size, figures), ""]
-    ours = {size: [figures[workload, size, OURS][1] * size / 2**20 for workload in WORKLOADS] for size in sizes}
     lines += [
-        f"Messages a second, with client and counterpart on the same {run['cpus']} CPUs, of amqp10 on trio:",
+        f"Messages a second, with client and counterpart on the same {run['cpus']} CPUs:",
         "",
-        "| bytes | " + " | ".join(WORKLOADS.values()) + " |",
-        "|--:|" + "--:|" * len(WORKLOADS),
+        "| bytes | client | " + " | ".join(WORKLOADS.values()) + " |",
+        "|--:|---|" + "--:|" * len(WORKLOADS),
     ]
     for size in sizes:
-        cells = [
-            f"{figures[w, size, OURS][1]:,.0f} ({m:,.0f} MiB/s)" for w, m in zip(WORKLOADS, ours[size], strict=True)
-        ]
-        lines.append(f"| {size:,} | {' | '.join(cells)} |")
+        for peer in MIB_PER_S_OF:
+            rates = [figures[workload, size, peer][1] for workload in WORKLOADS]
+            cells = [f"{rate:,.0f} ({rate * size / 2**20:,.0f} MiB/s)" for rate in rates]
+            lines.append(f"| {size:,} | {NAMES[peer]} | {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
+
+
+def page_brokers(runs: list[dict[str, Any]]) -> str:
+    """The part with brokers at the other end."""
+    lines = [
+        "## Beside brokers",
+        "",
+        "The same clients and figures with a broker at the other end, which shares the CPUs with them. All logged in",
+        "by ANONYMOUS; after each run the queue held exactly what it should.",
+        "",
+    ]
+    for run in runs:
+        figures = medians(run)
+        lines += [
+            f"### {run['counterpart']}",
+            "",
+            f"Median of {run['runs']} runs that took turns; load {', '.join(f'{load:.1f}' for load in run['loads'])}.",
+            "",
+        ]
+        for size in sorted({size for _, size, _ in figures}):
+            lines += [*table(size, figures), ""]
+    return "\n".join(lines)
+
+
+def page_all_clients(results: list[dict[str, Any]]) -> str:
+    """The part of a run with clients that this project does not build: each result of it as it came."""
+    cpu: dict[tuple[str, int, str], list[float]] = {}
+    for got in results:
+        workload = HARNESS_WORKLOADS.get(got["workload"], got["workload"])
+        case = workload, int(got["size"]), HARNESS_NAMES[got["peer"]]
+        cpu.setdefault(case, []).append((got["cpu_user"] + got["cpu_sys"]) / got["count"] * 1e6)
+    figures = {case: (statistics.median(each), math.nan) for case, each in cpu.items()}
+    runs = max(map(len, cpu.values()))
+    lines = [
+        "## All clients",
+        "",
+        "Another run, with programs and a counterpart that were written for the comparison of all these clients, and",
+        "not with this one; the same machine, and counted is the same. For each row and column the median of up to",
+        f"{runs} runs that took turns.",
+        "",
+    ]
+    for size in sorted({size for _, size, _ in figures}):
+        lines += [*table(size, figures), ""]
+    return "\n".join(lines)
 
 
 def page_0_9_1(run: dict[str, Any]) -> str:
@@ -162,7 +223,13 @@ def page_0_9_1(run: dict[str, Any]) -> str:
 def main() -> None:
     run = json.loads(FIGURES.read_text())
     figures = medians(run)
-    PAGE.write_text(f"{page(run, figures)}\n{page_0_9_1(json.loads(FIGURES_0_9_1.read_text()))}")
+    parts = [page(run, figures)]
+    if ALL_CLIENTS.exists():
+        parts.append(page_all_clients(json.loads(ALL_CLIENTS.read_text())))
+    brokers = [json.loads(each.read_text()) for each in BROKERS if each.exists()]
+    if brokers:
+        parts.append(page_brokers(brokers))
+    PAGE.write_text("\n".join([*parts, page_0_9_1(json.loads(FIGURES_0_9_1.read_text()))]))
     PLOT.write_text(plot(run, 100, figures))
     print(f"{PAGE} and {PLOT.name} are written")
 

@@ -76,9 +76,11 @@ class OtherEnd(Protocol):
 
     Attributes:
         most: messages of one run.
+        most_bytes: of all their bodies together.
     """
 
     most: int
+    most_bytes: int
 
     def ready(self, mode: str, size: int, total: int) -> str:
         """The URL for a run of so many messages, the warm-up among them."""
@@ -98,6 +100,7 @@ class Counterpart:
     """The process at the other end, and what it says of each connection."""
 
     most = 1_000_000
+    most_bytes = 1 << 40
 
     def __init__(self, options: list[str], program: list[str] | None = None) -> None:
         self.scheme = "amqps" if "--tls" in options else "ws" if "--websocket" in options else "amqp"
@@ -184,14 +187,12 @@ class Bench:
         """So many messages that a run takes about `seconds`, found by trying."""
         key = peer, case
         if key not in self.counts:
-            count = least = max(10, min(FIRST_COUNT, FIRST_SIZE // case.size))
+            most = min(self.counterpart.most, self.counterpart.most_bytes // case.size) * 2 // 3
+            count = least = max(10, min(FIRST_COUNT, FIRST_SIZE // case.size, most))
             for _ in range(3):
                 tried = self.run(peer, case, count)
                 enough = tried["seconds"] > self.seconds / 3
-                count = max(
-                    least,
-                    min(self.counterpart.most * 2 // 3, round(count * self.seconds / max(tried["seconds"], 1e-4))),
-                )
+                count = max(least, min(most, round(count * self.seconds / max(tried["seconds"], 1e-4))))
                 if enough:
                     break
             self.counts[key] = count
@@ -333,6 +334,7 @@ def main() -> int:
         help="what lies between; only amqp10, proton and go-amqp know TLS here, and only amqp10 the last",
     )
     parser.add_argument("--broker", metavar="URL", help="this one in place of the counterpart; over TCP")
+    parser.add_argument("--label", metavar="NAME", help="what that is, as the table in the docs is to say it")
     parser.add_argument("--native", action="store_true", help="build and run the clients of other languages, too")
     parser.add_argument("--json", type=Path, help="write all figures there, too")
     given = parser.parse_args()
@@ -372,7 +374,7 @@ def main() -> int:
             "machine": machine(),
             "cpus": os.cpu_count(),
             "loads": loads,
-            "counterpart": given.broker or "Rust" if given.native else "Python",
+            "counterpart": given.label or given.broker or ("Rust" if given.native else "Python"),
         }
         given.json.write_text(json.dumps({**facts, "runs": given.reps, "figures": figures}, indent=1) + "\n")
     return 1 if bench.failures else 0
