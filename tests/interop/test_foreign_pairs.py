@@ -33,7 +33,7 @@ SAID: dict[str, Any] = {
     "message_id": "m-1",
     "timestamp": MOMENT,
     "type": "kind",
-    "user_id": "guest",
+    "user_id": "user",
     "app_id": "program",
     "cluster_id": "cluster",
 }
@@ -66,7 +66,7 @@ def test_from_pika_to_proton(embedded: Embedded) -> None:
     assert 590 < full.ttl <= 600
     assert (full.id, full.correlation_id, full.reply_to, full.subject) == ("m-1", "c-1", "answers", "order.made")
     assert (str(full.content_type), str(full.content_encoding)) == ("text/plain", "gzip")
-    assert (full.creation_time, bytes(full.user_id)) == (MOMENT, b"guest")
+    assert (full.creation_time, bytes(full.user_id)) == (MOMENT, b"user")
     assert full.address == f"/exchanges/{exchange}/order.made"
     assert full.properties == HEADERS
     assert full.properties["true"] is True
@@ -90,7 +90,7 @@ def test_from_proton_to_pika(embedded: Embedded) -> None:
         priority=7,
         ttl=600,
         id="m-1",
-        user_id=b"guest",
+        user_id=b"user",
         subject="a subject",
         reply_to="answers",
         correlation_id="c-1",
@@ -112,7 +112,7 @@ def test_from_proton_to_pika(embedded: Embedded) -> None:
     assert (body, method.exchange, method.routing_key, method.redelivered) == (b"\xffoctets", "", queue, False)
     assert (said.delivery_mode, said.priority, said.message_id, said.correlation_id) == (2, 7, "m-1", "c-1")
     assert 590_000 < int(said.expiration) <= 600_000
-    assert (said.reply_to, said.user_id) == ("answers", "guest")
+    assert (said.reply_to, said.user_id) == ("answers", "user")
     assert (said.content_type, said.content_encoding) == ("text/plain", "gzip")
     assert said.timestamp == MOMENT
     assert {name: said.headers[name] for name in HEADERS} == HEADERS
