@@ -238,11 +238,16 @@ def test_a_malformed_message_of_a_log_has_its_offset() -> None:
         strict.add(bad, 4, 5)
 
 
-def test_a_message_of_a_log_whose_offset_is_malformed() -> None:
+@pytest.mark.parametrize(
+    "broken",
+    [b"no message", *(Message(b"", message_annotations={"x-stream-offset": each}).encode() for each in ("4", None))],
+    ids=["no message", "a string", "nothing"],
+)
+def test_a_message_of_a_log_whose_offset_is_malformed(broken: bytes) -> None:
     """It is kept without one, and those after it keep theirs."""
     columns = Columns(schema("offset BIGINT, _decode_error STRING"), offset_key="x-stream-offset")
     columns.add(Message(b"a", message_annotations={"x-stream-offset": 3}).encode())
-    columns.add(b"no message")
+    assert columns.add(broken) == -1
     columns.add(Message(b"c", message_annotations={"x-stream-offset": 5}).encode())
     table = columns.take().to_pylist()
     assert [row["offset"] for row in table] == [3, None, 5]

@@ -166,6 +166,24 @@ async def test_an_event_without_a_place(hub: Options) -> None:
     assert "no annotation x-opt-sequence-number" in rows[-1]["_decode_error"]
 
 
+async def test_a_loss_after_an_event_without_a_place(hub: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands for one offset, and not for another one that is lost."""
+    async with Connection(hub.url[0]) as connection, connection.sender(ADDRESS) as sender:
+        await sender.send(Message(b"lost"))
+        for number in (END + 1, END + 3):
+            await sender.send(Message(b"", message_annotations={"x-opt-sequence-number": number}))
+
+    async def first(*_: object) -> int:
+        return END + 3
+
+    async def emit(batch: pa.RecordBatch) -> None:
+        pass
+
+    monkeypatch.setattr(EventHub, "first", first)
+    with pytest.raises(DataLoss, match=f"offsets {END + 2} to {END + 2} of '0' are not there"):
+        await read(hub, Range("0", FIRST, END + 4), SCHEMA.append(pa.field("_decode_error", pa.string())), emit)
+
+
 async def test_no_such_hub(hub: Options) -> None:
     """The error says what the management node did not."""
     other = Options.parse({"url": hub.url[0], "address": "other", "mode": "eventhubs"})

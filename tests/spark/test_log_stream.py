@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -15,9 +16,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from amqp10 import Connection, Message, send
 from amqp10.spark import _log_stream
 from amqp10.spark._connect import run
-from amqp10.spark._log_stream import LogStreamReader, planned
+from amqp10.spark._log_stream import PAUSE, LogStreamReader, planned
 from amqp10.spark._options import Options
-from amqp10.spark._ranges import DataLoss
+from amqp10.spark._ranges import Bounds, DataLoss
 from amqp10.spark._schema import usual_schema
 
 NAME = "remade"
@@ -84,6 +85,25 @@ def test_a_batch_that_is_repeated_with_another_option(broker_url: str) -> None:
     for stream in (first, again, other):
         assert [(each.range.start, each.range.end) for each in stream.partitions(start, end)] == tasks
         assert stream.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_a_pause_between_two_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark polls without one; what its own work has taken counts."""
+    now, paused = 100.0, []
+
+    class Asked:
+        def __init__(self, options: Options) -> None: ...
+
+        def call(self, *_: object) -> dict[str, Bounds]:
+            return {NAME: Bounds(0, 0)}
+
+    monkeypatch.setattr(_log_stream, "Standing", Asked)
+    monkeypatch.setattr(_log_stream, "time", SimpleNamespace(monotonic=lambda: now, sleep=paused.append))
+    stream, start = reader("amqp://localhost:1"), {NAME: {"from": 0, "to": 0}}
+    for seconds in (0, 0.125, 60, 0):
+        assert stream.latestOffset(start, ReadAllAvailable()) == start
+        now += seconds
+    assert paused == [0, PAUSE, PAUSE - 0.125, 0]
 
 
 @pytest.fixture

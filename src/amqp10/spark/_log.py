@@ -317,7 +317,7 @@ async def _read(
             )
         )
         following = place.start
-        nowhere = 0  # messages whose offset cannot be read
+        nowhere = 0  # messages since then whose offset cannot be read
         while following < place.end:
             deliveries = await receiver.receive_batch(CHUNK, max_wait=IDLE)
             if not deliveries:
@@ -338,7 +338,7 @@ async def _read(
                     lost(place.partition, wanted, min(offset, place.end), fail=options.fail_on_data_loss)
                 nowhere += offset < 0
                 if offset >= following:
-                    following = offset + 1
+                    following, nowhere = offset + 1, 0
                     if following >= place.end:
                         break
             if columns.rows:
