@@ -89,7 +89,8 @@ def test_a_batch_that_is_repeated_with_another_option(broker_url: str) -> None:
 
 def test_a_pause_between_two_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark polls without one; what its own work has taken counts."""
-    now, paused = 100.0, []
+    now = 100.0
+    paused: list[float] = []
 
     class Asked:
         def __init__(self, options: Options) -> None: ...

@@ -13,9 +13,17 @@ pytest.importorskip("pyspark")
 
 from amqp10.spark import _wal
 from amqp10.spark._segments import Segment
-from amqp10.spark._wal import KEPT_SECONDS, batches, begin_batch, retire, saw_empty, usable
+from amqp10.spark._wal import KEPT_SECONDS, batches, begin, begin_batch, retire, saw_empty, usable
 
 from ._segment_files import SCHEMA, files, known, make, retired
+
+
+def test_the_folder_of_a_query_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name, once it is there: a machine that loses its power does not lose all segments with it."""
+    seen = []
+    monkeypatch.setattr(_wal, "sync", lambda folder: seen.append((folder, [each.name for each in folder.iterdir()])))
+    begin(str(tmp_path / "query"))
+    assert seen == [(tmp_path, ["query"])]
 
 
 def test_ids_that_are_known(tmp_path: Path) -> None:
