@@ -18,6 +18,7 @@ from amqp10.dialects.fast._commands import (
     HandleConsume,
     HandleCreated,
     HandleFlow,
+    HandleIndex,
     HandleNotify,
     HandleOpen,
     HandleQuery,
@@ -94,6 +95,16 @@ def test_a_commit_of_what_was_sent_on_a_handle_that_is_gone() -> None:
         (8, 200),
     ]
     assert depth(served) == 1
+
+
+def test_more_than_one_index_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says so, by the number to go on behind; and the last one, that there is no more."""
+    monkeypatch.setattr("amqp10.dialects.fast._server_browser.MOST_FOUND", 3)
+    served = HostileClient().begun()
+    served.says(5 * send(1))
+    for after, listed, more in ((0, b"1-3", 3), (3, b"4-5", 0)):
+        answers = served.says(encode_command(HandleQuery(handle_id=2, message_nbr=after)))
+        assert answers == [HandleIndex(handle_id=2, message_nbr=more, message_list=listed)]
 
 
 def test_a_connection_that_is_closed_at_once() -> None:

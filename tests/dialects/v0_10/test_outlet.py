@@ -45,6 +45,12 @@ def outlet_on(raw: Raw, **fields: Any) -> Any:
     return link
 
 
+def test_exclusive() -> None:
+    """The owner is told of a subscription that wants to be the only one."""
+    assert outlet_on(begun(), exclusive=True).remote.properties == {"exclusive": True}
+    assert not outlet_on(begun()).remote.properties
+
+
 def test_credit_in_messages_and_octets() -> None:
     """Both are needed; in mode "credit" only message.flow brings more."""
     raw = begun()

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from amqp10.dialects.v0_9 import DIALECT, Recover, UpdateSecret
+from amqp10.dialects.v0_9 import DIALECT, FINAL, Recover, UpdateSecret
+from amqp10.dialects.v0_9._frames import FrameReader
 from amqp10.dialects.v0_9._methods import (
     BasicAck,
     BasicCancel,
@@ -15,6 +16,7 @@ from amqp10.dialects.v0_9._methods import (
     BasicDeliver,
     BasicNack,
     BasicQosOk,
+    BasicRecover,
     BasicRecoverOk,
     BasicReturn,
     ChannelClose,
@@ -29,8 +31,9 @@ from amqp10.dialects.v0_9._methods import (
     TxCommitOk,
     TxSelectOk,
 )
+from amqp10.dialects.v0_9._methods_0_9 import BasicRecoverSync
 from amqp10.dialects.v0_9._properties import BasicProperties
-from amqp10.dialects.v0_9._variant import V0_9_1
+from amqp10.dialects.v0_9._variant import V0_9, V0_9_1
 from amqp10.engine import (
     ConnectionTerms,
     DeliveriesUnresumed,
@@ -225,6 +228,24 @@ def test_recover() -> None:
     for delivery in link.incoming:
         link.settle(delivery, ACCEPTED)
     assert [each for each in said(engine) if isinstance(each, BasicAck)] == [BasicAck(6, True)]
+
+
+@pytest.mark.parametrize("capabilities", [{}, {"basic.nack": True}])
+def test_recover_in_0_9(capabilities: dict[str, bool]) -> None:
+    """The specification has another method for it, that Qpid knows; RabbitMQ, which tells capabilities, has 0-9-1's."""
+    engine = FINAL.client(ConnectionTerms("client"), (Anonymous(),), True)
+    engine.start()
+    engine.open()
+    start = ConnectionStart(server_properties={"capabilities": capabilities}, mechanisms=b"ANONYMOUS")
+    engine.receive_data(frames(V0_9, 0, start, ConnectionTune(100, 131072, 0), ConnectionOpenOk()))
+    link = engine.begin().attach_receiver(LinkTerms("r", Source("q"), Target()))
+    engine.receive_data(frames(V0_9, 1, ChannelOpenOk(), QueueDeclareOk("q")))
+    engine.data_to_send()
+    link.session.request(Recover(link))
+    reader = FrameReader(V0_9.framing, 1 << 20)
+    reader.feed(engine.data_to_send())
+    (method,) = [V0_9.methods.decode(payload) for _, _, payload in reader.frames()]
+    assert method == (BasicRecover(True) if capabilities else BasicRecoverSync(True))
 
 
 @pytest.mark.parametrize("committed", [True, False])

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp10.dialects.v0_9 import DIALECT, DRAFT, FINAL
+from amqp10.dialects.v0_9._frames import FrameReader
 from amqp10.dialects.v0_9._method import Method
 from amqp10.dialects.v0_9._methods import (
     BasicAck,
@@ -17,6 +18,7 @@ from amqp10.dialects.v0_9._methods import (
     BasicReturn,
     ChannelOpenOk,
     ConfirmSelectOk,
+    ConnectionClose,
     ConnectionOpenOk,
     ConnectionStart,
     ConnectionTune,
@@ -108,6 +110,20 @@ def test_confirms_that_nobody_waits_for() -> None:
         engine.receive_data(frames(variant, 1, BasicAck(7)))
         assert engine.opened
         assert not ended(engine.events())
+
+
+@pytest.mark.parametrize("kind", [4, 5, 6, 7])
+def test_frames_that_only_the_draft_has(kind: int) -> None:
+    """Out of band, or traces: in 0-9 and 0-9-1 they are no frames."""
+    for dialect, variant in DIALECTS[:2]:
+        engine = opened(dialect, variant)
+        engine.data_to_send()
+        engine.receive_data(variant.framing.frame(kind, 0, b""))
+        reader = FrameReader(variant.framing, 1 << 20)
+        reader.feed(engine.data_to_send())
+        (close,) = [variant.methods.decode(payload) for _, _, payload in reader.frames()]
+        assert isinstance(close, ConnectionClose)
+        assert close.reply_code == 501
 
 
 def test_properties_that_the_class_has_not() -> None:

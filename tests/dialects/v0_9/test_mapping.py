@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp10.dialects.v0_9._incoming import Incoming, incoming_head
-from amqp10.dialects.v0_9._mapping import EXCHANGE, LOST, NATIVE, ROUTING_KEY
+from amqp10.dialects.v0_9._mapping import EXCHANGE, LOST, NATIVE, RESERVED, ROUTING_KEY
 from amqp10.dialects.v0_9._outgoing import Outgoing
 from amqp10.dialects.v0_9._properties import BasicProperties
 from amqp10.dialects.v0_9._table import DRAFT_TABLES, TABLES, Tables
@@ -33,6 +33,13 @@ def there_and_back(message: Message, tables: Tables = TABLES, exchange: str = ""
     parts = (part.encode() for part in (route.exchange, route.key))
     octets = b"".join((bytes((route.redelivered,)), *(bytes((len(part),)) + part for part in parts)))
     return Message.decode(Incoming(tables).map(octets, route.properties, body))
+
+
+@pytest.mark.parametrize("tables", [TABLES, DRAFT_TABLES], ids=["0-9-1", "draft"])
+def test_properties_that_are_called_as_ours(tables: Tables) -> None:
+    """Neither a name of ours nor what the draft makes of it is taken for ours when an application has it."""
+    properties = {name: "theirs" for name in RESERVED} | {DRAFT_TABLES.spelled(name): "theirs" for name in RESERVED}
+    assert there_and_back(Message(application_properties=properties), tables).application_properties == properties
 
 
 @pytest.mark.parametrize("tables", [TABLES, DRAFT_TABLES], ids=["0-9-1", "draft"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 from ...engine import parse_address, route_address
@@ -39,8 +40,6 @@ from ._properties import BasicProperties
 from ._structured import Content
 from ._table import Latin1, Tables, milliseconds
 
-# RabbitMQ takes the last two for lists of further routing keys, and the whole message for wrong if they are none.
-UNSAYABLE = RESERVED | {"CC", "BCC"}
 CONTENT_HEADER = 12  # octets of a content header before the properties
 
 
@@ -435,10 +434,18 @@ def _say_native(
     return left
 
 
+@cache
+def _unsayable(tables: Tables) -> frozenset[str]:
+    """Names of headers that are ours, as they are spelled there, too, or RabbitMQ's, which takes the last two for lists
+    of further routing keys, and the whole message for wrong if they are none."""
+    return RESERVED | {tables.spelled(name) for name in RESERVED} | {"CC", "BCC"}
+
+
 def _say_application(message: Message, headers: dict[str, Any], lost: dict[str, Any], tables: Tables) -> None:
     others = {}
+    unsayable = _unsayable(tables)
     for name, value in message.application_properties.items():
-        if name in UNSAYABLE or name in headers or name.startswith("x-") or not tables.names(name):
+        if name in unsayable or name in headers or name.startswith("x-") or not tables.names(name):
             others[name] = value
             continue
         near = near_value(value, tables)

@@ -132,9 +132,7 @@ class Consumers:
 
     def end_if_done(self, link: ConsumeLink) -> None:
         """A consumer that is cancelled, or was a get, is over with its last ack, if that can not be rolled back."""
-        if not link.cancelled or link.unsettled or link not in self._links:
-            return
-        if not any(each.link is link for each in self.session.transactions.acked):
+        if link.cancelled and not link.unsettled and not link.revocable and link in self._links:
             self.forget(link)
             self.session.engine.emit(LinkEnded(link, True, None))
 
@@ -187,6 +185,7 @@ class Consumers:
             if transactions.txn_id is not None:
                 delivery.remote_state = TransactionalState(transactions.txn_id, state)
                 transactions.acked.append(delivery)
+                link.revocable += 1
             else:
                 delivery.remote_state = state
                 delivery.remote_settled = delivery.local_settled = True
@@ -209,6 +208,7 @@ class Consumers:
         """These acks count."""
         for link in {each.link: None for each in deliveries}:
             assert isinstance(link, ConsumeLink)
+            link.revocable = 0
             self.end_if_done(link)
 
     def give_back(self, deliveries: list[OutgoingDelivery]) -> None:
@@ -218,6 +218,7 @@ class Consumers:
             if isinstance(link, ConsumeLink) and link in self._links and delivery.delivery_id is not None:
                 self.unacked[delivery.delivery_id] = delivery
                 link.unsettled[delivery.tag] = delivery
+                link.revocable = 0
         self.unacked = dict(sorted(self.unacked.items()))
 
 
@@ -255,6 +256,7 @@ class ConsumeLink(ServerLink, SenderLink):
         self.frame_room = self.engine.room
         self.limit = NO_LIMIT
         self.cancelled = False
+        self.revocable = 0  # acks in a transaction that is not over
         self._consumers = consumers
         self._method = method
         self._no_ack = no_ack
