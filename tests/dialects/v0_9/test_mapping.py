@@ -38,7 +38,7 @@ def there_and_back(message: Message, tables: Tables = TABLES, exchange: str = ""
 @pytest.mark.parametrize("tables", [TABLES, DRAFT_TABLES], ids=["0-9-1", "draft"])
 def test_properties_that_are_called_as_ours(tables: Tables) -> None:
     """Neither a name of ours nor what the draft makes of it is taken for ours when an application has it."""
-    properties = {name: "theirs" for name in RESERVED} | {DRAFT_TABLES.spelled(name): "theirs" for name in RESERVED}
+    properties = dict.fromkeys(RESERVED, "theirs") | {DRAFT_TABLES.spelled(name): "theirs" for name in RESERVED}
     assert there_and_back(Message(application_properties=properties), tables).application_properties == properties
 
 
