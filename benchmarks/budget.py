@@ -29,8 +29,11 @@ from amqp10.engine import (
     CreditChanged,
     DeliveriesReceived,
     Engine,
+    Event,
     LinkAttached,
+    QueueFacts,
     ReceiverLink,
+    RequestReceived,
     SenderLink,
     SessionBegun,
     dialect,
@@ -43,6 +46,8 @@ MARGIN = 1.05
 
 COUNT = 500
 BODY = b"x" * 100
+FEW = 100
+LARGE = bytes(65_536)
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -51,6 +56,7 @@ class Count:
 
     def __init__(self) -> None:
         self.instructions = self.calls = 0
+        self.messages = COUNT
         self.on = False
 
     def resume(self) -> None:
@@ -93,9 +99,9 @@ class Count:
 class Wire(ByteStream):
     """The client's stream; what is at its other end acts at once, and is not counted."""
 
-    def __init__(self, count: Count) -> None:
+    def __init__(self, count: Count, spoken: str) -> None:
         self._count = count
-        self._server: Engine = dialect("1.0").server(
+        self._server: Engine = dialect(spoken).server(
             ConnectionTerms("server"), Authenticator(None, anonymous=True).for_connection(secure=True)
         )
         self._server.start()
@@ -120,38 +126,44 @@ class Wire(ByteStream):
         taken, self._answers = self._answers[:max_bytes], self._answers[max_bytes:]
         return taken
 
-    def serve(self, count: int) -> None:
+    def serve(self, count: int, body: bytes = BODY) -> None:
         """Send messages to the client, as far as there is credit for them."""
         assert self.source is not None
-        payload = Message(BODY).encode()
+        payload = Message(body).encode()
         for _ in range(min(count, self.source.credit)):
             self.source.send(payload, settled=self._sends_settled)
         self._answer()
 
     def _act(self) -> None:
-        for event in self._server.events():
-            if isinstance(event, ConnectionOpened):
-                self._server.open()
-            elif isinstance(event, SessionBegun):
-                event.session.begin()
-            elif isinstance(event, ConnectionEnded):
-                self._over = True
-                self._ready.set()
-            elif isinstance(event, LinkAttached) and event.link.remote is not None:
-                event.link.attach(event.link.remote)
-                if isinstance(event.link, ReceiverLink):
-                    event.link.flow(2 * COUNT)
-                elif isinstance(event.link, SenderLink):
-                    self.source, self._sends_settled = event.link, event.link.settled_by_sender
-            elif isinstance(event, CreditChanged) and event.link.drain:
-                event.link.drained()
-            elif isinstance(event, DeliveriesReceived):
-                link = event.link
-                while link.incoming:
-                    link.settle(link.incoming.popleft(), Accepted())
-                if link.attached:
-                    link.flow(2 * COUNT)
+        while events := self._server.events():
+            for event in events:
+                self._act_on(event)
         self._answer()
+
+    def _act_on(self, event: Event) -> None:
+        if isinstance(event, ConnectionOpened):
+            self._server.open()
+        elif isinstance(event, SessionBegun):
+            event.session.begin()
+        elif isinstance(event, RequestReceived):  # of 0-9-1: is there such a queue?
+            event.request.session.answer(event.request, QueueFacts("q", 0, 0))
+        elif isinstance(event, ConnectionEnded):
+            self._over = True
+            self._ready.set()
+        elif isinstance(event, LinkAttached) and event.link.remote is not None:
+            event.link.attach(event.link.remote)
+            if isinstance(event.link, ReceiverLink):
+                event.link.flow(2 * COUNT)
+            elif isinstance(event.link, SenderLink):
+                self.source, self._sends_settled = event.link, event.link.settled_by_sender
+        elif isinstance(event, CreditChanged) and event.link.drain:
+            event.link.drained()
+        elif isinstance(event, DeliveriesReceived):
+            link = event.link
+            while link.incoming:
+                link.settle(link.incoming.popleft(), Accepted())
+            if link.attached:
+                link.flow(2 * COUNT)
 
     def _answer(self) -> None:
         data = self._server.data_to_send()
@@ -196,15 +208,35 @@ async def submit(connection: Connection, wire: Wire, count: Count) -> None:
         count.stop()
 
 
-async def _receive(receiver: Receiver, wire: Wire, count: Count) -> None:
-    wire.serve(COUNT)
+async def send_each(connection: Connection, wire: Wire, count: Count) -> None:
+    """One after the other: what it costs to wait for each outcome, passes of the scheduler among it."""
+    async with connection.sender("q") as sender:
+        await sender.send(Message(BODY))
+        count.start()
+        for _ in range(COUNT):
+            await sender.send(Message(BODY))
+        count.stop()
+
+
+async def send_large(connection: Connection, wire: Wire, count: Count) -> None:
+    count.messages = FEW
+    async with connection.sender("q") as sender:
+        await sender.send(Message(LARGE))
+        count.start()
+        for _ in range(FEW):
+            await sender.send(Message(LARGE))
+        count.stop()
+
+
+async def _receive(receiver: Receiver, wire: Wire, count: Count, body: bytes = BODY) -> None:
+    wire.serve(count.messages, body)
     count.start()
     taken = 0
     async for delivery in receiver:
-        if len(delivery.message.body) == len(BODY):
+        if len(delivery.message.body) == len(body):
             delivery.accept()
         taken += 1
-        if taken == COUNT:
+        if taken == count.messages:
             break
     count.stop()
 
@@ -235,7 +267,59 @@ async def receive_batch(connection: Connection, wire: Wire, count: Count) -> Non
         count.stop()
 
 
-WORKLOADS: tuple[Workload, ...] = (send, send_settled, submit, receive, receive_settled, receive_batch)
+async def receive_large(connection: Connection, wire: Wire, count: Count) -> None:
+    count.messages = FEW
+    async with connection.receiver("q", credit=2 * FEW) as receiver:
+        await anyio.wait_all_tasks_blocked()
+        await _receive(receiver, wire, count, LARGE)
+
+
+def typical() -> Message:
+    """One with properties and five application properties, such as codec.py has."""
+    properties = {"kind": "invoice", "tenant": 4711, "retries": 0, "ratio": 0.25, "urgent": True}
+    return Message(
+        BODY,
+        message_id="0f8fad5b-d9cb-469f",
+        subject="orders.created",
+        correlation_id="request-1234",
+        content_type="application/json",
+        application_properties=properties,
+    )
+
+
+async def encode(connection: Connection, wire: Wire, count: Count) -> None:
+    count.start()
+    for _ in range(COUNT):
+        typical().encode()
+    count.stop()
+
+
+async def decode(connection: Connection, wire: Wire, count: Count) -> None:
+    payload = typical().encode()
+    count.start()
+    for _ in range(COUNT):
+        message = Message.decode(payload)
+        assert message.message_id
+        assert message.application_properties["tenant"] == 4711
+        assert message.body
+    count.stop()
+
+
+async def publish_0_9_1(connection: Connection, wire: Wire, count: Count) -> None:
+    """With confirms."""
+    await send(connection, wire, count)
+
+
+async def consume_0_9_1(connection: Connection, wire: Wire, count: Count) -> None:
+    """With acks."""
+    await receive(connection, wire, count)
+
+
+WORKLOADS: tuple[Workload, ...] = (
+    *(send, send_settled, send_each, send_large, submit),
+    *(receive, receive_settled, receive_batch, receive_large),
+    *(encode, decode, publish_0_9_1, consume_0_9_1),
+)
 
 
 def measure(workload: Workload, backend: str) -> dict[str, float]:
@@ -243,12 +327,19 @@ def measure(workload: Workload, backend: str) -> dict[str, float]:
     count = Count()
 
     async def run() -> None:
-        wire = Wire(count)
-        async with Connection.over(wire, secure=True, sasl=False, incoming_window=10 * COUNT) as connection:
+        spoken = "0-9-1" if workload in (publish_0_9_1, consume_0_9_1) else "1.0"
+        wire = Wire(count, spoken)
+        settings: Any = {"sasl": False} if spoken == "1.0" else {}
+        async with Connection.over(
+            wire, secure=True, dialect=spoken, incoming_window=10 * COUNT, **settings
+        ) as connection:
             await workload(connection, wire, count)
 
     anyio.run(run, backend=backend)
-    return {"instructions": round(count.instructions / COUNT, 1), "calls": round(count.calls / COUNT, 1)}
+    return {
+        "instructions": round(count.instructions / count.messages, 1),
+        "calls": round(count.calls / count.messages, 1),
+    }
 
 
 def main() -> None:
