@@ -54,7 +54,7 @@ RECEIVER = (
     HEAD
     + """
             async with connection.receiver("q", name="in", receiver_settle_mode="second", credit=50) as receiver:
-                while batch := await receiver.receive_batch(1, max_wait=1):
+                while batch := await receiver.receive_batch(1, max_wait=5):
                     (delivery,) = batch
                     say(delivery.message.body)
                     delivery.accept()

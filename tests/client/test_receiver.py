@@ -124,6 +124,7 @@ async def test_batches_collect_for_a_while(serve: Serve) -> None:
                 await anyio.wait_all_tasks_blocked()
                 assert batches == ([] if n < 3 else [[0, 1, 2]])
                 peer.send("q", n)
+        await anyio.wait_all_tasks_blocked()
         assert [d.message.body for d in await receiver.receive_batch(5, max_wait=0.05)] == [3]
         peer.send("q", *range(4, 9))
         await anyio.wait_all_tasks_blocked()

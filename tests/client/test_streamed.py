@@ -137,6 +137,7 @@ async def test_batches(serve: Serve) -> None:
             for n in range(2):
                 streams.send(Message(b"%d" % n))
             streams.begin(b"\x00")
+            await anyio.wait_all_tasks_blocked()
             batch = await receiver.receive_batch(3, max_wait=0.01)
             assert [await read(delivery) for delivery in batch] == [b"0", b"1"]
 

@@ -34,7 +34,7 @@ def start(store: Path) -> tuple[subprocess.Popen[str], str]:
 
 def kill(process: subprocess.Popen[str]) -> None:
     process.kill()
-    process.wait(10)
+    process.wait(30)
     assert process.stdout is not None
     process.stdout.close()
 

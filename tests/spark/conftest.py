@@ -20,5 +20,5 @@ def broker_url() -> Iterator[str]:
     assert process.stdout is not None
     yield process.stdout.readline().split()[3].replace("amqp://", "amqp://guest:guest@")
     process.terminate()
-    process.wait(10)
+    process.wait(30)
     process.stdout.close()
