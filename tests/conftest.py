@@ -57,6 +57,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 
 ROOT = Path(__file__).parent.parent
+SPARK_STARTUP = ROOT / "tests" / "spark" / "startup"
 
 
 @pytest.fixture(scope="session")
@@ -73,7 +74,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             pytest.fail(f"CI must have it: {error}")
         pytest.skip(str(error))
     os.environ["PYTHONPATH"] = os.pathsep.join(
-        filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
+        filter(None, [str(ROOT / "src"), str(ROOT), str(SPARK_STARTUP), os.environ.get("PYTHONPATH", "")])
     )
     os.environ["SPARK_AUTH_SOCKET_TIMEOUT"] = "120"  # on a loaded machine; for workers the setting below
     session = (

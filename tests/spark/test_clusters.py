@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 
 SPARK = Path(pyspark.__file__).parent
 ROOT = Path(__file__).parent.parent.parent
-PATH = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
+PATH = os.pathsep.join((str(ROOT / "src"), str(ROOT), str(ROOT / "tests" / "spark" / "startup")))
 COUNT = 1000
 
 

@@ -99,10 +99,9 @@ def test_a_writer_is_killed(
 def test_the_driver_is_killed(spark: SparkSession, broker_url: str, tmp_path: Path) -> None:
     """With all its tasks, each at another point; another driver goes on from the checkpoints."""
     pipes = prepared(spark, broker_url, tmp_path, [*cases((*POINTS, COMMIT)), *UNITED, *LOGS])
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
     command = [sys.executable, "-m", "tests.spark._crash_driver", broker_url, str(tmp_path)]
     with subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
     ) as driver:
         try:
             eventually(lambda: all((tmp_path / case.name / "reached").exists() for case in pipes))
