@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,8 +18,9 @@ IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
 # A loaded machine is no failure: what must be quick is measured by the benchmarks. In CI, Hypothesis would take the
 # same examples each time.
 random = settings.get_profile("default")
-settings.register_profile("amqp10", random, deadline=None)
-settings.register_profile("quick", random, deadline=None, max_examples=10)  # of `make check`
+patient = settings(random, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("amqp10", patient)
+settings.register_profile("quick", patient, max_examples=10)  # of `make check`
 settings.load_profile(os.environ.get("AMQP10_PROFILE", "amqp10"))
 
 
