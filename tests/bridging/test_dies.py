@@ -17,7 +17,7 @@ from amqp10.testing import FaultProxy
 from ..client.test_delivery_store import Mortal, MortalStream
 from ._ends import bodies, fill, two_brokers, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
 
 BODIES = list(range(8))
 

@@ -235,7 +235,7 @@ class TestAccess:
 
     async def test_a_refused_peer_takes_no_room(self) -> None:
         """One that was told so and stays is not counted, does not keep others out, and is cut off in time."""
-        async with Broker(max_connections=1, handshake_timeout=0.5) as broker:
+        async with Broker(max_connections=1, handshake_timeout=1.5) as broker:
             async with ScriptedPeer.over(await dial(broker)) as peer:
                 async with Connection(broker.url):
                     await peer.open_connection()

@@ -71,7 +71,7 @@ async def test_an_attach_in_the_moment_of_the_watch(monkeypatch: pytest.MonkeyPa
 
 async def test_a_link_alone_whose_attach_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A link that the peer detached and does not answer any more is seen: another connection is tried."""
-    slow = replace(QUICK, attempt_timeout=0.2)
+    slow = replace(QUICK, attempt_timeout=1.0)
     async with (
         hosting(monkeypatch) as hosts,
         connecting(reconnect=slow) as connection,

@@ -216,7 +216,7 @@ async def test_it_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_time_is_a_limit_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """No attempt begins when the time is over."""
     async with hosting(monkeypatch) as hosts:
-        reconnect = Reconnect(initial_delay=0.05, max_delay=0.05, jitter=0, max_time=0.12)
+        reconnect = Reconnect(initial_delay=0.3, max_delay=0.3, jitter=0, max_time=0.8)
         async with connecting(reconnect=reconnect) as connection, connection.receiver("q") as receiver:
             hosts.down = {"a"}
             await hosts.cut()

@@ -51,7 +51,7 @@ async def broker(anyio_backend: str) -> AsyncIterator[Broker]:
 async def hasty(anyio_backend: str) -> AsyncIterator[Broker]:
     """One that waits for no open for long."""
     dialects()  # loaded with the first connection, else, in the time that the handshake may take
-    async with Broker(handshake_timeout=0.3, close_timeout=0.2) as broker:
+    async with Broker(handshake_timeout=1.5, close_timeout=0.2) as broker:
         yield broker
 
 

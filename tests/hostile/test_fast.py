@@ -40,7 +40,7 @@ OVER = anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError
 @pytest.fixture
 async def broker(anyio_backend: str) -> AsyncIterator[Broker]:
     dialects()
-    async with Broker(handshake_timeout=0.5, close_timeout=0.2, anonymous=True, max_message_size=100_000) as broker:
+    async with Broker(handshake_timeout=1.5, close_timeout=0.2, anonymous=True, max_message_size=100_000) as broker:
         yield broker
 
 
