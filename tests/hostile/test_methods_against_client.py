@@ -51,13 +51,15 @@ Serve = Callable[[MethodPeer], Coroutine[Any, Any, None]]
 
 
 @asynccontextmanager
-async def against(variant: Variant, serve: Serve, **settings: Any) -> AsyncIterator[Connection]:
+async def against(
+    variant: Variant, serve: Serve, close_timeout: float = 0.2, **settings: Any
+) -> AsyncIterator[Connection]:
     """A connection to a server that does as it likes."""
     async with MethodPeer(variant) as peer:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(serve, peer)
-            with anyio.fail_after(6):
-                yield Connection(peer.url, dialect=variant.name, close_timeout=0.2, **settings)
+            with anyio.fail_after(25):
+                yield Connection(peer.url, dialect=variant.name, close_timeout=close_timeout, **settings)
 
 
 async def links(connection: Connection) -> None:
@@ -96,7 +98,7 @@ async def test_act(act: Act, variant: Variant) -> None:
             assert over.reply_text
             await peer.expect_end()
 
-    async with against(variant, serve) as connection:
+    async with against(variant, serve, close_timeout=20 if act.level == "channel" else 0.2) as connection:
         with pytest.raises(AmqpError) as caught:
             await links(connection)
     if act.level == "channel":
@@ -206,7 +208,7 @@ async def test_one_channel() -> None:
         await peer.expect(ConnectionClose)
         await peer.send(0, ConnectionCloseOk())
 
-    async with against(V0_9_1, serve) as connection:
+    async with against(V0_9_1, serve, close_timeout=20) as connection:
         with pytest.raises(AmqpError, match="1 channel"):
             await links(connection)
 
@@ -261,7 +263,7 @@ async def test_confirms_and_deliveries_twice() -> None:
         await peer.expect(ConnectionClose)
         await peer.send(0, ConnectionCloseOk())
 
-    async with against(V0_9_1, serve) as connection:
+    async with against(V0_9_1, serve, close_timeout=20) as connection:
         async with connection, connection.sender("q") as sender:
             await sender.send(b"1")
             await sender.send(b"2")
@@ -282,6 +284,6 @@ async def test_after_our_close() -> None:
         await peer.expect(ConnectionClose)
         await peer.send(0, ConnectionCloseOk())
 
-    async with against(V0_9_1, serve) as connection:
+    async with against(V0_9_1, serve, close_timeout=20) as connection:
         async with connection, connection.receiver("q", credit=10):
             pass
