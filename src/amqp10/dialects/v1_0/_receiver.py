@@ -249,18 +249,17 @@ class ReceiverEndpoint(ResumingReceiver):
             if not settled:
                 self._unsettled.update(zip(tags, repeat(None)))  # their places, in the order of arrival
                 self.session.unmade.add(self)
-            self._runs.append(arrived)
-            self.waiting += taken
+            self._keep(arrived, taken)
         else:
             self.incoming.extend(arrived.make(self, taken))
         self.flow_state.received_many(taken)
         return True
 
     def bring(self, most: int) -> None:
-        runs = self._runs
         left = min(most, self.waiting)
         if left <= 0:
             return
+        runs = self._runs
         self.waiting -= left
         while left:
             first = runs[0]

@@ -55,12 +55,13 @@ class PartialDelivery:
 class ResumingReceiver(LinkEndpoint, ReceiverLink):
     """A receiving end, as far as it is about resuming; `ReceiverEndpoint` is the whole of it."""
 
+    _runs: deque[Run | IncomingDelivery]  # while something waits
+
     def __init__(self, session: SessionEndpoint, name: str) -> None:
         super().__init__(session, name)
         self.flow_state = ReceiverCredit(None)
         self.incoming: deque[IncomingDelivery] = deque()
         self._unsettled: dict[bytes, Any] = {}  # None in the place of one that is in a run
-        self._runs: deque[Run | IncomingDelivery] = deque()  # what waits
         self.delivery_type = IncomingDelivery
         self._partial: PartialDelivery | None = None
         self._coming: IncomingDelivery | None = None  # streamed, and its last frame is to come
@@ -100,10 +101,16 @@ class ResumingReceiver(LinkEndpoint, ReceiverLink):
         if not (self.incoming or self.waiting):
             self.session.engine.emit(DeliveriesReceived(self))
         if self.by_portions:
-            self._runs.append(delivery)
-            self.waiting += 1
+            self._keep(delivery, 1)
         else:
             self.incoming.append(delivery)
+
+    def _keep(self, arrived: Run | IncomingDelivery, count: int) -> None:
+        """It waits until the owner asks for it."""
+        if not self.waiting:
+            self._runs = deque()  # which links that are idle have not: 0.7 KiB. benchmarks/scale.py, memory
+        self._runs.append(arrived)
+        self.waiting += count
 
     def suspended(self) -> list[IncomingDelivery]:
         deliveries = [each for each in self.unsettled.values() if not of_transaction(each.state, each.remote_state)]
