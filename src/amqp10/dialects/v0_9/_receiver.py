@@ -307,7 +307,7 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         payload = self.engine.incoming.map(self._route, self.properties_octets, body, self.children)
         octets = self._number_octets
         number = int.from_bytes(octets, "big")
-        if number <= self._last:
+        if number <= self._last and not self._settled:  # of RabbitMQ's direct replies many have one number
             raise Fault(
                 406, f"a delivery numbered {number}, and {self._last} was the last", BasicDeliver.code, soft=True
             )
