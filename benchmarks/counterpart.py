@@ -382,6 +382,7 @@ class Counterpart(asyncio.Protocol):
                 handle = int.from_bytes(data[at + 1 : at + width], "big")
             elif index == 1:
                 if code != 0x40:
+                    # Of what comes; a peer that sends and receives on one session would confuse the two.
                     session.delivery_id = int.from_bytes(data[at + 1 : at + width], "big")
             elif index == 4:
                 settled = code == 0x41 or (code == 0x56 and data[at + 1] == 1)

@@ -2,7 +2,7 @@
 
 Who sends many and counts their outcomes needs no object for each (`SenderLink.post`). A run is a few numbers and the
 payloads, which Python's search for garbage cycles does not look into: with half a million deliveries under way it took
-half of the time. benchmarks/scale.py, "send, by connections"; benchmarks/budget.py, "send": a fifth.
+half of the time. benchmarks/scale.py, "send, by connections"; benchmarks/budget.py, "send": three tenths.
 """
 
 from __future__ import annotations

@@ -231,7 +231,7 @@ class ReceiverEndpoint(ResumingReceiver):
     def receive_messages(self, like: Transfer, run: list[Alike], expected: int) -> bool:
         """What `receive_transfer` does for each, column by column; False, and nothing done, if one is out of order.
 
-        benchmarks/budget.py, "receive": a third.
+        benchmarks/budget.py, "receive": with `_runs` more than half of the steps.
         """
         settled = bool(like.settled)
         numbers, tags, payloads = zip(*run, strict=True)

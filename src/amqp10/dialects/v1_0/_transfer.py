@@ -148,7 +148,7 @@ class TransferLayout(NamedTuple):
     """How a transfer looked that came before: those that look the same differ in delivery-id, tag and payload alone.
 
     A sender forms its transfers in one way, so nearly all of them are read by this: one look at the constant bytes in
-    place of a walk through the fields. benchmarks/budget.py, "receive": a quarter of the steps.
+    place of a walk through the fields. benchmarks/budget.py, "receive": four tenths of the steps.
 
     Attributes:
         size: bytes of the performative.
