@@ -166,15 +166,18 @@ async def test_an_event_without_a_place(hub: Options) -> None:
     assert "no annotation x-opt-sequence-number" in rows[-1]["_decode_error"]
 
 
-async def test_a_loss_after_an_event_without_a_place(hub: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("begins_at", [END + 3, None], ids=["cut", "emptied by now"])
+async def test_a_loss_after_an_event_without_a_place(
+    hub: Options, begins_at: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It stands for one offset, and not for another one that is lost."""
     async with Connection(hub.url[0]) as connection, connection.sender(ADDRESS) as sender:
         await sender.send(Message(b"lost"))
         for number in (END + 1, END + 3):
             await sender.send(Message(b"", message_annotations={"x-opt-sequence-number": number}))
 
-    async def first(*_: object) -> int:
-        return END + 3
+    async def first(*_: object) -> int | None:
+        return begins_at
 
     async def emit(batch: pa.RecordBatch) -> None:
         pass
