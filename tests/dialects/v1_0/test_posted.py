@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from amqp10.dialects.v1_0._frames import AMQP_HEADER, encode_disposition, encode_frame
@@ -81,9 +81,12 @@ class Owner:
         except LocalProtocolError as error:
             self.seen.append(str(error))
 
-    def hold(self, link: int) -> None:
+    def hold(self, link: int, number: int | None = None) -> None:
+        """Send what somebody holds; its tag is the sender's own choice, if that is a number: one that posts come to."""
+        first = (0, FIRST)[link]
+        tag = None if number is None else (first + number & 0xFFFF_FFFF).to_bytes(4, "big")
         try:
-            self.links[link].send(b"held").waiter = "its holder"
+            self.links[link].send(b"held", tag=tag).waiter = "its holder"
         except LocalProtocolError as error:
             self.seen.append(str(error))
 
@@ -131,7 +134,7 @@ STEPS = st.one_of(
         st.booleans(),
     ),
     st.tuples(st.just("send"), st.just(0), st.just("a"), st.just(1), st.just(False)),
-    st.tuples(st.just("hold"), st.integers(0, 1)),
+    st.tuples(st.just("hold"), st.integers(0, 1), st.none() | st.integers(0, 8)),
     st.tuples(st.just("told"), st.integers(0, 12), st.integers(1, 8), st.booleans(), st.sampled_from(STATES)),
     st.tuples(st.just("told"), st.integers(0, 12), st.integers(1, 8), st.just(True), st.just(ACCEPTED)),
     st.tuples(st.just("look")),
@@ -142,6 +145,7 @@ STEPS = st.one_of(
 )
 
 
+@example([("hold", 0, 2), *[("send", 0, "a", 1, False)] * 4, ("told", 1, 2, True, RELEASED), ("look",)], (50, 50))
 @given(st.lists(STEPS, max_size=40), st.sampled_from([(5, 50), (50, 5), (50, 50), (50, 50, 800)]))
 def test_makes_no_difference(steps: list[tuple[Any, ...]], terms: tuple[int, ...]) -> None:
     """Whatever is sent and said, posting comes to what sending comes to: frames, outcomes, and what is unsettled."""
