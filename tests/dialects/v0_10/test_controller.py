@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 
 from amqp10 import Message
-from amqp10.dialects.v0_10._commands import ExecutionException, ExecutionResult, MessageTransfer
-from amqp10.dialects.v0_10._controls import SessionAttach, SessionCommandPoint, SessionDetach
+from amqp10.dialects.v0_10._commands import (
+    ExecutionException,
+    ExecutionResult,
+    MessageCancel,
+    MessageSubscribe,
+    MessageTransfer,
+)
+from amqp10.dialects.v0_10._controls import SessionAttach, SessionCommandPoint, SessionCompleted, SessionDetach
 from amqp10.dialects.v0_10._declare import Command, Control
 from amqp10.dialects.v0_10._topology import (
     DtxCommit,
@@ -186,6 +192,19 @@ def test_of_a_session_that_ends(owner: Owner, asked: Command) -> None:
     assert owner.do(SessionDetach(b"name")) == [0 if isinstance(asked, DtxRollback) else 1]
     assert owner.asked == []
     assert owner.do(DtxStart(OTHER), channel=2) == [0]
+
+
+def test_of_a_session_with_a_subscription_that_is_not_answered(owner: Owner) -> None:
+    """Another session ends the branch meanwhile: what follows the subscription waits for it all the same."""
+    owner.do(DtxEnd(ONE))
+    owner.do(SessionAttach(b"two"), SessionCommandPoint(0, 0), DtxSelect(), channel=2)
+    owner.raw.do(MessageSubscribe("q", "d"))
+    links: list[Any] = [event.link for event in owner.raw.engine.events() if isinstance(event, LinkAttached)]
+    owner.raw.do(MessageCancel("d"))
+    assert owner.do(DtxCommit(ONE, one_phase=True), channel=2) == [0]
+    links[0].attach(LinkTerms("d", links[0].remote.source, links[0].remote.target))
+    completed = [each.commands for each in owner.raw.listen() if isinstance(each, SessionCompleted)]
+    assert completed == [((0, 4),)]
 
 
 def test_only_its_own_move_with_a_session(owner: Owner) -> None:

@@ -103,7 +103,7 @@ class OutletLink(LinkEndpoint, SenderLink):
         self.terms = terms
         self.attached = True
         self.session.complete(self.number)
-        self.session.go_on()
+        self.session.answered()
 
     def refuse(self, error: Error) -> None:
         if not self._ended:

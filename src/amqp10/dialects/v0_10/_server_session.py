@@ -85,7 +85,8 @@ class ServerSession(SessionEndpoint):
         self._rejects: dict[tuple[int, str], list[int]] = {}
         self._next_tag = 0
         self._temporary: dict[str, None] = {}  # queues that end with the session
-        self._paused = False  # a command has to be done before all that comes
+        self._paused = False  # a transaction has to come to its end before all that comes
+        self._asked = 0  # commands that the owner has to answer before all that comes
         self._backlog: deque[tuple[int, Command, Assembly]] = deque()
 
     # Beginning
@@ -172,7 +173,7 @@ class ServerSession(SessionEndpoint):
     # Commands of the client
 
     def execute(self, number: int, command: Command, assembly: Assembly) -> None:
-        if self._paused:
+        if self._paused or self._asked:
             self._backlog.append((number, command, assembly))
             self.engine.hold(1, assembly.size)
             return
@@ -199,7 +200,7 @@ class ServerSession(SessionEndpoint):
         """Have the owner answer. What follows may rely on it: a bind on a declare, a transfer on both."""
         pending = PendingRequest(self, request)
         pending.context = number, answer, command
-        self.pause()
+        self._asked += 1
         for session in self.engine.sessions.values():
             session.settle_events()  # outcomes that were named before, on whatever session, count before
         self.engine.emit(RequestReceived(pending))
@@ -212,13 +213,18 @@ class ServerSession(SessionEndpoint):
         """Do what has come meanwhile."""
         self._paused = False
         backlog = self._backlog
-        while backlog and not self._paused and not self.muted:
+        while backlog and not (self._paused or self._asked or self.muted):
             number, command, assembly = backlog.popleft()
             self.engine.hold(-1, -assembly.size)
             try:
                 self.execute(number, command, assembly)
             except SessionFault as fault:
                 self.fail(fault, number, command)
+
+    def answered(self) -> None:
+        """The owner has answered a command."""
+        self._asked -= 1
+        self.go_on()
 
     def _receive_transfer(self, number: int, command: MessageTransfer, assembly: Assembly) -> None:
         intake = self._intake
@@ -269,7 +275,7 @@ class ServerSession(SessionEndpoint):
         )
         outlet = OutletLink(self, number, command, source)
         self._outlets[outlet.destination] = outlet
-        self.pause()  # credit, flushes and the end of it mean something once it is attached
+        self._asked += 1  # credit, flushes and the end of it mean something once it is attached
         self.add_link(outlet)
 
     def _outlet(self, destination: str) -> OutletLink:
@@ -374,7 +380,7 @@ class ServerSession(SessionEndpoint):
             self.result_of(number, answer(result))
         except SessionFault as fault:
             self.fail(fault, number, command)
-        self.go_on()
+        self.answered()
 
     def refuse(self, pending: PendingRequest[Any], error: Error) -> None:
         if self.muted or pending.answered:
