@@ -42,7 +42,7 @@ async def test_the_bridge_is_killed(tmp_path: Path, seed: int, exactly_once: boo
     async with two_brokers() as (old, new):
         await fill(old, "a", range(TOTAL))
         async with FaultProxy(old.url) as before, FaultProxy(new.url) as behind:
-            ends = "--from", before.url, "a", "--to", behind.url, "b"
+            ends = "--from", before.url, "a", "--to", behind.url, "b", "--from-dialect", "1.0", "--to-dialect", "1.0"
             # Slow enough that it has not moved all before it was killed for the last time.
             options = "--window", str(WINDOW), "--rate", "400", "--until-empty"
             program = Program(*ends, *options, *(("--exactly-once", "--store", str(store)) if exactly_once else ()))

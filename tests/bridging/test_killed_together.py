@@ -32,7 +32,7 @@ async def test_exactly_once(tmp_path: Path, seed: int) -> None:
     """Nothing is lost and nothing is there twice, whoever died, in whatever order."""
     chance = random.Random(seed)
     old, new = StoredBroker(tmp_path / "old"), StoredBroker(tmp_path / "new")
-    ends = "--from", old.url, "a", "--to", new.url, "b"
+    ends = "--from", old.url, "a", "--to", new.url, "b", "--from-dialect", "1.0", "--to-dialect", "1.0"
     options = "--exactly-once", "--store", str(tmp_path / "store"), "--window", "50", "--rate", "400", "--until-empty"
     program = Program(*ends, *options)
 
