@@ -215,7 +215,7 @@ class Receiver(RecoveringReceiver):
         if self._waiter is not None:
             raise anyio.BusyResourceError("receiving from this receiver")
         incoming = self._incoming
-        self._run += len(incoming)
+        self._run += min(size, self.buffered)
         if max_wait is None:
             if self._run > BURST or not incoming:
                 await self._wait()
