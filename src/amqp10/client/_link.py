@@ -361,8 +361,8 @@ class Link(Endpoint):
             return
         self._closed = self._under_way = True
         self.open = False
-        self._stop()
         try:
+            self._stop()
             if not self._over and deadline is not None:
                 await self._go(closed, deadline)
             elif not self._over:
