@@ -56,9 +56,9 @@ END = QueueDeclare(queue="q", passive=True)
 
 
 @asynccontextmanager
-async def broker(messages: int = 0, **settings: Any) -> AsyncIterator[tuple[Broker, MethodPeer]]:
+async def broker(messages: int = 0) -> AsyncIterator[tuple[Broker, MethodPeer]]:
     """A broker with so many messages in its queue q, and a client with channel 1."""
-    async with Broker(host=None, queues=["q"], **settings) as running:
+    async with Broker(host=None, queues=["q"]) as running:
         async with running.connect() as connection, connection.sender("q") as sender:
             for number in range(messages):
                 await sender.send(Message(b"%d" % number))
