@@ -170,7 +170,10 @@ def test_exclusive_for_a_session(ask: Asking, other: Asking, router: Router) -> 
     fill(cast(Queue, router.nodes["q"]), 1, 2, 3)
     refused(other, mine, "amqp:resource-locked")
     refused(other, PurgeQueue("q"), "amqp:resource-locked")
-    ask.requests.session_ended(cast(Session, other))
+    onlooker = Asking(router)
+    onlooker.requests = ask.requests  # another session of the same connection
+    onlooker(DeclareQueue("q", exclusive=True, passive=True, outlives=True))
+    ask.requests.session_ended(cast(Session, onlooker))
     refused(other, mine, "amqp:resource-locked")
     ask.requests.session_ended(cast(Session, ask))
     assert other(QueryQueue("q")).exclusive is False

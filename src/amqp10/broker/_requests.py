@@ -81,7 +81,8 @@ class Requests:
         except EncodeError as error:
             pending.session.refuse(pending, Error(Symbol("amqp:invalid-field"), f"cannot be kept: {error}"))
         else:
-            if isinstance(pending.request, DeclareQueue) and pending.request.outlives:
+            asked = pending.request
+            if isinstance(asked, DeclareQueue) and asked.outlives and not asked.passive:
                 queue = self._router.nodes[result.name]
                 assert isinstance(queue, Queue)
                 self._lent[queue] = pending.session
