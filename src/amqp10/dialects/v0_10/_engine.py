@@ -321,18 +321,10 @@ class V010Engine(TimedEngine):
             attach = decode_control(assembly.front)
             assert isinstance(attach, SessionAttach)
             session = ServerSession(self, assembly.channel)
-            if self.keeper is not None:
-                if not attach.force and self.keeper.attached(self, attach.name):
-                    session.busy(attach.name)
-                    return
-                known = self.keeper.take(self, attach.name)
-                if isinstance(known, ServerSession):
-                    known.resume(self, assembly.channel)
-                    return
-                self.keeper.keep(session, attach.name, 0)
-            self.sessions[assembly.channel] = session
-            session.receive(assembly)
-            self.emit(SessionBegun(session))
+            if session.is_new(attach):
+                self.sessions[assembly.channel] = session
+                session.receive(assembly)
+                self.emit(SessionBegun(session))
         elif self.role is Role.SERVER:
             ServerSession(self, assembly.channel).not_attached(assembly)
 

@@ -160,9 +160,20 @@ class ServerSession(SessionEndpoint):
         if assembly.kind == COMMAND or assembly.front[:2] == b"\2\3":
             self.say(SessionDetached(b"", NOT_ATTACHED))
 
-    def busy(self, name: bytes) -> None:
-        """The client has a session of that name elsewhere, and does not ask to have it moved."""
-        self.say(SessionDetached(name, SESSION_BUSY))
+    def is_new(self, attach: SessionAttach) -> bool:
+        """Whether it is; not, if one of that name goes on here, or is at work elsewhere and not to be moved."""
+        keeper = self.engine.keeper
+        if keeper is None:
+            return True
+        if not attach.force and keeper.attached(self.engine, attach.name):
+            self.say(SessionDetached(attach.name, SESSION_BUSY))
+            return False
+        known = keeper.take(self.engine, attach.name)
+        if isinstance(known, ServerSession):
+            known.resume(self.engine, self.channel)
+            return False
+        keeper.keep(self, attach.name, 0)
+        return True
 
     def attach_sender(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> SenderLink:
         raise LocalProtocolError("servers of AMQP 0-10 attach no links")
