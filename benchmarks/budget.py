@@ -210,21 +210,20 @@ async def submit(connection: Connection, wire: Wire, count: Count) -> None:
 
 async def send_each(connection: Connection, wire: Wire, count: Count) -> None:
     """One after the other: what it costs to wait for each outcome, passes of the scheduler among it."""
-    async with connection.sender("q") as sender:
-        await sender.send(Message(BODY))
-        count.start()
-        for _ in range(COUNT):
-            await sender.send(Message(BODY))
-        count.stop()
+    await _send_each(connection, count, BODY)
 
 
 async def send_large(connection: Connection, wire: Wire, count: Count) -> None:
     count.messages = FEW
+    await _send_each(connection, count, LARGE)
+
+
+async def _send_each(connection: Connection, count: Count, body: bytes) -> None:
     async with connection.sender("q") as sender:
-        await sender.send(Message(LARGE))
+        await sender.send(Message(body))
         count.start()
-        for _ in range(FEW):
-            await sender.send(Message(LARGE))
+        for _ in range(count.messages):
+            await sender.send(Message(body))
         count.stop()
 
 

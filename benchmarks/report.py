@@ -154,6 +154,11 @@ def page(run: dict[str, Any], figures: Medians) -> str:
     return "\n".join([*lines, ""])
 
 
+def tables(figures: Medians) -> list[str]:
+    """One for each size."""
+    return [line for size in sorted({size for _, size, _ in figures}) for line in (*table(size, figures), "")]
+
+
 def page_brokers(runs: list[dict[str, Any]]) -> str:
     """The part with brokers at the other end."""
     lines = [
@@ -171,8 +176,7 @@ def page_brokers(runs: list[dict[str, Any]]) -> str:
             f"Median of {run['runs']} runs that took turns; load {', '.join(f'{load:.1f}' for load in run['loads'])}.",
             "",
         ]
-        for size in sorted({size for _, size, _ in figures}):
-            lines += [*table(size, figures), ""]
+        lines += tables(figures)
     return "\n".join(lines)
 
 
@@ -193,9 +197,7 @@ def page_all_clients(results: list[dict[str, Any]]) -> str:
         f"{runs} runs that took turns.",
         "",
     ]
-    for size in sorted({size for _, size, _ in figures}):
-        lines += [*table(size, figures), ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, *tables(figures)])
 
 
 def page_0_9_1(run: dict[str, Any]) -> str:
