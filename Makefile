@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Else each worker of pytest rewrites the assertions of all tests anew, in each run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check format unit coverage nightly soak fuzz interop docs bench bench-quick bench-full bench-scale bench-large bench-spark clean
+.PHONY: help demo test check format unit coverage nightly soak fuzz interop docs bench bench-quick bench-full bench-transports bench-scale bench-large bench-spark clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -87,6 +87,11 @@ bench-quick: $(VENV)/.bench  ## the same in a minute, for a first impression
 
 bench-full: $(VENV)/.bench  ## beside Go, Rust and JavaScript, too; write the docs' table and plot from it (half an hour)
 	$(BIN)/python benchmarks/run.py --native --variants asyncio --sizes 100,1024,65536 --reps 3 --json benchmarks/full_run.json
+	$(BIN)/python benchmarks/report.py
+
+bench-transports: $(VENV)/.bench  ## the same clients over TLS and over WebSockets; write the docs' section from it (half an hour)
+	$(BIN)/python benchmarks/run.py --native --transport tls --variants asyncio --sizes 100,1024,65536 --reps 3 --json benchmarks/tls_run.json
+	$(BIN)/python benchmarks/run.py --native --transport websocket --variants asyncio --sizes 100,1024,65536 --reps 3 --json benchmarks/websocket_run.json
 	$(BIN)/python benchmarks/report.py
 
 bench-scale: $(VENV)/.bench  ## many links and connections, beside proton and, where Go is, go-amqp; fairness, memory

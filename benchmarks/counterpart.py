@@ -479,6 +479,9 @@ class Counterpart(asyncio.Protocol):
         self.counts["settled_by_client"] += last - first + 1
 
 
+CLOSING = b"\x88\x02\x03\xe8"
+
+
 class Framing:
     """Writes of a counterpart as messages of a WebSocket, each in one frame (RFC 6455 §5.2)."""
 
@@ -489,6 +492,10 @@ class Framing:
         size = len(data)
         wide = b"\x7e" + size.to_bytes(2, "big") if size < 1 << 16 else b"\x7f" + size.to_bytes(8, "big")
         self._transport.write(b"\x82" + (bytes((size,)) if size < 126 else wide) + data)
+
+    def close(self) -> None:
+        self._transport.write(CLOSING)
+        self._transport.close()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -511,12 +518,14 @@ class WebCounterpart(Counterpart):
                 self.raw = request
                 return
             lines = [line.partition(b":") for line in request.split(b"\r\n")]
-            key = next(value.strip() for name, _, value in lines if name.lower() == b"sec-websocket-key")
+            headers = {name.lower(): value.strip() for name, _, value in lines}
+            key, protocol = headers[b"sec-websocket-key"], headers[b"sec-websocket-protocol"]
             proof = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
             answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            self.plain.write(answer + b"Sec-WebSocket-Protocol: amqp\r\nSec-WebSocket-Accept: " + proof + b"\r\n\r\n")
+            answer += b"Sec-WebSocket-Protocol: " + protocol + b"\r\nSec-WebSocket-Accept: " + proof + b"\r\n\r\n"
+            self.plain.write(answer)
             self.upgraded = True
-        at, parts = 0, []
+        at, parts, ended = 0, [], False
         while len(raw) - at >= 14 or (len(raw) - at >= 6 and raw[at + 1] & 0x7F < 126):
             size, start = raw[at + 1] & 0x7F, at + 2
             if size >= 126:
@@ -526,14 +535,16 @@ class WebCounterpart(Counterpart):
             if len(raw) < end:
                 break
             if raw[at] & 0x0F == 8:
-                self.plain.close()
-                return
+                ended = True
+                break
             mask = int.from_bytes((raw[start : start + 4] * (size // 4 + 1))[:size], "big")
             parts.append((int.from_bytes(raw[start + 4 : end], "big") ^ mask).to_bytes(size, "big"))
             at = end
         self.raw = raw[at:]
         if parts:
             super().data_received(b"".join(parts))
+        if ended:
+            self.transport.close()
 
 
 async def main() -> None:

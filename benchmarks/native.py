@@ -25,7 +25,7 @@ class Program:
     Attributes:
         language: what it is written in.
         tool: the command that must be there.
-        source: its folder or file in `peers/native`.
+        source: its folder in `peers/native`.
         build: the commands, run in a copy of the sources.
         command: what runs it then.
     """
@@ -38,7 +38,7 @@ class Program:
 
     @property
     def place(self) -> Path:
-        return HOME / self.source.partition(".")[0]
+        return HOME / self.source
 
     def ready(self) -> list[str] | None:
         """The command that runs it, built if it has to be; None where that cannot be done, which is said."""
@@ -58,8 +58,7 @@ class Program:
         return [part.replace("PLACE", str(self.place)) for part in self.command]
 
     def _files(self) -> list[Path]:
-        source = SOURCES / self.source
-        return [source] if source.is_file() else sorted(path for path in source.rglob("*") if path.is_file())
+        return sorted(path for path in (SOURCES / self.source).rglob("*") if path.is_file())
 
     def _digest(self) -> str:
         digest = hashlib.sha256(repr(self.build).encode())
@@ -68,9 +67,8 @@ class Program:
         return digest.hexdigest()
 
     def _copy(self) -> None:
-        root = SOURCES / self.source if (SOURCES / self.source).is_dir() else SOURCES
         for path in self._files():
-            target = self.place / path.relative_to(root)
+            target = self.place / path.relative_to(SOURCES / self.source)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
 
@@ -87,7 +85,7 @@ CLIENTS = {
 COUNTERPART = Program(
     "Rust",
     "rustc",
-    "counterpart.rs",
-    (("rustc", "--edition", "2021", "-O", "-C", "target-cpu=native", "-o", "counterpart", "counterpart.rs"),),
+    "counterpart",
+    (("rustc", "--edition", "2021", "-O", "-C", "target-cpu=native", "-o", "counterpart", "main.rs"),),
     ("PLACE/counterpart",),
 )

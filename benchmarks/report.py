@@ -2,6 +2,7 @@
 
 python benchmarks/run.py --native --variants asyncio --sizes 100,1024,65536 --reps 3 --json benchmarks/full_run.json
 ... --broker URL --label "Artemis 2.55.0" --json benchmarks/artemis_run.json        and broker_j_run.json, with another
+... --transport tls --json benchmarks/tls_run.json                                 and websocket, websocket_run.json
 python benchmarks/amqp091.py --json benchmarks/amqp091_run.json
 python benchmarks/report.py
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 FIGURES = HERE / "full_run.json"
 FIGURES_0_9_1 = HERE / "amqp091_run.json"
 BROKERS = (HERE / "artemis_run.json", HERE / "broker_j_run.json")
+TRANSPORTS = {"TLS": HERE / "tls_run.json", "WebSocket": HERE / "websocket_run.json"}
 ALL_CLIENTS = HERE / "all_clients_run.json"
 PAGE = HERE.parent / "docs" / "reference" / "benchmarks.md"
 PLOT = PAGE.with_name("benchmarks.svg")
@@ -143,20 +146,54 @@ def page(run: dict[str, Any], figures: Medians) -> str:
     lines += [
         f"Messages a second, with client and counterpart on the same {run['cpus']} CPUs:",
         "",
-        "| bytes | client | " + " | ".join(WORKLOADS.values()) + " |",
-        "|--:|---|" + "--:|" * len(WORKLOADS),
+        *rates(figures, MIB_PER_S_OF),
     ]
-    for size in sizes:
-        for peer in MIB_PER_S_OF:
-            rates = [figures[workload, size, peer][1] for workload in WORKLOADS]
-            cells = [f"{rate:,.0f} ({rate * size / 2**20:,.0f} MiB/s)" for rate in rates]
-            lines.append(f"| {size:,} | {NAMES[peer]} | {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
+
+
+def rates(figures: Medians, peers: Iterable[str]) -> list[str]:
+    """A row for each size and client: messages a second, and in brackets MiB."""
+    lines = ["| bytes | client | " + " | ".join(WORKLOADS.values()) + " |", "|--:|---|" + "--:|" * len(WORKLOADS)]
+    for size in sorted({size for _, size, _ in figures}):
+        for peer in peers:
+            got = [figures.get((workload, size, peer), (math.nan, math.nan))[1] for workload in WORKLOADS]
+            cells = ["" if math.isnan(rate) else f"{rate:,.0f} ({rate * size / 2**20:,.0f} MiB/s)" for rate in got]
+            if any(cells):
+                lines.append(f"| {size:,} | {NAMES[peer]} | {' | '.join(cells)} |")
+    return lines
 
 
 def tables(figures: Medians) -> list[str]:
     """One for each size."""
     return [line for size in sorted({size for _, size, _ in figures}) for line in (*table(size, figures), "")]
+
+
+def page_transports(runs: dict[str, dict[str, Any]]) -> str:
+    """The part with TLS or a WebSocket between the client and the counterpart."""
+    lines = [
+        "## TLS and WebSocket",
+        "",
+        "The same clients, workloads and figures with TLS, and with a WebSocket, between client and counterpart",
+        "(`run.py --transport`). Each has its own language's TLS: OpenSSL for Python, C, JavaScript, Go's own, rustls",
+        "in Rust. Both ends are on the same CPUs, so that messages a second have the counterpart's share of the work",
+        "in them. What it means for a program: [speed](../concepts/speed.md#tls-websockets-large-messages).",
+        "",
+    ]
+    for name, run in runs.items():
+        figures = medians(run)
+        lines += [
+            f"### {name}",
+            "",
+            f"Median of {run['runs']} runs that took turns; load {', '.join(f'{load:.1f}' for load in run['loads'])}.",
+            f"Counterpart in {run['counterpart']}. CPU µs of the client a message:",
+            "",
+            *tables(figures),
+            f"Messages a second, on {run['cpus']} CPUs:",
+            "",
+            *rates(figures, NAMES),
+            "",
+        ]
+    return "\n".join(lines)
 
 
 def page_brokers(runs: list[dict[str, Any]]) -> str:
@@ -228,6 +265,9 @@ def main() -> None:
     parts = [page(run, figures)]
     if ALL_CLIENTS.exists():
         parts.append(page_all_clients(json.loads(ALL_CLIENTS.read_text())))
+    transports = {name: json.loads(each.read_text()) for name, each in TRANSPORTS.items() if each.exists()}
+    if transports:
+        parts.append(page_transports(transports))
     brokers = [json.loads(each.read_text()) for each in BROKERS if each.exists()]
     if brokers:
         parts.append(page_brokers(brokers))

@@ -41,6 +41,7 @@ from cryptography.x509.oid import NameOID
 HERE = Path(__file__).resolve().parent
 OURS = "amqp10"
 PEERS = {OURS: "amqp10", "proton": "python-qpid-proton", "pyamqp": "azure-servicebus"}
+WITHOUT_WEBSOCKET = {"proton"}
 WORKLOADS = {"send": ("send", 0), "recv": ("recv", 0), "send-settled": ("send", 1), "recv-settled": ("recv", 1)}
 FIRST_COUNT = 2000
 FIRST_SIZE = 1 << 28  # bytes of them together, at most
@@ -239,19 +240,23 @@ def cpu_us(result: dict[str, Any]) -> float:
 
 @contextmanager
 def certificate() -> Iterator[str]:
-    """A PEM file with a key and a certificate for 127.0.0.1 that was signed with it."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    """A PEM file with a key, a certificate of it for 127.0.0.1, and that of who signed it."""
+    issuer_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "benchmark")])
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.now(UTC)
-    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    made = made.not_valid_before(now - timedelta(1)).not_valid_after(now + timedelta(1))
-    made = made.add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    encoding = serialization.Encoding.PEM
+    now, encoding = datetime.now(UTC), serialization.Encoding.PEM
+
+    def signed(subject: x509.Name, of: ec.EllipticCurvePublicKey, extension: x509.ExtensionType) -> bytes:
+        made = x509.CertificateBuilder(issuer, subject, of, x509.random_serial_number())
+        made = made.not_valid_before(now - timedelta(1)).not_valid_after(now + timedelta(1))
+        return made.add_extension(extension, critical=False).sign(issuer_key, hashes.SHA256()).public_bytes(encoding)
+
     secret = key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    leaf = signed(name, key.public_key(), x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]))
+    authority = signed(issuer, issuer_key.public_key(), x509.BasicConstraints(ca=True, path_length=None))
     with TemporaryDirectory() as folder:
         path = Path(folder) / "counterpart.pem"
-        path.write_bytes(secret + made.sign(key, hashes.SHA256()).public_bytes(encoding))
+        path.write_bytes(secret + leaf + authority)
         yield str(path)
 
 
@@ -331,7 +336,7 @@ def main() -> int:
         "--transport",
         choices=("tcp", "tls", "websocket"),
         default="tcp",
-        help="what lies between; only amqp10, proton and go-amqp know TLS here, and only amqp10 the last",
+        help="what lies between; proton has no WebSocket",
     )
     parser.add_argument("--broker", metavar="URL", help="this one in place of the counterpart; over TCP")
     parser.add_argument("--label", metavar="NAME", help="what that is, as the table in the docs is to say it")
@@ -344,7 +349,9 @@ def main() -> int:
     cases = [Case(workload, int(size)) for size in given.sizes.split(",") for workload in given.workloads.split(",")]
     programs = {name: program.ready() for name, program in native.CLIENTS.items()} if given.native else {}
     commands = {name: command for name, command in programs.items() if command is not None}
-    peers += [name for name in commands if given.transport == "tcp" or name == "go-amqp"]
+    peers += list(commands)
+    if given.transport == "websocket":
+        peers = [name for name in peers if name not in WITHOUT_WEBSOCKET]
     options = ["--single"] if given.single else []
     with ExitStack() as stack:
         if given.transport == "tls":
@@ -353,12 +360,13 @@ def main() -> int:
         elif given.transport == "websocket":
             options.append("--websocket")
         counterpart: OtherEnd
+        rust = None
         if given.broker:
             from broker import Broker
 
             counterpart = Broker(given.broker)
         else:
-            rust = native.COUNTERPART.ready() if given.native and given.transport == "tcp" else None
+            rust = native.COUNTERPART.ready() if given.native and given.transport != "tls" else None
             counterpart = Counterpart(options, rust)
         stack.callback(counterpart.stop)
         bench = Bench(peers, cases, given.seconds, counterpart, commands)
@@ -368,13 +376,18 @@ def main() -> int:
             loads.append(os.getloadavg()[0])
     print(f"{setting()}\n\n{table(bench)}\n\n{bar(bench)}")
     if given.json:
-        figures = {f"{case} {peer}": vars(got) for (peer, case), got in bench.results.items() if got.cpu}
+        figures = {
+            f"{case} {peer}": {**vars(got), "mib_per_s": [rate * case.size / 2**20 for rate in got.rate]}
+            for (peer, case), got in bench.results.items()
+            if got.cpu
+        }
         facts = {
             "setting": setting(),
             "machine": machine(),
             "cpus": os.cpu_count(),
             "loads": loads,
-            "counterpart": given.label or given.broker or ("Rust" if given.native else "Python"),
+            "transport": given.transport,
+            "counterpart": given.label or given.broker or ("Python" if rust is None else "Rust"),
         }
         given.json.write_text(json.dumps({**facts, "runs": given.reps, "figures": figures}, indent=1) + "\n")
     return 1 if bench.failures else 0

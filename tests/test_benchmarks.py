@@ -28,6 +28,26 @@ def test_run(options: list[str]) -> None:
         assert f"| {workload} 100 B | amqp10 |" in done.stdout
 
 
+@pytest.mark.parametrize("transport", ["tls", "websocket"])
+def test_transports(transport: str) -> None:
+    """Over TLS and over a WebSocket, beside another client where that is here, counted at both ends."""
+    others = ["pyamqp"] if has("azure.servicebus") and has("websocket") else []
+    command = [sys.executable, str(RUN), "--peers", ",".join(["amqp10", *others]), "--transport", transport]
+    cut = ["--workloads", "send,recv", "--sizes", "10000", "--reps", "1", "--seconds", "0.01"]
+    done = subprocess.run([*command, *cut], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for peer in ("amqp10", *others):
+        assert f"| recv 10000 B | {peer} |" in done.stdout
+
+
+def has(module: str) -> bool:
+    """It can be imported; where its package is not there either, neither can it."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
 def test_variants() -> None:
     """The other ways to use this client that can be asked for."""
     command = [sys.executable, str(RUN), "--peers", "amqp10", "--variants", "submit+asyncio,batch+asyncio"]

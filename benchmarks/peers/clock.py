@@ -17,6 +17,7 @@ class Clock:
         total: the messages of the warm-up and the measured ones.
         body: what each message to be sent carries.
         ca: the PEM file of who to trust, where the URL asks for TLS; else None.
+        websocket: the URL asks for a WebSocket.
     """
 
     def __init__(self, peer: str) -> None:
@@ -41,6 +42,7 @@ class Clock:
         self.done: int = 0
         parts = urlsplit(self.url)
         self.ca = os.environ["AMQP10_BENCH_CA"] if parts.scheme == "amqps" else None
+        self.websocket = parts.scheme == "ws"
         self.host, self.port, self.address = parts.hostname or "", parts.port or 5672, parts.path.lstrip("/")
         self.body = bytes(index & 255 for index in range(self.size))
         self._began = (0.0, 0.0, 0.0)

@@ -2,6 +2,7 @@
 
 Its public senders wait for each message's outcome in turn; this keeps 100 in flight by driving the link of its
 `SendClient`, which flatters it. It receives as the Service Bus client does, accepting one by one.
+Its WebSocket is that of websocket-client, another package.
 """
 
 # mypy: disallow-untyped-calls=False
@@ -12,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from azure.servicebus._pyamqp import ReceiveClient, SendClient
-from azure.servicebus._pyamqp.constants import ReceiverSettleMode, SenderSettleMode
+from azure.servicebus._pyamqp.constants import ReceiverSettleMode, SenderSettleMode, TransportType
 from azure.servicebus._pyamqp.message import Message
 from azure.servicebus._pyamqp.outcomes import Accepted
 from azure.servicebus._pyamqp.sasl import SASLAnonymousCredential
@@ -30,6 +31,12 @@ settings: dict[str, Any] = {
     "send_settle_mode": SenderSettleMode.Settled if clock.settled else SenderSettleMode.Unsettled,
 }
 hostname = f"{clock.host}:{clock.port}"
+if clock.ca:
+    settings |= {"use_tls": True, "connection_verify": clock.ca}
+if clock.ca or clock.websocket:  # the ports of both are fixed, but for that of a gateway on the way
+    settings["custom_endpoint_address"] = f"sb://{hostname}/{clock.address}"
+if clock.websocket:
+    settings["transport_type"] = TransportType.AmqpOverWebsocket
 
 
 def settled(reason: Any, state: Any) -> None:
