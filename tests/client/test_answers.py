@@ -13,12 +13,19 @@ from amqp10.engine import ConnectionTerms, LinkAttached, SessionBegun
 from amqp10.messaging import ACCEPTED
 from amqp10.profiles import Profile
 
+from ..jumping import Backend, jumping
 from .conftest import Peer
 from .hosts import QUICK, connecting, hosting, until
 
 pytestmark = pytest.mark.anyio
 
-IMPATIENT = replace(QUICK, attempt_timeout=1.0)  # for a peer that answers, on a machine that is busy
+IMPATIENT = replace(QUICK, attempt_timeout=1.0)
+
+
+@pytest.fixture
+def anyio_backend(anyio_backend: str) -> Backend:
+    """What the peer answers comes in time; what it does not is not waited for."""
+    return jumping(anyio_backend)
 
 
 async def test_a_plain_attach_after_a_refused_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,6 +123,22 @@ async def test_a_session_without_links(monkeypatch: pytest.MonkeyPatch) -> None:
             async with session.sender("q") as sender:
                 await sender.send("x")
             assert len(hosts.peers) == 3
+
+
+async def test_a_link_alone_whose_attach_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link that the peer detached and does not answer any more is seen: another connection is tried."""
+    async with (
+        hosting(monkeypatch) as hosts,
+        connecting(reconnect=IMPATIENT) as connection,
+        connection.sender("q") as sender,
+    ):
+        link = await hosts.link("q")
+        link.detach(closed=True, error=Error(Symbol("amqp:link:detach-forced")))
+        hosts.peer.answers = False
+        hosts.peer.pump.wake()
+        await hosts.link("q", of=1)
+        await sender.send("x")
+        assert hosts.peer.bodies() == ["x"]
 
 
 async def test_several_that_are_late(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,10 +65,20 @@ class Mortal(SQLiteDeliveryStore):
         if self._commits >= self._last:
             self.die()
 
+    async def _commit(self) -> None:
+        if self.dead.is_set():
+            self._committed = self._told  # as for those who waited for another commit
+        else:
+            await super()._commit()
+
     def die(self) -> None:
         self.dead.set()
         self._file.rollback()
-        self._told = self._committed  # nothing is committed by closing it
+
+    def close(self) -> None:
+        if self.dead.is_set():
+            self._told = self._committed  # nothing is committed by closing it
+        super().close()
 
 
 class MortalStream(ByteStream):

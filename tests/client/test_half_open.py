@@ -19,7 +19,7 @@ from amqp10.net import parse_url
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-QUICK = Reconnect(initial_delay=0.001, max_delay=0.02, attempt_timeout=1, first_attempts=100)
+QUICK = Reconnect(initial_delay=0.001, max_delay=0.02, first_attempts=100)
 GONE = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 MESSAGES = 400
 SENDERS = 2

@@ -69,23 +69,6 @@ async def test_an_attach_in_the_moment_of_the_watch(monkeypatch: pytest.MonkeyPa
         assert len(hosts.peers) == 2
 
 
-async def test_a_link_alone_whose_attach_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A link that the peer detached and does not answer any more is seen: another connection is tried."""
-    slow = replace(QUICK, attempt_timeout=1.0)
-    async with (
-        hosting(monkeypatch) as hosts,
-        connecting(reconnect=slow) as connection,
-        connection.sender("q") as sender,
-    ):
-        link = await hosts.link("q")
-        link.detach(closed=True, error=Error(Symbol("amqp:link:detach-forced")))
-        hosts.peer.answers = False
-        hosts.peer.pump.wake()
-        await hosts.link("q", of=1)
-        await sender.send("x")
-        assert hosts.peer.bodies() == ["x"]
-
-
 @pytest.mark.parametrize("error", [OSError("no route"), RuntimeError("503"), ConnectionLost("away")])
 async def test_details_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """A token service that is away for a while is one more reason to try again."""

@@ -23,6 +23,7 @@ from amqp10.engine import ConnectionTerms
 from amqp10.sasl import choose
 
 from ..dialects.v0_9._peer import MethodPeer
+from ..jumping import Backend, jumping
 
 pytestmark = pytest.mark.anyio
 
@@ -128,12 +129,19 @@ async def test_heartbeat(theirs: int, idle: float | None, agreed: int) -> None:
     assert tuned.heartbeat == agreed
 
 
-async def test_no_heartbeats_for_the_broker() -> None:
-    """A client that says 0 is neither sent any nor given up for its silence; one that says an interval is."""
-    async with Broker(idle_timeout=0.2) as broker:
-        async with MethodPeer.over(broker.open_stream()) as quiet, MethodPeer.over(broker.open_stream()) as silent:
-            await quiet.open_connection(heartbeat=0)
-            await silent.open_connection(heartbeat=1)
-            closed = await silent.expect(ConnectionClose)  # it had said that it would not be so silent
-            assert closed.reply_code == 320
-            await quiet.open_channel(1)
+class TestSilence:
+    """All in memory, and on a clock that jumps when nothing else is left to do."""
+
+    @pytest.fixture
+    def anyio_backend(self, anyio_backend: str) -> Backend:
+        return jumping(anyio_backend)
+
+    async def test_no_heartbeats_for_the_broker(self) -> None:
+        """A client that says 0 is neither sent any nor given up for its silence; one that says an interval is."""
+        async with Broker(host=None, idle_timeout=0.2) as broker:
+            async with MethodPeer.over(broker.open_stream()) as quiet, MethodPeer.over(broker.open_stream()) as silent:
+                await quiet.open_connection(heartbeat=0)
+                await silent.open_connection(heartbeat=1)
+                closed = await silent.expect(ConnectionClose)  # it had said that it would not be so silent
+                assert closed.reply_code == 320
+                await quiet.open_channel(1)

@@ -20,7 +20,7 @@ from .hosts import until
 
 pytestmark = pytest.mark.anyio
 
-QUICK = Reconnect(initial_delay=0.001, max_delay=0.02, attempt_timeout=1.0, first_attempts=100)
+QUICK = Reconnect(initial_delay=0.001, max_delay=0.02, first_attempts=100)
 
 
 def thief(url: str) -> Connection:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
+import amqp10.client._lifeline
 from amqp10 import (
     Connection,
     ConnectionInterrupted,
@@ -21,7 +22,10 @@ from amqp10 import (
     RequestRefused,
 )
 from amqp10.broker import Broker
+from amqp10.net import StreamFacts
 
+from ..jumping import Backend, jumping
+from .conftest import Valve
 from .declaring import ALONE, connected, cut, gone_with_its_last_consumer, the_same_queue_again
 
 pytestmark = pytest.mark.anyio
@@ -139,26 +143,40 @@ async def test_a_link_that_comes_meanwhile(dialect: str) -> None:
                 (await receiver.receive()).accept()
 
 
-async def test_a_server_that_does_not_answer(dialect: str) -> None:
-    """What is not answered while it is declared again is given up with the connection, and the next one goes on."""
-    settings = replace(ALONE, attempt_timeout=1)
-    async with strict() as broker, connected(broker.url, dialect, settings) as (proxy, connection):
-        await connection.native.declare_queue("q", exclusive=True, auto_delete=True)
-        async with connection.receiver("q") as receiver:
-            events = connection.events()
-            await cut(proxy, connection)
-            proxy.stall("down")
-            async for event in events:
-                if isinstance(event, ConnectionRestored):
-                    break
-            async for event in events:
-                if isinstance(event, ConnectionInterrupted):
-                    break
-            proxy.resume()
-            async with connection.sender("q") as sender:
-                await sender.send("x")
-            with await receiver.receive() as message:
-                assert message.body == "x"
+class TestSilence:
+    """All in memory, and on a clock that jumps when nothing else is left to do."""
+
+    @pytest.fixture
+    def anyio_backend(self, anyio_backend: str) -> Backend:
+        return jumping(anyio_backend)
+
+    async def test_a_server_that_does_not_answer(self, dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What is not answered while it is declared again is given up with the connection, and the next one goes on."""
+        streams: list[Valve] = []
+        async with Broker(host=None, auto_create=False) as broker:
+
+            async def connect(*_: object) -> tuple[Valve, StreamFacts]:
+                streams.append(Valve(broker.open_stream()))
+                return streams[-1], StreamFacts(secure=True)
+
+            monkeypatch.setattr(amqp10.client._lifeline, "connect", connect)
+            async with Connection("amqp://a", dialect=dialect, reconnect=ALONE) as connection:
+                await connection.native.declare_queue("q", exclusive=True, auto_delete=True)
+                async with connection.receiver("q") as receiver:
+                    events = connection.events()
+                    await anyio.aclose_forcefully(streams[0])
+                    async for event in events:
+                        if isinstance(event, ConnectionRestored):
+                            break
+                    streams[1].shut = True
+                    async for event in events:
+                        if isinstance(event, ConnectionInterrupted):
+                            break
+                    async with connection.sender("q") as sender:
+                        await sender.send("x")
+                    with await receiver.receive() as message:
+                        assert message.body == "x"
+            assert len(streams) == 3
 
 
 async def test_a_queue_that_is_locked_for_a_while(dialect: str) -> None:

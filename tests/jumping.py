@@ -1,0 +1,46 @@
+"""Clocks for tests that are all in memory: they jump to the next deadline as soon as nothing else is left to do.
+
+So what is to come in time does, however slow the machine is, and what is never to come is not waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from selectors import DefaultSelector, SelectorKey
+from typing import Any
+
+from trio.testing import MockClock
+
+Backend = tuple[str, dict[str, Any]]
+
+
+def jumping(name: str) -> Backend:
+    """The backend of that name with such a clock, as `anyio_backend` has it."""
+    if name == "trio":
+        return name, {"clock": MockClock(autojump_threshold=0)}
+    return name, {"loop_factory": JumpingLoop}
+
+
+class JumpingLoop(asyncio.SelectorEventLoop):
+    """Where a loop would sleep until the next deadline, it is there already."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0  # seconds
+        super().__init__(JumpingSelector(self))
+
+    def time(self) -> float:
+        return super().time() + self.ahead
+
+
+class JumpingSelector(DefaultSelector):
+    """What the loop sleeps in."""
+
+    def __init__(self, loop: JumpingLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
+        ready: list[tuple[SelectorKey, int]] = super().select(0 if timeout else timeout)
+        if timeout and not ready:
+            self._loop.ahead += timeout
+        return ready
