@@ -34,6 +34,8 @@ from amqp10.messaging import ACCEPTED
 from amqp10.profiles import GENERIC
 from amqp10.testing import Detach, Disposition, ScriptedPeer, Transfer
 
+from ..jumping import Backend, jumping
+
 pytestmark = pytest.mark.anyio
 
 BODIES = [1, 2, 3, 4]
@@ -348,26 +350,33 @@ async def test_a_receiver_where_nothing_is_known() -> None:
             assert store.load(IN) == []
 
 
-async def test_leaving_with_something_left() -> None:
-    """A link that is left without an outcome is not closed, only detached, and the store has it for the next."""
-    store = MemoryDeliveryStore()
-    async with ScriptedPeer() as peer, anyio.create_task_group() as tasks:
+class TestLeaving:
+    """All in memory, and on a clock that jumps when nothing else is left to do."""
 
-        async def serve() -> None:
-            await begin(peer)
-            await peer.accept_link(credit=1)
-            await peer.expect(Transfer)
-            detach = await peer.expect(Detach)
-            assert not detach.closed
-            await peer.reply(Detach(handle=0, closed=False))
-            await end(peer)
+    @pytest.fixture
+    def anyio_backend(self, anyio_backend: str) -> Backend:
+        return jumping(anyio_backend)
 
-        tasks.start_soon(serve)
-        async with scripted(peer, store, close_timeout=0.1) as connection:
-            with pytest.raises(TimeoutError):
-                async with connection.sender("q", name="out") as sender:
-                    await sender.submit("without an outcome")
-    assert len(store.load(OUT)) == 1
+    async def test_leaving_with_something_left(self) -> None:
+        """A link that is left without an outcome is not closed, only detached, and the store has it for the next."""
+        store = MemoryDeliveryStore()
+        async with ScriptedPeer() as peer, anyio.create_task_group() as tasks:
+
+            async def serve() -> None:
+                await begin(peer)
+                await peer.accept_link(credit=1)
+                await peer.expect(Transfer)
+                detach = await peer.expect(Detach)
+                assert not detach.closed
+                await peer.reply(Detach(handle=0, closed=False))
+                await end(peer)
+
+            tasks.start_soon(serve)
+            async with scripted(peer, store, close_timeout=0.1) as connection:
+                with pytest.raises(TimeoutError):
+                    async with connection.sender("q", name="out") as sender:
+                        await sender.submit("without an outcome")
+        assert len(store.load(OUT)) == 1
 
 
 class Full(MemoryDeliveryStore):

@@ -168,9 +168,10 @@ def test_those_with_a_state_are_received_together() -> None:
     assert [each.remote_state for each in link.incoming] == [ACCEPTED] * 40
 
 
-def test_they_are_received_together() -> None:
-    """Forty transfers in one piece: the first two are looked at one by one, the others are not."""
-    client, links = engine(1000, (100, 0), 0, False)
+@pytest.mark.parametrize("limit", [0, 5])
+def test_they_are_received_together(limit: int) -> None:
+    """Forty transfers in one piece: the first two are looked at one by one, the others are not; nor for their size."""
+    client, links = engine(1000, (100, 0), limit, False)
     link: Any = links[0]
     one_by_one = []
     receive = link.receive_transfer
@@ -184,3 +185,16 @@ def test_they_are_received_together() -> None:
     assert [each.delivery_id for each in link.incoming] == [FIRST + n & 0xFFFF_FFFF for n in range(40)]
     assert len(one_by_one) <= 3
     assert link.credit == 60
+
+
+def test_those_of_ever_other_sizes_are_compared_one_by_one() -> None:
+    """What compares frames of one size octet by octet is not even made for them, small as the first ones are."""
+    client, links = engine(1000, (1000, 0), 0, False)
+    link: Any = links[0]
+    sizes = [n % 300 for n in range(200)]
+    made = _runs._columns.cache_info().misses
+    client.receive_data(
+        b"".join(transfer(n, 0, n.to_bytes(4, "big"), False, 0, size, False) for n, size in enumerate(sizes))
+    )
+    assert [len(each.payload) for each in link.incoming] == sizes
+    assert _runs._columns.cache_info().misses == made

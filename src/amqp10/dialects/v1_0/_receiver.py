@@ -218,13 +218,7 @@ class ReceiverEndpoint(ResumingReceiver):
         return delivery
 
     def room_for_messages(self) -> int:
-        if (
-            self.detach_sent
-            or self._partial is not None
-            or self._streaming
-            or self._draining
-            or self._limit is not None
-        ):
+        if self.detach_sent or self._partial is not None or self._streaming or self._draining:
             return 0
         return max(0, self.flow_state.credit)
 
@@ -241,6 +235,8 @@ class ReceiverEndpoint(ResumingReceiver):
             following = (number & 0xFFFF_FFFF for number in following)
         is_new = settled or (len(set(tags)) == taken and self._unsettled.keys().isdisjoint(tags))
         if not is_new or numbers != tuple(following):
+            return False
+        if self._limit is not None and max(map(len, payloads)) > self._limit:
             return False
         if not (self.incoming or self.waiting):
             self.session.engine.emit(DeliveriesReceived(self))

@@ -38,7 +38,7 @@ def read_run(
     found: list[Alike] = []
     if at <= last:
         size = unpack(data, at)[0]
-        if length <= size <= largest and min(most, (end_of_data - at) // size) >= FEWEST:
+        if length <= size <= largest and min(most, (end_of_data - at) // size) >= FEWEST and _same(data, at, size):
             tag = length - 8 - len(before) - len(between) - len(after)
             found, at = _read_even(data, at, size, most, (before, 4, between, tag, after))
             most -= len(found)
@@ -53,6 +53,12 @@ def read_run(
         at = end
         most -= 1
     return found, at
+
+
+def _same(data: bytes, at: int, size: int) -> bool:
+    """Whether what would be the sizes of the second frame and of the last of the fewest is this one's."""
+    written, last = data[at : at + 4], at + (FEWEST - 1) * size
+    return data[at + size : at + size + 4] == written == data[last : last + 4]
 
 
 def _read_even(
