@@ -9,6 +9,8 @@ from ._api import ReceiverLink as ReceiverLink
 from ._api import SenderLink as SenderLink
 from ._api import Session as Session
 from ._api import SessionKeeper as SessionKeeper
+from ._arrived import PortioningReceiver as PortioningReceiver
+from ._arrived import Run as Run
 from ._backlog import Backlog as Backlog
 from ._capabilities import CAPABILITIES as CAPABILITIES
 from ._delivery import CopiedDelivery as CopiedDelivery
@@ -117,6 +119,7 @@ __all__ = (
     "PartsReceived",
     "PeerBlocked",
     "PendingRequest",
+    "PortioningReceiver",
     "PostsAccepted",
     "PrepareBranch",
     "PurgeQueue",
@@ -132,6 +135,7 @@ __all__ = (
     "RequestReceived",
     "Role",
     "RoutedDelivery",
+    "Run",
     "SenderLink",
     "SenderSettleMode",
     "Session",

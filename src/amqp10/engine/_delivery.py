@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..messaging import DeliveryState
-    from ..messaging._pieces import Pieces
+    from ..messaging._pieces import Pieces, Unmapped
     from ._api import ReceiverLink, SenderLink
 
 
@@ -86,7 +86,8 @@ class IncomingDelivery:
         delivery_id: the session-scoped number (RFC 1982) of the delivery; None on a link that resumed, until the sender
             has resumed the delivery, too.
         tag: the delivery-tag, at most 32 bytes.
-        pieces: the encoded message, a large one in the buffers that it came in; decoding is the holder's business.
+        pieces: the encoded message, a large one in the buffers that it came in, one of another protocol as it came;
+            decoding is the holder's business.
         stream: on a link that streams, what is here of the message; elsewhere the same of one that the end of the link
             cut off, and unset for all others.
         message_format: 0 for a standard AMQP message (§3.2).
@@ -118,7 +119,7 @@ class IncomingDelivery:
     stream: IncomingStream
 
     def __init__(
-        self, link: ReceiverLink, delivery_id: int, tag: bytes, payload: bytes | Pieces, settled: bool
+        self, link: ReceiverLink, delivery_id: int, tag: bytes, payload: bytes | Pieces | Unmapped, settled: bool
     ) -> None:
         self.link = link
         self.delivery_id: int | None = delivery_id

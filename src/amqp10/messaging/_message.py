@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from struct import Struct
-from typing import Any, Final, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
 from uuid import UUID
 
 from ..errors import DecodeError, EncodeError
@@ -18,7 +18,7 @@ from ._body import AmqpValue, Data
 from ._codec import DATA_HEADS, data_head, read_body, wide_data_head, write_body, write_head, write_map
 from ._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS, FieldsSection
 from ._layout import BODY, DATA, FOOTER, HEADER, NAMES, PROPERTIES, Place, scan
-from ._pieces import Pieces
+from ._pieces import Pieces, Unmapped
 
 MessageId = int | UUID | bytes | str
 
@@ -61,7 +61,7 @@ _UNREAD: Final[Any] = object()
 _LISTS: Final = {HEADER: HEADER_FIELDS, PROPERTIES: PROPERTIES_FIELDS}
 _MAP_NAMES: Final = {section.name: code for code, section in MAPS.items()}
 # Apart from the class, for type checkers would take the fields, which are properties, for read-only beside them.
-_SLOTS: Final = ("_body", "_fields", "_parsed", "_payload", "_places")
+_SLOTS: Final = ("_body", "_fields", "_parsed", "_payload", "_places", "_unmapped")
 _WIDE_DATA: Final = wide_data_head(0)[:4]
 _read_wide: Final = Struct(">4sI").unpack_from
 _NO_PLACES: Final[dict[int, Place]] = {}
@@ -125,6 +125,7 @@ class Message:
     _payload: bytes | None  # of a decoded message
     _places: dict[int, Place] | None  # where the payload's sections are, once it was scanned
     _parsed: dict[int, Any]  # Header and Properties of the payload, once they were read
+    _unmapped: Unmapped  # what the payload is made of, where it is not set yet
 
     def __init__(self, body: Any = None, **fields: Unpack[MessageFields]) -> None:
         if fields and not fields.keys() <= _NAMES:
@@ -197,7 +198,7 @@ class Message:
         self._body = value
 
     @classmethod
-    def decode(cls, payload: bytes | Pieces) -> Self:
+    def decode(cls, payload: bytes | Pieces | Unmapped) -> Self:
         """The message of this payload, of message-format 0 (§3.2.16); nothing of it is looked at yet.
 
         What is malformed raises `DecodeError` when a field of its section is asked for, and what is out of order or
@@ -209,11 +210,23 @@ class Message:
             self._payload = payload
         elif type(payload) is Pieces and (apart := payload.body_apart()) is not None:
             self._payload, self._body = apart[0] or None, apart[1]
+        elif type(payload) is Unmapped:
+            self._unmapped = payload
+            self._body = payload[3]
         else:
             self._payload = bytes(payload)
         self._fields = {}
         self._places = None
         return self
+
+    if not TYPE_CHECKING:  # else it would know of any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """What is not set: the payload of a message of another protocol, before it was looked for."""
+            if name != "_payload":
+                return self.__getattribute__(name)
+            self._payload = self._unmapped.head()
+            return self._payload
 
     def check(self) -> None:
         """Read all that has not been read yet.

@@ -1,6 +1,10 @@
-"""A large payload as it came: in the buffers that it was read into, joined only where it is needed as one.
+"""Payloads that are not bytes yet: large ones, and messages of other protocols.
 
-That spares all copies of a large body but one, from these buffers into the body: benchmarks/run.py, "receive 64 KiB".
+What is large is in the buffers that it was read into, joined only where it is needed as one. That spares all copies of
+a large body but one, from these buffers into the body: benchmarks/run.py, "receive 64 KiB".
+
+What came in the words of another protocol has a body, and becomes sections when one of the others is asked for:
+benchmarks/amqp091.py, "consume".
 """
 
 from __future__ import annotations
@@ -8,11 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ..errors import DecodeError
-from ._codec import wide_data_head
+from ._codec import data_head, wide_data_head
 from ._layout import DATA, scan, section_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 LARGE: Final = 1 << 15
 """Bytes of a payload or frame from which on a copy costs more than the steps that spare it."""
@@ -64,3 +68,27 @@ class Pieces:
         body = b"".join((memoryview(first)[begin:], *others))
         self.buffers = [start[:begin], body]
         return start[:at], body
+
+
+class Unmapped(tuple["Callable[[bytes, bytes], bytes]", bytes, bytes, bytes]):
+    """A message of another protocol: what makes the sections before the body, what it makes them of, and the body.
+
+    That is one data section, and the last. It is a tuple, so that many are made without a call for each.
+    """
+
+    __slots__ = ()
+
+    @property
+    def body(self) -> bytes:
+        return self[3]
+
+    def head(self) -> bytes:
+        """The sections before the body."""
+        return self[0](self[1], self[2])
+
+    def __bytes__(self) -> bytes:
+        return b"".join((self.head(), data_head(len(self[3])), self[3]))
+
+    def __len__(self) -> int:
+        """Of the body: how long the rest is shows when it is made."""
+        return len(self[3])

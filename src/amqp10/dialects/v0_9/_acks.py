@@ -55,6 +55,14 @@ class Acks:
             self._owed = True
             self._channel.engine.owe(self)
 
+    def add_run(self, first: int, last: int) -> None:
+        """Accept all of these."""
+        if first == self._run + 1:
+            self._run = last - 1
+            first = last
+        for number in range(first, last + 1):
+            self.add(number, ACCEPT)
+
     def forget(self, last: int) -> None:
         """Nothing is to be said of what came until now."""
         self.done = self._run = last

@@ -21,6 +21,7 @@ from ._structured import Assembler, Content
 
 if TYPE_CHECKING:
     from ._engine import V09Engine
+    from ._frames import FrameReader
 
 BASIC = 60
 
@@ -38,11 +39,13 @@ class Channel(ABC):
 
     Attributes:
         number: the channel's.
+        has_runs: it has a quicker way with frames that look alike: `receive_run`.
         hot: by the octets of their code, methods whose payload is taken as it is: what the table of methods would
             refuse is refused there, too.
         handlers: all others, by their type.
     """
 
+    has_runs: ClassVar[bool] = False
     hot: ClassVar[dict[bytes, str]] = {}
     handlers: ClassVar[dict[type[Method], str]] = {ChannelFlow: "receive_flow", ChannelClose: "receive_close"}
 
@@ -88,6 +91,10 @@ class Channel(ABC):
         if name is None:
             raise Fault(503, f"{method.name}, which is not expected here", method.code)
         getattr(self, name)(method)
+
+    def receive_run(self, reader: FrameReader) -> bool:
+        """Take as many as possible of the frames that begin with this method; False if none."""
+        return False
 
     def check_shape(self, payload: bytes) -> None:
         """What the table of methods says of one that is taken as it is.

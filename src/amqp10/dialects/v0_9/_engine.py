@@ -170,7 +170,8 @@ class V09Engine(TimedEngine):
             else:
                 try:
                     if kind == METHOD:
-                        channel.receive_method(payload)
+                        if not channel.has_runs or not channel.receive_run(self._reader):
+                            channel.receive_method(payload)
                     elif kind == HEADER:
                         channel.receive_header(payload)
                     else:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ._codes import Fault
 from ._structured import Content
+
+if TYPE_CHECKING:
+    from ._runs import Alike, Messages
 
 METHOD: Final = 1
 HEADER: Final = 2
@@ -97,6 +100,7 @@ class FrameReader:
         self._framing = framing
         self.limit = limit
         self._data = b""
+        self._begin = self._at = 0  # of the frame that was given last, and behind it
         self._waiting: list[bytes] = []  # behind `_data`, not enough of it yet
         self._needed = 0
         self._size = 0
@@ -140,7 +144,8 @@ class FrameReader:
         data = self._joined()
         framing = self._framing
         unpack, width = framing.head.unpack_from, framing.head.size
-        at, have = 0, len(data)
+        at = self._at = 0
+        have = len(data)
         self._needed = 0
         try:
             while have - at >= width:
@@ -154,11 +159,24 @@ class FrameReader:
                     break
                 if data[stop] != 0xCE:
                     raise Fault(0 if framing.silent else 501, f"a frame ends with 0x{data[stop]:02x}, not with 0xce")
-                at = stop + 1
+                self._begin, self._at = at, stop + 1
                 yield kind, channel, data[start:stop]
+                at = self._at
         finally:
-            self._data = data[at:]
-            self._size = have - at
+            self._data = data[self._at :]
+            self._size = have - self._at
+            self._at = 0
+
+    def run(self, look: Messages, most: int, largest: int) -> Alike | None:
+        """Whole messages that look so, from the frame on that was given last: `most` of them, or as many as there are.
+        No frame of theirs is larger than `largest`, octets of payload.
+
+        They are taken, that frame among them; none of them is given again.
+        """
+        found, end = look.read(self._data, self._begin, most, min(largest, self.limit))
+        if found is not None:
+            self._at = end
+        return found
 
     def _refuse(self, kind: int, size: int) -> None:
         if kind not in self._framing.types:

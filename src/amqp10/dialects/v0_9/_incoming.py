@@ -40,6 +40,7 @@ from ._mapping import (
     read_sizes,
 )
 from ._properties import BasicProperties
+from ._sound import sound
 from ._structured import Content
 from ._table import Latin1, Tables, octets_of, read_text
 
@@ -60,6 +61,7 @@ class Incoming:
         self.tables = tables
         self.clock: Clock | None = None
         self._known: dict[bytes, tuple[bytes, bytes, bool | Sizes]] = {}
+        self._can_wait = b"\0\0"  # properties of which that is known
 
     def map(self, route: bytes, properties: bytes, body: bytes, children: Sequence[Content] = ()) -> bytes:
         """The payload of a message.
@@ -74,6 +76,34 @@ class Incoming:
         """
         if children:
             return self._map_structured(route, properties, body, children)
+        head, footer, sections = self._around(route, properties)
+        if sections is True:
+            kind = kind_of(body)
+            if kind is not Kind.OTHER:
+                return b"".join((head, body, footer)) if kind is Kind.BODY else body
+            head, footer = self._untyped(route, properties)
+        elif sections:
+            return b"".join((head, *_parts(body, sections), footer))
+        return b"".join((head, data_head(len(body)), body, footer))
+
+    def can_wait(self, properties: bytes) -> bool:
+        """Whether a message is as good mapped later, by `head`, when it is asked for.
+
+        Not if its body may be sections, if time counts, or if it is not surely well-formed: what is not is a fault of
+        the peer's, and none of who looks at the message.
+        """
+        if properties != self._can_wait:
+            if self.clock is not None or self.tables.structured or b"amqp" in properties or not sound(properties):
+                return False
+            self._can_wait = properties
+        return True
+
+    def head(self, route: bytes, properties: bytes) -> bytes:
+        """The sections before the body, of a message that can wait."""
+        return self._around(route, properties)[0]
+
+    def _around(self, route: bytes, properties: bytes) -> tuple[bytes, bytes, bool | Sizes]:
+        """See `incoming_head`."""
         known = route + properties
         found = self._known.get(known)
         if found is None:
@@ -84,15 +114,7 @@ class Incoming:
             found = incoming_head(said, exchange, key, bool(route[0] & 1), self.tables, clock=self.clock)
             if self.clock is None or said.expiration is None:
                 self._known[known] = found
-        head, footer, sections = found
-        if sections is True:
-            kind = kind_of(body)
-            if kind is not Kind.OTHER:
-                return b"".join((head, body, footer)) if kind is Kind.BODY else body
-            head, footer = self._untyped(route, properties)
-        elif sections:
-            return b"".join((head, *_parts(body, sections), footer))
-        return b"".join((head, data_head(len(body)), body, footer))
+        return found
 
     def _untyped(self, route: bytes, properties: bytes) -> tuple[bytes, bytes]:
         """Head and footer of a message whose type means something else than ours."""

@@ -14,23 +14,26 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from struct import pack
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...engine import (
-    DeliveriesReceived,
     DeliveriesUnresumed,
     FlowReceived,
     IncomingDelivery,
     LinkTerms,
     PendingRequest,
-    ReceiverLink,
+    PortioningReceiver,
     RequestAnswered,
 )
 from ...errors import AmqpError, LinkDetached, LocalProtocolError
 from ...messaging import Accepted, DeliveryState, Error, Modified, Rejected, Source, TransactionalState
+from ...messaging._pieces import Unmapped
 from ._acks import ACCEPT, DISCARD, REQUEUE, Acks, outcome
 from ._asks import LimitUnsettled
+from ._channel import State
 from ._codes import Fault, as_error, as_exception
+from ._held import Held
 from ._incoming import read_route
 from ._link import ClientLink
 from ._methods import (
@@ -47,14 +50,17 @@ from ._methods import (
     BasicRecoverOk,
 )
 from ._methods_0_9 import BasicRecoverSync, BasicRecoverSyncOk
+from ._runs import ContentRun, Messages
 from ._streams import OFFSET, place_after, place_of, stream_arguments
 from ._transactions import Committing
 
 if TYPE_CHECKING:
+    from ._frames import FrameReader
     from ._session import ClientSession
 
 DELIVER, GET_OK = b"\0\x3c\0\x3c", b"\0\x3c\0\x47"
 MOST_PREFETCH = 0xFFFF
+ANY_SIZE = 0xFFFF_FFFF  # of a frame
 # Of consumers for whose place others wait, at least: to be made anew, for another prefetch, would cost them that.
 PLACE_PREFETCH = 1000
 MOST_NAME = 200  # octets of a link's name in the tags of its consumers
@@ -69,10 +75,11 @@ class Consumer(Enum):
     STOPPING = "cancelled, and the peer has not said so"
 
 
-class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
+class ReceiverEndpoint(ClientLink, Committing, PortioningReceiver):
     """See `ReceiverLink` for the contract."""
 
     is_sender = False
+    has_runs = True
     hot: ClassVar = {DELIVER: "receive_deliver", GET_OK: "receive_get"}
     handlers: ClassVar = {
         BasicQosOk: "receive_qos",
@@ -85,17 +92,16 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
     }
 
     def __init__(self, session: ClientSession, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
-        super().__init__(session, terms, resuming)
+        ClientLink.__init__(self, session, terms, resuming)
+        PortioningReceiver.__init__(self)
         self.delivery_type = IncomingDelivery
         self.credit = 0
         self.available = 0
-        self.incoming: deque[IncomingDelivery] = deque()
-        self.unsettled: dict[bytes, IncomingDelivery] = {}
         self.partial_state = None
         self.streaming = False
         self._settled = terms.settle_mode == "settled"
         self._limit = terms.max_message_size or None
-        self._held: deque[IncomingDelivery] = deque()  # came beyond the credit
+        self._held = Held()
         self._consumer = Consumer.NONE
         self._tag = ""
         self._prefetch = 0
@@ -109,6 +115,7 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         self._draining = False
         self.getting = False
         self._settling_all = False  # the acks that go out are those of a transaction
+        self._look: Messages | None = None  # of its consumer's messages
         self._begin = b""  # of the last delivery's method, up to the consumer's tag
         self._number_octets = b""
         self._route = b""
@@ -140,7 +147,7 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         self.credit = credit
         self._draining = drain
         while self._held and self.credit > 0:
-            self._hand_out(self._held.popleft())
+            self._hand_out(self._held.take(self.credit))
         self._adjust()
 
     def _adjust(self) -> None:
@@ -173,7 +180,7 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
 
     def _start(self, wanted: int) -> None:
         by_consumer = self.session.connection.prefetch_by_consumer
-        self._set_prefetch(wanted if by_consumer else wanted + len(self.unsettled) + len(self._held))
+        self._set_prefetch(wanted if by_consumer else wanted + len(self._unsettled) + len(self._held))
         self._consumers += 1
         name = self.name.encode()[:MOST_NAME].decode(errors="ignore")
         self._tag = f"{name}.{self._consumers}" if self._consumers > 1 else name
@@ -228,10 +235,9 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         self._place = place_after(self.properties_octets, self.engine.variant.tables)
         if not self._stays and self.credit <= 0:
             if self._place is not None and self._held:
-                self._place = place_of(self._held[0].payload)
-            for delivery in self._held:
-                self._acks.add(delivery.delivery_id or 0, REQUEUE)
-            self._held.clear()
+                self._place = place_of(self._held.payload)
+            for number in self._held.drop():
+                self._acks.add(number, REQUEUE)
         self._adjust()
 
     def receive_cancel(self, method: BasicCancel) -> None:
@@ -283,12 +289,49 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
 
     # Deliveries
 
+    def receive_run(self, reader: FrameReader) -> bool:
+        """What `receive_deliver` and `_delivered` do for each, column by column."""
+        look, room = self._look, self._prefetch - self._out
+        if look is None or room <= 0 or self._content is not None or self.channel_state is not State.OPEN:
+            return False
+        run = reader.run(look, room, self._limit or ANY_SIZE)
+        if run is None:
+            return False
+        octets, routes, properties, _ = run
+        count, first, incoming = len(octets), self._last + 1, self.engine.incoming
+        numbers = range(first, first + count)
+        alike = properties.count(properties[0]) == count
+        if (
+            routes.count(self._route) < count
+            or pack(f">{count}Q", *numbers) != b"".join(octets)
+            or not all(map(incoming.can_wait, properties[:1] if alike else properties))
+        ):
+            for self._number_octets, route, self.properties_octets, body in zip(*run, strict=True):
+                if route != self._route:
+                    read_route(route)
+                    self._route = route
+                self._delivered(body)
+            return True
+        self._last += count
+        self._out += count
+        now = ContentRun(self.delivery_type, self._settled, numbers, incoming.head, run)
+        later: ContentRun | None = now
+        if self.credit > 0:
+            now, later = now.cut(self.credit)
+            self._hand_out(now)
+            if self.credit <= 0 or self._out >= self._prefetch:
+                self._adjust()
+        if later is not None:
+            self._held.add_run(later)
+        return True
+
     def receive_deliver(self, payload: bytes) -> None:
         at = 5 + payload[4]
         route = payload[at + 8 :]
         if payload[:at] != self._begin:
             self.check_shape(payload)
             self._begin, self._route = payload[:at], route
+            self._look = Messages(self.engine.variant.framing, self.number, self._begin)
         elif route != self._route:
             read_route(route)
             self._route = route
@@ -304,7 +347,12 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
 
     def _delivered(self, body: bytes) -> None:
         """A message is whole. benchmarks/amqp091.py."""
-        payload = self.engine.incoming.map(self._route, self.properties_octets, body, self.children)
+        incoming, properties = self.engine.incoming, self.properties_octets
+        payload: bytes | Unmapped
+        if incoming.can_wait(properties) and not self.children:
+            payload = Unmapped((incoming.head, self._route, properties, body))
+        else:
+            payload = incoming.map(self._route, properties, body, self.children)
         octets = self._number_octets
         number = int.from_bytes(octets, "big")
         if number <= self._last and not self._settled:  # of RabbitMQ's direct replies many have one number
@@ -315,30 +363,26 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         self._out += 1
         delivery = self.delivery_type(self, number, octets, payload, self._settled)
         if self.credit > 0:
-            self.credit -= 1
-            if self._settled:
-                self._acks.add(number, ACCEPT)
-            else:
-                self.unsettled[octets] = delivery
-            incoming = self.incoming
-            incoming.append(delivery)
-            if len(incoming) == 1:
-                self.engine.emit(DeliveriesReceived(self))
+            self._hand_out(delivery)
             if self.credit <= 0 or self._out >= self._prefetch:
                 self._adjust()
         else:
-            self._held.append(delivery)
+            self._held.add(delivery)
 
-    def _hand_out(self, delivery: IncomingDelivery) -> None:
-        """There is credit for one that was held."""
+    def _hand_out(self, came: IncomingDelivery | ContentRun) -> None:
+        """There is credit for it."""
+        if isinstance(came, ContentRun):
+            self.credit -= len(came.numbers)
+            if self._settled:
+                self._acks.add_run(came.numbers[0], came.numbers[-1])
+            self._arrive_many(came)
+            return
         self.credit -= 1
         if self._settled:
-            self._acks.add(delivery.delivery_id or 0, ACCEPT)
+            self._acks.add(came.delivery_id or 0, ACCEPT)
         else:
-            self.unsettled[delivery.tag] = delivery
-        self.incoming.append(delivery)
-        if len(self.incoming) == 1:
-            self.session.engine.emit(DeliveriesReceived(self))
+            self._unsettled[came.tag] = came
+        self._arrive(came)
 
     def read(self, delivery: IncomingDelivery) -> bytes | None:
         raise LocalProtocolError("the link does not stream")
@@ -363,7 +407,7 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         if state is not None:
             delivery.state = state
         delivery.local_settled = True
-        del self.unsettled[delivery.tag]
+        del self._unsettled[delivery.tag]
 
     def _acked(self, count: int, last: int) -> None:
         """So many acks went out; the numbers of the latest of them."""
@@ -417,7 +461,7 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
             raise Fault(503, "a recover-ok for which nobody asked", BasicRecoverOk.code)
         gone = list(self.unsettled.values())
         self.unsettled.clear()
-        self._held.clear()
+        self._held.drop()
         self._acks.forget(self._last)
         self._out, self._since = 0, self._last
         for delivery in gone:
@@ -434,6 +478,7 @@ class ReceiverEndpoint(ClientLink, Committing, ReceiverLink):
         self.engine.emit(RequestAnswered(pending))
 
     def _end(self, closed: bool, cause: AmqpError | None) -> None:
+        self.bring(self.waiting)
         while self._recovering:
             pending = self._recovering.popleft()
             pending.fail(cause if cause is not None else LocalProtocolError("the link was detached"))

@@ -32,7 +32,7 @@ class SettlingSession(Session):
     Attributes:
         outgoing, incoming: unsettled deliveries.
         posted: runs of those that were not made into objects, each by its first.
-        unmade: links with incoming ones that were not.
+        unmade: links that may have incoming ones that were not.
     """
 
     engine: V1Engine
@@ -138,7 +138,8 @@ class SettlingSession(Session):
             if any(run.overlaps(first, count) for run in self.posted.values()):
                 self.make_posted()
         if not frame.role:
-            for receiver in list(self.unmade):
+            while self.unmade:
+                receiver = self.unmade.pop()
                 receiver.bring(receiver.waiting)
         # The role in the frame is its sender's: a receiver speaks of what we sent (§2.7.6).
         table: dict[int, Any] = self.outgoing if frame.role else self.incoming

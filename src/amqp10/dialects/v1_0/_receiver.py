@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from ...engine import (
-    DeliveriesReceived,
     FlowReceived,
     IncomingDelivery,
     IncomingStream,
@@ -16,7 +14,7 @@ from ...engine import (
 )
 from ...errors import AmqpError, LocalProtocolError
 from ...messaging._pieces import Pieces
-from ._arrived import Run
+from ._arrived import TransferRun
 from ._performatives import Flow, Transfer
 from ._receiver_resume import PartialDelivery, ResumingReceiver
 from ._resume import Place
@@ -238,39 +236,11 @@ class ReceiverEndpoint(ResumingReceiver):
             return False
         if self._limit is not None and max(map(len, payloads)) > self._limit:
             return False
-        if not (self.incoming or self.waiting):
-            self.session.engine.emit(DeliveriesReceived(self))
-        arrived = Run(self.delivery_type, like, numbers, tags, payloads)
-        if self.by_portions:
-            if not settled:
-                self._unsettled.update(zip(tags, repeat(None)))  # their places, in the order of arrival
-                self.session.unmade.add(self)
-            self._keep(arrived, taken)
-        else:
-            self.incoming.extend(arrived.make(self, taken))
+        self._arrive_many(TransferRun(self.delivery_type, like, numbers, tags, payloads))
+        if self.waiting and not settled:
+            self.session.unmade.add(self)
         self.flow_state.received_many(taken)
         return True
-
-    def bring(self, most: int) -> None:
-        left = min(most, self.waiting)
-        if left <= 0:
-            return
-        runs = self._runs
-        self.waiting -= left
-        while left:
-            first = runs[0]
-            if isinstance(first, Run):
-                made = first.make(self, left)
-                self.incoming.extend(made)
-                left -= len(made)
-                if first.over:
-                    runs.popleft()
-            else:
-                self.incoming.append(first)
-                left -= 1
-                runs.popleft()
-        if not self.waiting:
-            self.session.unmade.discard(self)
 
     # Transfers of a link that streams (§2.6.14): a delivery is handed out with its first part.
 
@@ -392,6 +362,7 @@ class ReceiverEndpoint(ResumingReceiver):
 
     def _end(self, closed: bool, cause: AmqpError | None) -> None:
         self.bring(self.waiting)
+        self.session.unmade.discard(self)
         held, self._held = self._held, 0
         super()._end(closed, cause)
         if held:

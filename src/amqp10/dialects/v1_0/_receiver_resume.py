@@ -8,13 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...engine import (
-    DeliveriesReceived,
     DeliveriesResumed,
     DeliveriesUnresumed,
     IncomingDelivery,
     IncomingStream,
     PartsReceived,
-    ReceiverLink,
+    PortioningReceiver,
     SettlementsReceived,
 )
 from ...errors import LocalProtocolError
@@ -27,7 +26,6 @@ from ._resume import OUTCOMES, of_transaction, offset_of, reach, receiver_state
 
 if TYPE_CHECKING:
     from ...messaging import DeliveryState
-    from ._arrived import Run
     from ._session import SessionEndpoint
 
 
@@ -52,16 +50,13 @@ class PartialDelivery:
         return Pieces(self.parts) if self.size >= LARGE else b"".join(self.parts)
 
 
-class ResumingReceiver(LinkEndpoint, ReceiverLink):
+class ResumingReceiver(LinkEndpoint, PortioningReceiver):
     """A receiving end, as far as it is about resuming; `ReceiverEndpoint` is the whole of it."""
 
-    _runs: deque[Run | IncomingDelivery]  # while something waits
-
     def __init__(self, session: SessionEndpoint, name: str) -> None:
-        super().__init__(session, name)
+        LinkEndpoint.__init__(self, session, name)
+        PortioningReceiver.__init__(self)
         self.flow_state = ReceiverCredit(None)
-        self.incoming: deque[IncomingDelivery] = deque()
-        self._unsettled: dict[bytes, Any] = {}  # None in the place of one that is in a run
         self.delivery_type = IncomingDelivery
         self._partial: PartialDelivery | None = None
         self._coming: IncomingDelivery | None = None  # streamed, and its last frame is to come
@@ -73,12 +68,6 @@ class ResumingReceiver(LinkEndpoint, ReceiverLink):
         # Of an earlier attachment, and the sender has yet to resume them; and how they are to be settled then.
         self._resuming: dict[bytes, IncomingDelivery] = {}
         self._settled_early: dict[bytes, bool | None] = {}
-
-    @property
-    def unsettled(self) -> dict[bytes, IncomingDelivery]:  # type: ignore[override]
-        if self.waiting:
-            self.bring(self.waiting)
-        return self._unsettled
 
     @abstractmethod
     def _tell_flow(self, used_up: bool, wasted: int = 0) -> None:
@@ -95,22 +84,6 @@ class ResumingReceiver(LinkEndpoint, ReceiverLink):
     @abstractmethod
     def _settled_by_sender(self, delivery: IncomingDelivery, *, told: bool = True) -> None:
         """It said so by a transfer. `told`: the owner knows the delivery."""
-
-    def _arrive(self, delivery: IncomingDelivery) -> None:
-        """It is the owner's to take."""
-        if not (self.incoming or self.waiting):
-            self.session.engine.emit(DeliveriesReceived(self))
-        if self.by_portions:
-            self._keep(delivery, 1)
-        else:
-            self.incoming.append(delivery)
-
-    def _keep(self, arrived: Run | IncomingDelivery, count: int) -> None:
-        """It waits until the owner asks for it."""
-        if not self.waiting:
-            self._runs = deque()  # which links that are idle have not: 0.7 KiB. benchmarks/scale.py, memory
-        self._runs.append(arrived)
-        self.waiting += count
 
     def suspended(self) -> list[IncomingDelivery]:
         deliveries = [each for each in self.unsettled.values() if not of_transaction(each.state, each.remote_state)]

@@ -1,0 +1,57 @@
+"""What came beyond the credit of a receiver: a peer goes by prefetch, and sends more once some are acked."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ._runs import ContentRun
+
+if TYPE_CHECKING:
+    from ...engine import IncomingDelivery
+
+
+class Held:
+    """Deliveries that wait for credit, oldest first; those of a run are no objects yet."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[IncomingDelivery | ContentRun] = deque()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, delivery: IncomingDelivery) -> None:
+        self._waiting.append(delivery)
+        self._count += 1
+
+    def add_run(self, run: ContentRun) -> None:
+        self._waiting.append(run)
+        self._count += len(run.numbers)
+
+    def take(self, most: int) -> IncomingDelivery | ContentRun:
+        """The first; or several, but not more than this."""
+        first = self._waiting.popleft()
+        if not isinstance(first, ContentRun):
+            self._count -= 1
+            return first
+        taken, rest = first.cut(most)
+        self._count -= len(taken.numbers)
+        if rest is not None:
+            self._waiting.appendleft(rest)
+        return taken
+
+    def drop(self) -> list[int]:
+        """Hold nothing any more; the numbers of what was held."""
+        numbers: list[int] = []
+        for each in self._waiting:
+            numbers += each.numbers if isinstance(each, ContentRun) else (each.delivery_id or 0,)
+        self._waiting.clear()
+        self._count = 0
+        return numbers
+
+    @property
+    def payload(self) -> bytes:
+        """Of the first."""
+        first = self._waiting[0]
+        return b"".join(map(bytes, first.payloads(slice(1)))) if isinstance(first, ContentRun) else first.payload
