@@ -107,7 +107,7 @@ class Wire(ByteStream):
         self._server.start()
         self._answers = b""
         self._ready = anyio.Event()
-        self.source: SenderLink | None = None
+        self.sources: list[SenderLink] = []
         self._sends_settled = False
         self._over = False
 
@@ -128,10 +128,18 @@ class Wire(ByteStream):
 
     def serve(self, count: int, body: bytes = BODY) -> None:
         """Send messages to the client, as far as there is credit for them."""
-        assert self.source is not None
+        source = self.sources[-1]
         payload = Message(body).encode()
-        for _ in range(min(count, self.source.credit)):
-            self.source.send(payload, settled=self._sends_settled)
+        for _ in range(min(count, source.credit)):
+            source.send(payload, settled=self._sends_settled)
+        self._answer()
+
+    def serve_mixed(self, count: int) -> None:
+        """Send so many on each link: five at a time, then the next link's, each of another size than the one before."""
+        for first in range(0, count, 5):
+            for source in self.sources:
+                for number in range(first, first + 5):
+                    source.send(Message(bytes(50 + 7 * number % 1000)).encode(), settled=self._sends_settled)
         self._answer()
 
     def _act(self) -> None:
@@ -155,7 +163,8 @@ class Wire(ByteStream):
             if isinstance(event.link, ReceiverLink):
                 event.link.flow(2 * COUNT)
             elif isinstance(event.link, SenderLink):
-                self.source, self._sends_settled = event.link, event.link.settled_by_sender
+                self.sources.append(event.link)
+                self._sends_settled = event.link.settled_by_sender
         elif isinstance(event, CreditChanged) and event.link.drain:
             event.link.drained()
         elif isinstance(event, DeliveriesReceived):
@@ -273,6 +282,20 @@ async def receive_large(connection: Connection, wire: Wire, count: Count) -> Non
         await _receive(receiver, wire, count, LARGE)
 
 
+async def receive_mixed(connection: Connection, wire: Wire, count: Count) -> None:
+    """On two links by turns, each message of another size."""
+    async with connection.receiver("q", credit=2 * COUNT) as one, connection.receiver("r", credit=2 * COUNT) as other:
+        await anyio.wait_all_tasks_blocked()
+        wire.serve_mixed(COUNT // 2)
+        count.start()
+        for receiver in (one, other):
+            for _ in range(COUNT // 2):
+                delivery = await receiver.receive()
+                if delivery.message.body:
+                    delivery.accept()
+        count.stop()
+
+
 def typical() -> Message:
     """One with properties and five application properties, such as codec.py has."""
     properties = {"kind": "invoice", "tenant": 4711, "retries": 0, "ratio": 0.25, "urgent": True}
@@ -316,7 +339,7 @@ async def consume_0_9_1(connection: Connection, wire: Wire, count: Count) -> Non
 
 WORKLOADS: tuple[Workload, ...] = (
     *(send, send_settled, send_each, send_large, submit),
-    *(receive, receive_settled, receive_batch, receive_large),
+    *(receive, receive_settled, receive_batch, receive_large, receive_mixed),
     *(encode, decode, publish_0_9_1, consume_0_9_1),
 )
 

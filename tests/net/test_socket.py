@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -95,6 +96,48 @@ async def test_several_buffers_in_order(tmp_path: str, kind: str) -> None:
             while True:
                 received += await there.receive()
         assert received == b"".join(buffers)
+
+
+async def test_buffers_are_written_together(tmp_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One system call for many of them, as long as the socket has room."""
+    calls = 0
+    write = SocketStream._write
+
+    def counted(stream: SocketStream, rest: deque[memoryview]) -> int:
+        nonlocal calls
+        calls += 1
+        return write(stream, rest)
+
+    monkeypatch.setattr(SocketStream, "_write", counted)
+    async with pair(tmp_path) as (here, there):
+        assert isinstance(here, SocketStream)
+        await here.send_buffers([b"x" * 10] * 100)
+        assert await there.receive() == b"x" * 1000
+    assert calls == 1
+
+
+async def test_others_run_once(tmp_path: str) -> None:
+    """While there is something to read, and room to write, a call lets the other tasks run once and goes on."""
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    async with pair(tmp_path) as (here, there), anyio.create_task_group() as tasks:
+        tasks.start_soon(take_turns)
+        await anyio.lowlevel.checkpoint()
+        before = turns
+        for _ in range(100):
+            await here.send(b"x")
+        assert 90 <= turns - before <= 110  # trio draws lots for who goes first
+        before = turns
+        for _ in range(100):
+            assert await there.receive(1) == b"x"
+        assert 90 <= turns - before <= 110  # trio draws lots for who goes first
+        tasks.cancel_scope.cancel()
 
 
 async def test_cancelled_as_data_comes(tmp_path: str, kind: str) -> None:

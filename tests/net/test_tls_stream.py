@@ -60,6 +60,29 @@ async def test_all_that_is_here_is_read_at_once(authority: CertificateAuthority)
             left -= size
 
 
+async def test_records_are_written_together(authority: CertificateAuthority, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a write to the transport for each of them, but for those of a quarter of a MiB."""
+    calls = 0
+    send = SocketStream.send
+
+    async def counted(stream: SocketStream, item: bytes) -> None:
+        nonlocal calls
+        calls += 1
+        await send(stream, item)
+
+    async with pair(authority) as (client, server), anyio.create_task_group() as tasks:
+        monkeypatch.setattr(SocketStream, "send", counted)
+
+        async def read() -> None:
+            left = 1 << 19
+            while left:
+                left -= len(await server.receive())
+
+        tasks.start_soon(read)
+        await client.send_buffers([bytes(1 << 12)] * 128)
+    assert calls <= 3
+
+
 async def test_both_ways_at_once(authority: CertificateAuthority) -> None:
     """More than the buffers of the transport hold, each way, read in portions of odd sizes."""
     data = bytes(range(256)) * 4096
