@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 import anyio
-from run import Counterpart, setting
+from run import Counterpart, installed, positive, setting, some_of
 
 from amqp10 import Connection, Message
 
@@ -76,7 +76,9 @@ def measure(peers: Iterable[str], url: str, rounds: int, count: int) -> dict[str
     for _ in range(rounds):
         for peer, runs in results.items():
             command = [sys.executable, __file__, "--url", url, "--count", str(count), "--run", peer]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                sys.exit(f"{peer}: {(done.stderr.strip().splitlines() or ['it said nothing'])[-1]}")
             runs.append(json.loads(done.stdout.splitlines()[-1]))
     return results
 
@@ -84,9 +86,9 @@ def measure(peers: Iterable[str], url: str, rounds: int, count: int) -> dict[str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", help="of a queue, in place of the counterpart")
-    parser.add_argument("--count", type=int, default=3000, help="messages of a run")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--peers", default=",".join(PEERS), help="of %(default)s")
+    parser.add_argument("--count", type=positive, default=3000, help="messages of a run")
+    parser.add_argument("--rounds", type=positive, default=9)
+    parser.add_argument("--peers", type=some_of(PEERS), default=",".join(PEERS), help="of %(default)s")
     parser.add_argument("--run", metavar="PEER", help="do one run of it here")
     given = parser.parse_args()
     if given.run:
@@ -95,7 +97,8 @@ def main() -> None:
     counterpart = None if given.url else Counterpart([])
     try:
         url = given.url or f"amqp://127.0.0.1:{counterpart.port if counterpart else 0}/q.100.1"
-        results = measure(given.peers.split(","), url, given.rounds, given.count)
+        peers = [peer for peer in given.peers if installed([peer.partition(" ")[0]])]
+        results = measure(peers, url, given.rounds, given.count)
     finally:
         if counterpart is not None:
             counterpart.stop()

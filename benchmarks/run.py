@@ -22,7 +22,7 @@ import statistics
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -42,6 +42,7 @@ HERE = Path(__file__).resolve().parent
 OURS = "amqp10"
 PEERS = {OURS: "amqp10", "proton": "python-qpid-proton", "pyamqp": "azure-servicebus"}
 WITHOUT_WEBSOCKET = {"proton"}
+VARIANTS = ("submit", "batch", "asyncio")
 WORKLOADS = {"send": ("send", 0), "recv": ("recv", 0), "send-settled": ("send", 1), "recv-settled": ("recv", 1)}
 FIRST_COUNT = 2000
 FIRST_SIZE = 1 << 28  # bytes of them together, at most
@@ -319,16 +320,72 @@ def machine() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
+def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:
+    """What reads an argument: names of these, separated by commas."""
+
+    def read(given: str) -> list[str]:
+        names = given.split(",")
+        for name in names:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
+        return names
+
+    return read
+
+
+def variants(given: str) -> list[str]:
+    """Of ours, each of one or several."""
+    some_of(VARIANTS)(given.replace("+", ","))
+    return given.split(",")
+
+
+def positive(given: str) -> int:
+    """A count."""
+    if not given.isdecimal() or not int(given):
+        raise argparse.ArgumentTypeError(f"{given!r} is no positive number")
+    return int(given)
+
+
+def sizes(given: str) -> list[int]:
+    """Several of them."""
+    return [positive(size) for size in given.split(",")]
+
+
+def file_to_be(given: str) -> Path:
+    """One that can be written in the end."""
+    path = Path(given)
+    if not path.resolve().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {path.parent}")
+    return path
+
+
+def installed(peers: Iterable[str]) -> list[str]:
+    """Those of them that are; who is left out is said."""
+    here = []
+    for name in peers:
+        try:
+            if name != OURS:
+                version(PEERS[name])
+        except PackageNotFoundError:
+            print(f"{name}: left out, {PEERS[name]} is not installed", file=sys.stderr)
+        else:
+            here.append(name)
+    return here
+
+
 def main() -> int:
     """Run what is asked for, print the table; 1 if a run failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peers", default=",".join(PEERS), help="of %(default)s")
+    parser.add_argument("--peers", type=some_of(PEERS), default=",".join(PEERS), help="of %(default)s")
     parser.add_argument(
-        "--variants", default="", help="of ours: submit, batch, asyncio; joined by + for several at once"
+        "--variants",
+        type=variants,
+        default=[],
+        help=f"of ours: {', '.join(VARIANTS)}; joined by + for several at once",
     )
-    parser.add_argument("--workloads", default=",".join(WORKLOADS), help="of %(default)s")
-    parser.add_argument("--sizes", default="100,1024", help="of the body, bytes")
-    parser.add_argument("--reps", type=int, default=5, help="runs of each")
+    parser.add_argument("--workloads", type=some_of(WORKLOADS), default=",".join(WORKLOADS), help="of %(default)s")
+    parser.add_argument("--sizes", type=sizes, default="100,1024", help="of the body, bytes")
+    parser.add_argument("--reps", type=positive, default=5, help="runs of each")
     parser.add_argument("--seconds", type=float, default=1.0, help="about so long is a run")
     parser.add_argument("--quick", action="store_true", help="3 runs of 0.3 seconds")
     parser.add_argument("--single", action="store_true", help="the counterpart answers each delivery by itself")
@@ -341,12 +398,12 @@ def main() -> int:
     parser.add_argument("--broker", metavar="URL", help="this one in place of the counterpart; over TCP")
     parser.add_argument("--label", metavar="NAME", help="what that is, as the table in the docs is to say it")
     parser.add_argument("--native", action="store_true", help="build and run the clients of other languages, too")
-    parser.add_argument("--json", type=Path, help="write all figures there, too")
+    parser.add_argument("--json", type=file_to_be, help="write all figures there, too")
     given = parser.parse_args()
     if given.quick:
         given.reps, given.seconds = 3, 0.3
-    peers = given.peers.split(",") + [f"{OURS}+{variant}" for variant in filter(None, given.variants.split(","))]
-    cases = [Case(workload, int(size)) for size in given.sizes.split(",") for workload in given.workloads.split(",")]
+    peers = installed(given.peers) + [f"{OURS}+{variant}" for variant in given.variants]
+    cases = [Case(workload, size) for size in given.sizes for workload in given.workloads]
     programs = {name: program.ready() for name, program in native.CLIENTS.items()} if given.native else {}
     commands = {name: command for name, command in programs.items() if command is not None}
     peers += list(commands)

@@ -113,3 +113,35 @@ def test_scale() -> None:
     for way in ("send", "receive"):
         for row in ("amqp10: {}, by links", "amqp10: {}, by connections", *["proton: {}, by connections"] * beside):
             assert f"| {row.format(way)} |" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "why"),
+    [
+        (RUN, ["--peers", "go-amqp"], "'go-amqp' is none of amqp10, proton, pyamqp"),
+        (RUN, ["--variants", "submit,batch+asyncoi"], "'asyncoi' is none of submit, batch, asyncio"),
+        (RUN, ["--workloads", "send,frob"], "'frob' is none of send,"),
+        (RUN, ["--sizes", "100,abc"], "'abc' is no positive number"),
+        (RUN, ["--reps", "0"], "'0' is no positive number"),
+        (RUN, ["--json", "no/such/folder/run.json"], "there is no folder no/such/folder"),
+        (LATENCY, ["--peers", "nonsense"], "'nonsense' is none of amqp10 trio, amqp10 asyncio, proton"),
+        (LATENCY, ["--url", "amqp://127.0.0.1:1/q", "--peers", "amqp10 trio"], "amqp10 trio: amqp10"),
+    ],
+)
+def test_what_cannot_be_measured(script: Path, options: list[str], why: str) -> None:
+    """It is said before anything is measured, in a line."""
+    done = subprocess.run([sys.executable, str(script), *options], capture_output=True, text=True, check=False)
+    assert done.returncode
+    assert why in done.stderr.splitlines()[-1]
+
+
+def test_who_is_not_installed() -> None:
+    """A client that is not here is left out, which is said; the others are measured."""
+    program = f"import sys; sys.path.insert(0, {str(RUN.parent)!r}); import run; run.PEERS['it'] = 'no-such-package'"
+    cut = ["--workloads", "send", "--sizes", "100", "--reps", "1", "--seconds", "0.01", "--peers", "amqp10,it"]
+    command = [sys.executable, "-c", f"{program}; sys.exit(run.main())", *cut]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "it: left out, no-such-package is not installed" in done.stderr
+    assert "| send 100 B | amqp10 |" in done.stdout
+    assert "| it |" not in done.stdout
