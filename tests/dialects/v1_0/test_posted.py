@@ -109,6 +109,14 @@ class Owner:
             else:
                 self.seen.append(type(event))
 
+    def detach(self, link: int, errant: bool) -> None:
+        """The sender leaves it, with what is out; for a fault of the peer's, who is to say nothing of it any more."""
+        ours: Any = self.links[link]
+        if errant:
+            ours.fail("test:fault", "")
+        else:
+            ours.detach()
+
     def look(self) -> None:
         self.seen += [[facts(delivery) for delivery in link.unsettled.values()] for link in self.links]
 
@@ -138,6 +146,7 @@ STEPS = st.one_of(
     st.tuples(st.just("told"), st.integers(0, 12), st.integers(1, 8), st.booleans(), st.sampled_from(STATES)),
     st.tuples(st.just("told"), st.integers(0, 12), st.integers(1, 8), st.just(True), st.just(ACCEPTED)),
     st.tuples(st.just("look")),
+    st.tuples(st.just("detach"), st.integers(0, 1), st.booleans()),
     st.tuples(
         st.just("hear"),
         st.sampled_from([said(Detach(0, True)), said(End()), said(flow(1, 2, 30)), said(flow(0, 50, 50))]),
@@ -146,6 +155,8 @@ STEPS = st.one_of(
 
 
 @example([("hold", 0, 2), *[("send", 0, "a", 1, False)] * 4, ("told", 1, 2, True, RELEASED), ("look",)], (50, 50))
+@example([*[("send", 0, each, 1, False) for each in "aabb"], ("told", 0, 1, True, ACCEPTED), ("look",)], (50, 50))
+@example([*[("send", 0, "a", 1, False)] * 4, ("detach", 0, True), ("told", 0, 2, True, ACCEPTED), ("look",)], (50, 50))
 @given(st.lists(STEPS, max_size=40), st.sampled_from([(5, 50), (50, 5), (50, 50), (50, 50, 800)]))
 def test_makes_no_difference(steps: list[tuple[Any, ...]], terms: tuple[int, ...]) -> None:
     """Whatever is sent and said, posting comes to what sending comes to: frames, outcomes, and what is unsettled."""
