@@ -13,7 +13,7 @@ import pytest
 from anyio.abc import ByteStream
 
 from amqp10.broker._memory import memory_streams
-from amqp10.client import Connection
+from amqp10.client import Connection, _receiver
 from amqp10.engine import (
     ConnectionEnded,
     ConnectionOpened,
@@ -209,6 +209,12 @@ async def serving(
         tasks.start_soon(peer.pump.run)
         yield peer, Connection.over(here, **{"close_timeout": 1.0, **settings})
         tasks.cancel_scope.cancel()
+
+
+@pytest.fixture
+def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A receiver lets others run whenever it looks at the clock: what it does depends on no machine's speed."""
+    monkeypatch.setattr(_receiver, "TURN", 0.0)
 
 
 @pytest.fixture

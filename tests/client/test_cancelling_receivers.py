@@ -37,6 +37,7 @@ async def test_receive_batch(serve: Serve, size: int, max_wait: float | None, th
     await at_each_checkpoint(trial, 0)
 
 
+@pytest.mark.usefixtures("short_turns")
 @pytest.mark.parametrize("there", [0, 200])
 async def test_receive(serve: Serve, there: int) -> None:
     """A cancelled receive takes no delivery with it."""

@@ -10,7 +10,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from amqp10.client import _receiver as receiver_module
 from amqp10.client._receiver import BURST as RECEIVED
+from amqp10.client._receiver import TURN
 from amqp10.client._sender_turns import BURST, MESSAGE_COST
 
 pytestmark = pytest.mark.anyio
@@ -84,6 +86,7 @@ async def test_submit(serve: Serve) -> None:
     runs.check(SENT + 1)
 
 
+@pytest.mark.usefixtures("short_turns")
 async def test_async_for(serve: Serve) -> None:
     """Of what is there already, so many are taken in a run."""
     async with serve() as (peer, connection), connection, connection.receiver("q", credit=COUNT) as receiver:
@@ -98,6 +101,24 @@ async def test_async_for(serve: Serve) -> None:
     runs.check(RECEIVED)
 
 
+async def test_a_turn_is_a_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who takes deliveries quickly takes more of them in a run: as many as that time lets it, and no more."""
+    now, quick = 0.0, 4 * RECEIVED
+    monkeypatch.setattr(receiver_module, "monotonic", lambda: now)
+    async with serve() as (peer, connection), connection, connection.receiver("q", credit=COUNT) as receiver:
+        await anyio.wait_all_tasks_blocked()
+        peer.send("q", *range(COUNT))
+        await anyio.wait_all_tasks_blocked()
+        async with beside() as runs:
+            while runs.messages < COUNT:
+                await receiver.receive()
+                runs.message()
+                now += TURN / quick
+    runs.check(quick + RECEIVED)
+    assert runs.longest > 2 * RECEIVED
+
+
+@pytest.mark.usefixtures("short_turns")
 @pytest.mark.parametrize("max_wait", [None, 60.0])
 async def test_receive_batch(serve: Serve, max_wait: float | None) -> None:
     """The same of batches, smaller than a run."""

@@ -62,6 +62,7 @@ async def test_two_tasks_at_once(serve: Serve) -> None:
             peer.send("q", 1)
 
 
+@pytest.mark.usefixtures("short_turns")
 async def test_others_run_while_there_is_much_to_take(serve: Serve) -> None:
     """A receiver that always has something does not starve the other tasks."""
     async with serve() as (peer, connection), connection, connection.receiver("q", credit=500) as receiver:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import platform
+import subprocess
+import sys
+
 import anyio
 import anyio.lowlevel
 import pytest
@@ -9,7 +13,7 @@ import pytest
 from amqp10.engine import Event
 from amqp10.errors import ConnectionClosed, ConnectionLost
 from amqp10.net import _pump as pump_module
-from amqp10.net._pump import HIGH_WATER, LARGE_FRAME, LARGE_READ, READ_SIZE
+from amqp10.net._pump import HIGH_WATER, READ_SIZE
 
 from ._rig import Received, Rig, running
 
@@ -33,13 +37,27 @@ async def test_order() -> None:
         assert rig.wire.asked == {READ_SIZE}
 
 
-async def test_large_frames_are_read_in_large_pieces() -> None:
-    """As long as the engine knows of them."""
-    async with running() as rig:
-        rig.engine.frame_size = LARGE_FRAME
-        rig.wire.give(b"one")
-        await anyio.wait_all_tasks_blocked()
-        assert rig.wire.asked == {READ_SIZE, LARGE_READ}
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library manages its heap in another way")
+def test_the_heap_is_kept() -> None:
+    """What messages take and free again is not given back to the system and taken anew, page by page, each time."""
+    program = """if True:
+        import resource
+        import amqp10.net
+
+        def faults():
+            return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+        def messages():
+            return [b"x" * 65_000 for _ in range(48)]
+
+        messages()
+        before = faults()
+        for _ in range(10):
+            messages()
+        print(faults() - before)
+        """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 48 * 65_000 // 4096  # of one round
 
 
 async def test_what_was_queued_before() -> None:

@@ -6,6 +6,7 @@ event, lock or checkpoint lies between as long as there is something to take.
 
 from __future__ import annotations
 
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
     from ._connection import Connection
     from ._session import Session
 
-# How many deliveries `receive` hands out in a row before it lets other tasks run. benchmarks/run.py, "receive".
+# Other tasks run when `receive` has handed out so many deliveries in a row, and so many seconds have passed: a pass of
+# the scheduler, and what is written in it, costs as much as twenty messages. benchmarks/run.py, "receive": a sixth.
 BURST = 64
+TURN = 0.0005
 # The link property by which a receiver asks to be the only one, and a broker that has that says that it is.
 EXCLUSIVE = Symbol("exclusive")
 
@@ -52,7 +55,8 @@ class Receiver(RecoveringReceiver):
         super().__init__(connection, session, terms, credit)
         self._require_filters = require_filters
         self._unfit: AmqpError | None = None  # what the peer's answer lacks
-        self._run = 0  # deliveries handed out since other tasks could run
+        self._run = 0  # deliveries handed out since the clock was looked at
+        self._turn_ends = 0.0  # when others are to run
 
     # Attaching
 
@@ -162,8 +166,9 @@ class Receiver(RecoveringReceiver):
     async def receive(self) -> Delivery:
         """The next delivery, in order of arrival.
 
-        When deliveries wait here, other tasks get to run once every 64 of them only. After the end of the link the
-        deliveries that are here still come out, then the reason is raised.
+        When deliveries wait here, other tasks get to run once every 64 of them only, and once every half a millisecond
+        where that is longer. After the end of the link the deliveries that are here still come out, then the reason is
+        raised.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over, and why.
@@ -232,16 +237,18 @@ class Receiver(RecoveringReceiver):
         return batch
 
     async def _wait(self) -> None:
-        """Until there is something to take; let others run in any case."""
+        """Until there is something to take; let others run, unless they could a moment ago."""
         self._run = 0
-        try:
-            if self.buffered:
-                self._waiter = anyio.Event()
-                await anyio.lowlevel.checkpoint()
-            while not self.buffered:
-                await self._next_arrival()
-        finally:
-            self._waiter = None
+        if not self.buffered or monotonic() >= self._turn_ends:
+            try:
+                if self.buffered:
+                    self._waiter = anyio.Event()
+                    await anyio.lowlevel.checkpoint()
+                while not self.buffered:
+                    await self._next_arrival()
+            finally:
+                self._waiter = None
+            self._turn_ends = monotonic() + TURN
         self._bring(BURST)
 
     def _bring(self, enough: int) -> None:

@@ -47,8 +47,6 @@ class Engine(ABC):
         output_size: bytes that `data_to_send` would return now. Who produces looks at it, and waits.
         reading: False asks whoever drives the engine to read no more until it is True again: of dialects without credit
             for those who send, where the transport is all there is to hold them back. Looked at after each pass.
-        frame_size: bytes of the last frame that came in pieces, where a dialect knows: whoever drives the engine reads
-            more at a time if they are many.
         finds_out: client side: of a discharge without an answer the next connection finds out what became of it, if
             that can be known: its delivery has the outcome then (see `inherit`).
         keeper: server side: who keeps sessions that are suspended, in dialects with "session-resume"; None for nobody.
@@ -62,7 +60,6 @@ class Engine(ABC):
     opened: bool
     output_size: int
     reading: bool = True
-    frame_size: int = 0
     finds_out: bool = False
     keeper: SessionKeeper | None = None
     context: Any

@@ -29,14 +29,13 @@ from ._stream import STREAM_ERRORS, LayerAttribute
 HIGH_WATER: Final = 1 << 20
 """Bytes waiting to be written above which `full` asks producers to wait."""
 
-READ_SIZE: Final = 1 << 16
-"""Bytes asked of the stream at a time: as many as stay in a processor's cache until the last of them is parsed."""
+READ_SIZE: Final = 1 << 18
+"""Bytes asked of the stream at a time: with a quarter of that receiving 1 KiB costs a fifth more. benchmarks/run.py"""
 
-LARGE_READ: Final = 1 << 18
-"""The same where frames are large: fewer that come in two pieces, which are to be joined. benchmarks/run.py, 64 KiB."""
-
-LARGE_FRAME: Final = 1 << 14
-"""Bytes of a large frame."""
+# What is read, and the payloads of messages, come from the C library. glibc takes whatever is larger than 128 KiB from
+# the system anew each time, and gives back what lies free above as much: each page is a fault then. After it has freed
+# something larger once it keeps that much for the next. benchmarks/run.py, "send 64 KiB": a quarter.
+bytes(1 << 22)
 
 MOST_ANSWERS: Final = 1 << 24
 """Bytes of answers to what a peer says that are kept for it while it takes none; a peer that asks on is cut off."""
@@ -176,7 +175,7 @@ class Pump:
                 await self._pause()
                 continue
             try:
-                data = await receive(READ_SIZE if engine.frame_size < LARGE_FRAME else LARGE_READ)
+                data = await receive(READ_SIZE)
             except STREAM_ERRORS as error:
                 self._lose(error)
                 return
@@ -185,6 +184,7 @@ class Pump:
             self._tell()
             # An answer is about as long as what it answers: more is a message that was waiting for this, ours to send.
             self._answers += min(engine.output_size - before, 4 * len(data))
+            del data  # not to be kept until there is more
             if self._answers > MOST_ANSWERS:
                 self._lose(ConnectionLost("the peer goes on sending and takes none of the answers"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 
 import pytest
@@ -143,6 +144,18 @@ def test_buffered() -> None:
     reader.feed(frame[30:])
     assert reader.next() is not None
     assert reader.buffered == 0
+
+
+def test_what_was_read_is_let_go() -> None:
+    """Once all frames of it are taken: an idle connection keeps none of its last read."""
+    reader = FrameReader(1 << 20)
+    data = encode_frame(0, Transfer(0, 1, b"t", 0), b"x" * 100)
+    held = sys.getrefcount(data)
+    reader.feed(data)
+    assert reader.next() is not None
+    assert sys.getrefcount(data) > held
+    assert reader.next() is None
+    assert sys.getrefcount(data) == held
 
 
 def test_large_frame_in_small_portions() -> None:

@@ -179,7 +179,6 @@ class V1Engine(TimedEngine):
             self.fail(RemoteProtocolError(str(error), error.condition))
         except AmqpError as error:
             self.fail(error)
-        self.frame_size = self._reader.in_pieces
         # Silence is when no frames come (§2.4.5): single bytes of one may come for ever.
         self._came(len(data), self._reader.within_frame)
 

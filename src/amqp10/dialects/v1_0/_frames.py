@@ -68,7 +68,6 @@ class FrameReader:
             large ones are `Pieces`.
 
     Attributes:
-        in_pieces: the size of the last frame that was not whole when its header was here, bytes.
         alike: how the transfer read last looked, if the one before looked the same and there is more: more of the same,
             most likely, which `run` reads.
     """
@@ -79,7 +78,6 @@ class FrameReader:
         # By `_KEY` bytes, and where these say that the handle is wide, under which stands None then, by `_WIDE_KEY`.
         self._layouts: dict[bytes, TransferLayout | None] = {}
         self.alike: TransferLayout | None = None
-        self.in_pieces = 0
         self._before: TransferLayout | None = None
         self._data = b""
         self._at = 0
@@ -145,6 +143,8 @@ class FrameReader:
         data, at = self._data, self._at
         left = len(data) - at
         if left < 8:
+            if not left:  # not to be kept until there is more
+                self._data, self._at = b"", 0
             self._wait(8 - left)
             return None
         size, offset, kind, channel = _read_header(data, at)
@@ -158,7 +158,6 @@ class FrameReader:
                 data, at = self._data, self._at
                 left = len(data) - at
         if left < size:
-            self.in_pieces = size
             self._wait(size - left)
             return None
         end = at + size
@@ -219,7 +218,6 @@ class FrameReader:
             self._at = at + size
         else:
             self._piecemeal = True
-            self.in_pieces = size
             self._wait(at + size - len(data))
             return None
         self.alike = self._before = None
