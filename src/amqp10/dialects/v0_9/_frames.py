@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ._codes import Fault
+from ._runs import read_confirms
 from ._structured import Content
 
 if TYPE_CHECKING:
@@ -175,6 +176,13 @@ class FrameReader:
         """
         found, end = look.read(self._data, self._begin, most, min(largest, self.limit))
         if found is not None:
+            self._at = end
+        return found
+
+    def confirms(self, channel: int) -> list[int]:
+        """Numbers of publishes that are confirmed one by one, from the frame on that was given last; so taken."""
+        found, end = read_confirms(self._framing, self._data, self._begin, channel)
+        if found:
             self._at = end
         return found
 

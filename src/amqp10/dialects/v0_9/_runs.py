@@ -28,6 +28,8 @@ FEWEST: Final = 8
 
 _END: Final = 0xCE
 _METHOD, _HEADER, _BODY = 1, 2, 3
+_ACK: Final = b"\0\x3c\0\x50"
+_ONE: Final = bytes((0, _END))  # not `multiple`, and the end of the frame
 _CONTENT: Final = b"\0\x3c\0\0"  # class and weight
 
 
@@ -110,6 +112,17 @@ def _read_even(
     alike = [*map(like.__eq__, zip(starts, middles, ends, strict=True))]
     count = alike.index(False) if False in alike else count
     return numbers[:count], bodies[:count]
+
+
+def read_confirms(framing: Framing, data: bytes, at: int, channel: int) -> tuple[list[int], int]:
+    """The numbers in whole frames of basic.ack, without `multiple`, from `at` on, and where these end."""
+    begin = framing.head.pack(_METHOD, channel, 13) + _ACK
+    width, last = len(begin), len(data) - len(begin) - 10
+    found: list[int] = []
+    while at <= last and data.startswith(begin, at) and data[at + width + 8 : at + width + 10] == _ONE:
+        found.append(int.from_bytes(data[at + width : at + width + 8], "big"))
+        at += width + 10
+    return found, at
 
 
 class ContentRun(Run):

@@ -6,23 +6,26 @@ the peer says that it takes nothing: `connection.blocked`, or `channel.flow`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...engine import CreditChanged, LinkTerms, OutcomesReceived, OutgoingDelivery, SenderLink
+from ...engine import CreditChanged, LinkTerms, OutcomesReceived, OutgoingDelivery, PostsAccepted, SenderLink
 from ...errors import EncodeError, LocalProtocolError
 from ...messaging import ACCEPTED, DeliveryState, Target
 from ._acks import SIZE
-from ._channel import BASIC
+from ._channel import BASIC, State
 from ._codes import Fault
-from ._frames import METHOD
+from ._frames import END, METHOD
 from ._link import ClientLink
 from ._mapping import DIRECT_REPLY
 from ._methods import BasicPublish, BasicReturn, ConfirmSelect, ConfirmSelectOk
 from ._outgoing import Outgoing, Route
+from ._posted import Posted
 from ._returns import find_returned, outcome_of
 
 if TYPE_CHECKING:
+    from ._frames import FrameReader
     from ._session import ClientSession
 
 WINDOW = 2048
@@ -35,6 +38,7 @@ class SenderEndpoint(ClientLink, SenderLink):
     """See `SenderLink` for the contract."""
 
     is_sender = True
+    has_runs = True
     hot: ClassVar = {ACK: "receive_ack", NACK: "receive_nack"}
     handlers: ClassVar = {ConfirmSelectOk: "receive_select", BasicReturn: "receive_return"}
 
@@ -44,7 +48,8 @@ class SenderEndpoint(ClientLink, SenderLink):
         self.credit = 0
         self.drain = False
         self.auto_settle = True
-        self.unsettled: dict[bytes, OutgoingDelivery] = {}
+        self._unsettled: dict[bytes, OutgoingDelivery] = {}
+        self._posted: deque[Posted] = deque()
         self.frame_room = session.engine.room
         self._withheld = WINDOW  # credit that there would be, if the peer took anything
         self._paused = False  # by channel.flow
@@ -61,6 +66,12 @@ class SenderEndpoint(ClientLink, SenderLink):
     @property
     def settled_by_sender(self) -> bool:
         return not self._confirms
+
+    @property
+    def unsettled(self) -> dict[bytes, OutgoingDelivery]:  # type: ignore[override]
+        if self._posted:
+            self._make_posted()
+        return self._unsettled
 
     def prepare(self) -> None:
         if self._confirms:
@@ -136,10 +147,41 @@ class SenderEndpoint(ClientLink, SenderLink):
         self.publish(delivery, payload)
         return delivery
 
+    def post(self, payload: bytes, waiter: Any, *, settled: bool = False) -> OutgoingDelivery | None:
+        """See `SenderLink`. The path of nearly every message of `send_many`. benchmarks/amqp091.py."""
+        number, unsettled = self._number + 1, self._unsettled
+        if (
+            self.credit <= 0
+            or not self.attached
+            or settled
+            or not self._confirms
+            or (unsettled and number.to_bytes(8, "big") in unsettled)
+        ):
+            return super().post(payload, waiter, settled=settled)
+        self._write(payload, False)
+        self.credit -= 1
+        self._number = number
+        posted = self._posted
+        if not posted or posted[-1].waiter is not waiter or posted[-1].end != number:
+            posted.append(Posted(waiter, number))
+        posted[-1].payloads.append(payload)
+        return None
+
+    def _make_posted(self) -> None:
+        """Make objects of all that was posted: there is more to be said of them, or they are to be looked at."""
+        others = bool(self._outgoing)
+        while self._posted:
+            for delivery in self._posted.popleft().deliveries(self):
+                self._outgoing[delivery.delivery_id or 0] = delivery
+                self._unsettled[delivery.tag] = delivery
+        if others:  # both are in the order of sending
+            self._outgoing = dict(sorted(self._outgoing.items()))
+            self._unsettled = dict(sorted(self._unsettled.items(), key=lambda each: each[1].delivery_id or 0))
+
     def _new_tag(self) -> bytes:
         """The number of the publish; but another, if a delivery of an earlier attachment has that and is unsettled."""
         tag = (self._number + 1).to_bytes(8, "big")
-        while tag in self.unsettled:
+        while tag in self._unsettled:
             self._spare_tag += 1
             tag = self._spare_tag.to_bytes(8, "big")
         return tag
@@ -154,19 +196,9 @@ class SenderEndpoint(ClientLink, SenderLink):
         raise LocalProtocolError("a settled delivery on a link whose settle mode is 'unsettled'")
 
     def publish(self, delivery: OutgoingDelivery, payload: bytes) -> None:
-        """Write a message. benchmarks/amqp091.py."""
+        """Write a message and keep its delivery."""
         settled = delivery.local_settled
-        route, body = self.map(payload)
-        method = self._methods.get((route.exchange, route.key, settled))
-        if method is None:
-            method = self._publish_frame(route, settled)
-        engine = self.engine
-        engine.output.append(method)
-        content = engine.variant.framing.message(
-            self.number, BASIC, route.properties, body, engine.room, route.children
-        )
-        engine.output.append(content)
-        engine.output_size += len(method) + len(content)
+        self._write(payload, settled)
         delivery.on_wire = True
         if self._confirms:
             self.credit -= 1
@@ -176,7 +208,26 @@ class SenderEndpoint(ClientLink, SenderLink):
                 self._outgoing[number] = None
             else:
                 self._outgoing[number] = delivery
-                self.unsettled[delivery.tag] = delivery
+                self._unsettled[delivery.tag] = delivery
+
+    def _write(self, payload: bytes, settled: bool) -> None:
+        """Write a message."""
+        route, body = self.map(payload)
+        engine, size = self.engine, len(body)
+        if route.opens == (settled, size):  # like the last one of its route. benchmarks/amqp091.py
+            opening = route.opening
+            engine.output += (opening, body, END)
+            engine.output_size += len(opening) + size + 1
+            return
+        method = self._methods.get((route.exchange, route.key, settled))
+        if method is None:
+            method = self._publish_frame(route, settled)
+        framing = engine.variant.framing
+        content = framing.message(self.number, BASIC, route.properties, body, engine.room, route.children)
+        engine.output += (method, content)
+        engine.output_size += len(method) + len(content)
+        if 0 < size <= engine.room and not route.children:
+            route.opens, route.opening = (settled, size), method + content[: -size - 1]
 
     def check(self, payload: bytes) -> None:
         """See that a message can be said.
@@ -247,6 +298,20 @@ class SenderEndpoint(ClientLink, SenderLink):
 
     # What becomes of it
 
+    def receive_run(self, reader: FrameReader) -> bool:
+        """What `receive_ack` does for each of a run of them."""
+        if self._content is not None or self.channel_state is not State.OPEN:
+            return False
+        numbers = reader.confirms(self.number)
+        first, last = self._first, self._first + len(numbers) - 1
+        if last <= self._number and numbers == [*range(first, last + 1)]:
+            if numbers:
+                self._confirmed(last, True, ACCEPTED)
+        else:
+            for number in numbers:
+                self._confirmed(number, False, ACCEPTED)
+        return bool(numbers)
+
     def receive_ack(self, payload: bytes) -> None:
         if len(payload) != SIZE:
             self.check_shape(payload)
@@ -260,9 +325,11 @@ class SenderEndpoint(ClientLink, SenderLink):
         self._confirmed(number, multiple, self.session.connection.nack_outcome)
 
     def _confirmed(self, number: int, multiple: int, state: DeliveryState) -> None:
-        outgoing = self._outgoing
         if number > self._number or not self._confirms:
             raise Fault(406, f"a confirm of publish {number}, and {self._number} is the last", (60, 80), soft=True)
+        if self._posted and self._accept_posted(number, multiple, state):
+            return
+        outgoing = self._outgoing
         before = len(outgoing)
         engine = self.session.engine
         if self._told_in != engine.events_told:
@@ -284,11 +351,31 @@ class SenderEndpoint(ClientLink, SenderLink):
             engine.emit(OutcomesReceived(self, told))
         self._add_credit(before - len(outgoing))
 
+    def _accept_posted(self, number: int, multiple: int, state: DeliveryState) -> bool:
+        """Of what was posted alone; False, and there are objects of it now, if more is to be done."""
+        last = (number or self._number) if multiple else number
+        first = self._posted[0].first
+        if state is not ACCEPTED or self._outgoing or not (multiple or number == first):
+            self._make_posted()
+            return False
+        left = last + 1 - first
+        self._first = max(self._first, last + 1)
+        while left > 0 and self._posted:
+            run = self._posted[0]
+            count = min(left, len(run.payloads))
+            run.drop(count)
+            if not run.payloads:
+                self._posted.popleft()
+            self.engine.emit(PostsAccepted(self, run.waiter, count))
+            self._add_credit(count)
+            left -= count
+        return True
+
     def _settled(self, delivery: OutgoingDelivery, state: DeliveryState, told: list[OutgoingDelivery]) -> None:
         if delivery.remote_state is None:  # else it came back before
             delivery.remote_state = state
         delivery.remote_settled = delivery.local_settled = True
-        self.unsettled.pop(delivery.tag, None)
+        self._unsettled.pop(delivery.tag, None)
         told.append(delivery)
 
     def receive_return(self, method: BasicReturn) -> None:
@@ -296,6 +383,7 @@ class SenderEndpoint(ClientLink, SenderLink):
 
     def _returned(self, method: BasicReturn, body: bytes) -> None:
         """It could not be routed; the confirm is still to come, or at Broker-J has come as a nack."""
+        self._make_posted()
         waiting = [each for each in self._outgoing.values() if each is not None and each.remote_state is None]
         delivery = find_returned([(self, each) for each in waiting], method, self.properties_octets, body)
         if delivery is not None:
