@@ -210,7 +210,7 @@ class ProducerLink(Producer):
         kept = []
         for delivery in self._link.suspended():
             # What is whole and has no outcome nobody has looked at: to the sender it never came.
-            if delivery.state is not None or hasattr(delivery, "stream"):
+            if delivery.state is not None or getattr(delivery, "stream", None) is not None:
                 kept.append(delivery)
         return kept
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.lowlevel
 
-from ..engine import IncomingDelivery, OutgoingDelivery
+from ..engine._delivery import IncomingDelivery, OutgoingDelivery
 from ..errors import (
     AmqpError,
     DecodeError,
@@ -31,7 +31,6 @@ from ..messaging import (
     Declared,
     DeliveryState,
     Error,
-    Message,
     Modified,
     Outcome,
     Rejected,
@@ -40,6 +39,7 @@ from ..messaging import (
     TransactionalState,
     Undone,
 )
+from ..messaging._message import Message, decoded
 from ..profiles import Profile
 from ._endpoint import fresh
 from ._files import BodyTarget, save
@@ -81,6 +81,9 @@ class Stale:
 
     discard = read = settle
 
+    def joins(self, *_: Any) -> bool:
+        return False
+
 
 def is_stale(delivery: IncomingDelivery) -> bool:
     """Whether the peer has not resumed it."""
@@ -114,7 +117,7 @@ class Delivery(IncomingDelivery):
         """
         message: Message | None = self.decoded
         if message is None:
-            self.decoded = message = Message.decode(self.pieces)
+            self.decoded = message = decoded(Message, self.pieces)
         return message
 
     def body(self) -> AsyncIterator[bytes]:
@@ -268,13 +271,18 @@ class Delivery(IncomingDelivery):
             return
         link = self.link
         receiver = link.context
-        try:
-            link.settle(self, state)
-        except LocalProtocolError as error:
-            receiver._settle_after_loss(self, state, error)
+        if self.state is None and link.joins(self.delivery_id, self.tag, state):
+            # Whoever said the same before has woken the connection's task, and it has not run since.
+            self.state = state
+            self.local_settled = True
+        else:
+            try:
+                link.settle(self, state)
+            except LocalProtocolError as error:
+                receiver._settle_after_loss(self, state, error)
+            receiver._wake()
         if receiver._remembered is not None:
             receiver._remembered.given(self, state)
-        receiver._wake()
 
     def __enter__(self) -> Message:
         try:

@@ -72,7 +72,7 @@ class RecoveringReceiver(CreditingReceiver):
         # What was sent settled is ours. The rest is handed out when the peer has resumed it, else it comes again.
         known = set(map(id, self._pending))
         self._pending += [delivery for delivery in link.suspended() if id(delivery) not in known]
-        self._parts = [each for each in self._pending if link.keeps_parts and hasattr(each, "stream")]
+        self._parts = [each for each in self._pending if link.keeps_parts and getattr(each, "stream", None) is not None]
         resumable = set(map(id, self._pending))
         here = [*self._collected, *incoming]
         away = [delivery for delivery in here if not delivery.local_settled]
@@ -154,7 +154,7 @@ class RecoveringReceiver(CreditingReceiver):
 
     def _to_come(self, delivery: IncomingDelivery) -> bool:
         """Whether it is still to be handed out when it is resumed: then it uses the credit that it has used before."""
-        cut_off = self._link is not None and not self._link.streaming and hasattr(delivery, "stream")
+        cut_off = self._link is not None and not self._link.streaming and getattr(delivery, "stream", None) is not None
         return cut_off or delivery in self._hidden
 
     def _on_unresumed(self, deliveries: Iterable[IncomingDelivery]) -> None:

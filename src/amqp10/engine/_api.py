@@ -478,6 +478,10 @@ class ReceiverLink(Link):
             LocalProtocolError: the link is gone (the delivery is then the sender's to resend), or has not resumed it.
         """
 
+    def joins(self, number: int | None, tag: bytes, state: DeliveryState) -> bool:
+        """`settle` for a delivery of which nothing was said yet, if that said last was the same; else False, not done."""
+        return False
+
     @abstractmethod
     def read(self, delivery: IncomingDelivery) -> bytes | None:
         """The next part of a delivery's payload, on a link that streams; None while there is none.

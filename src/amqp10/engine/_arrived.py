@@ -13,7 +13,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from ._api import ReceiverLink
-from ._delivery import IncomingDelivery
+from ._delivery import IncomingDelivery, deliveries
 from ._events import DeliveriesReceived
 
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ class Run(ABC):
         part = slice(self.taken, self.taken + most)
         numbers, tags = self.numbers[part], self.tags[part]
         self.taken += len(numbers)
-        deliveries = [*map(self.kind, repeat(link), numbers, tags, self.payloads(part), repeat(self.settled))]
+        made = deliveries(self.kind, link, numbers, tags, self.payloads(part), self.settled)
         if not self.settled:
-            link._unsettled.update(zip(tags, deliveries, strict=True))
-        return deliveries
+            link._unsettled.update(zip(tags, made, strict=True))
+        return made
 
 
 class PortioningReceiver(ReceiverLink):

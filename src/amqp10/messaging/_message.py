@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
+from typing import Any, Final, Self, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
 from ..errors import DecodeError, EncodeError
@@ -21,6 +21,7 @@ from ._layout import BODY, DATA, FOOTER, HEADER, NAMES, PROPERTIES, Place, scan
 from ._pieces import Pieces, Unmapped
 
 MessageId = int | UUID | bytes | str
+SomeMessage = TypeVar("SomeMessage", bound="Message")
 
 
 class MessageFields(TypedDict, total=False):
@@ -61,7 +62,7 @@ _UNREAD: Final[Any] = object()
 _LISTS: Final = {HEADER: HEADER_FIELDS, PROPERTIES: PROPERTIES_FIELDS}
 _MAP_NAMES: Final = {section.name: code for code, section in MAPS.items()}
 # Apart from the class, for type checkers would take the fields, which are properties, for read-only beside them.
-_SLOTS: Final = ("_body", "_fields", "_parsed", "_payload", "_places", "_unmapped")
+_SLOTS: Final = ("_body", "_fields", "_parsed", "_places", "_source")
 _WIDE_DATA: Final = wide_data_head(0)[:4]
 _read_wide: Final = Struct(">4sI").unpack_from
 _NO_PLACES: Final[dict[int, Place]] = {}
@@ -122,16 +123,15 @@ class Message:
 
     _body: Any
     _fields: dict[str, Any]  # what was set, and the maps that were read
-    _payload: bytes | None  # of a decoded message
     _places: dict[int, Place] | None  # where the payload's sections are, once it was scanned
     _parsed: dict[int, Any]  # Header and Properties of the payload, once they were read
-    _unmapped: Unmapped  # what the payload is made of, where it is not set yet
+    _source: bytes | Unmapped | None  # of a decoded message the payload, or what that is made of when it is asked for
 
     def __init__(self, body: Any = None, **fields: Unpack[MessageFields]) -> None:
         if fields and not fields.keys() <= _NAMES:
             unknown = min(fields.keys() - _NAMES)
             raise TypeError(f"a message has no field {unknown!r}")
-        self._payload = None
+        self._source = None
         self._body = body
         self._fields = fields  # type: ignore[assignment]
 
@@ -184,8 +184,7 @@ class Message:
         body = self._body
         if body is not _UNREAD:
             return body
-        payload = self._payload
-        assert payload is not None
+        payload: Any = self._source  # never what is yet to be made: then the body is known
         # The common message is one short data section and nothing else. benchmarks/budget.py, "receive": a call less.
         size = len(payload) - 5
         if 0 <= size < 256 and payload.startswith(DATA_HEADS[size]):
@@ -204,29 +203,15 @@ class Message:
         What is malformed raises `DecodeError` when a field of its section is asked for, and what is out of order or
         missing at the first; `check` looks at everything at once.
         """
-        self = cls.__new__(cls)
-        self._body = _UNREAD
-        if type(payload) is bytes:
-            self._payload = payload
-        elif type(payload) is Pieces and (apart := payload.body_apart()) is not None:
-            self._payload, self._body = apart[0] or None, apart[1]
-        elif type(payload) is Unmapped:
-            self._unmapped = payload
-            self._body = payload[3]
-        else:
-            self._payload = bytes(payload)
-        self._fields = {}
-        self._places = None
-        return self
+        return decoded(cls, payload)
 
-    if not TYPE_CHECKING:  # else it would know of any attribute
-
-        def __getattr__(self, name: str) -> Any:
-            """What is not set: the payload of a message of another protocol, before it was looked for."""
-            if name != "_payload":
-                return self.__getattribute__(name)
-            self._payload = self._unmapped.head()
-            return self._payload
+    @property
+    def _payload(self) -> bytes | None:
+        """All that was decoded but for a body that is known already; None where that is nothing."""
+        source = self._source
+        if type(source) is Unmapped:
+            self._source = source = source.head() or None
+        return source  # type: ignore[return-value]
 
     def check(self) -> None:
         """Read all that has not been read yet.
@@ -234,7 +219,7 @@ class Message:
         Raises:
             DecodeError: something in the payload is malformed.
         """
-        if self._payload is None:
+        if self._source is None:
             return
         if self._body is _UNREAD:
             self._read_body()
@@ -250,17 +235,16 @@ class Message:
 
     def _scanned(self) -> dict[int, Place]:
         """Where the payload's sections are; nowhere, for a message that was not decoded."""
-        if self._payload is None:
-            return _NO_PLACES
-        places = self._places
+        places = self._places if self._source is not None else _NO_PLACES
         if places is None:
-            places = self._places = scan(self._payload)
+            payload = self._payload
+            places = self._places = _NO_PLACES if payload is None else scan(payload)
             self._parsed = {}
         return places
 
     def _read_field(self, name: str, section: FieldsSection, default: Any) -> Any:
         """A field that is None or was not set."""
-        if self._payload is None or name in self._fields:
+        if self._source is None or name in self._fields:
             return default
         places = self._places
         if places is None:
@@ -285,14 +269,14 @@ class Message:
         """A map field that is not a dict yet."""
         fields = self._fields
         value: Any = fields.get(name)
-        if value is None and self._payload is not None and name not in fields:
+        if value is None and self._source is not None and name not in fields:
             code = _MAP_NAMES[name]
             places = self._places
             if places is None:
                 places = self._scanned()
             place = places.get(code)
             if place is not None:
-                fields[name] = entries = MAPS[code].read(self._payload, place)
+                fields[name] = entries = MAPS[code].read(self._payload, place)  # type: ignore[arg-type]
                 return entries
         fields[name] = entries = {} if value is None else dict(value)
         return entries
@@ -322,8 +306,9 @@ class Message:
             EncodeError: a field is of the wrong type or out of range (it is named), or the body has no AMQP encoding.
             DecodeError: of a decoded message something was changed, and the rest is malformed.
         """
-        if self._payload is not None:
-            return self._encode_decoded(self._payload)
+        payload = self._payload
+        if payload is not None:
+            return self._encode_decoded(payload)
         fields = self._fields
         body = self._body
         if not fields and type(body) is bytes and len(body) < 256:
@@ -422,7 +407,7 @@ class Message:
         if not fields.keys() <= _NAMES:
             raise TypeError(f"a message has no field {min(fields.keys() - _NAMES)!r}")
         copy = type(self).__new__(type(self))
-        copy._payload = self._payload
+        copy._source = self._payload
         copy._body = body
         if self._payload is not None:
             copy._places = self._places
@@ -454,6 +439,23 @@ class Message:
         except DecodeError as e:
             return f"<{type(self).__name__} that cannot be decoded: {e}>"
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def decoded(kind: type[SomeMessage], payload: bytes | Pieces | Unmapped) -> SomeMessage:
+    """`kind.decode`, for the path of all messages that are received: a call less."""
+    message = kind.__new__(kind)
+    message._body = _UNREAD
+    if type(payload) is bytes:
+        message._source = payload
+    elif type(payload) is Pieces and (apart := payload.body_apart()) is not None:
+        message._source, message._body = apart[0] or None, apart[1]
+    elif type(payload) is Unmapped:
+        message._source, message._body = payload, payload[3]
+    else:
+        message._source = bytes(payload)
+    message._fields = {}
+    message._places = None
+    return message
 
 
 _DEFAULTS: Final = HEADER_FIELDS.defaults

@@ -81,7 +81,7 @@ class ClientReceiver(FastLink, ReceiverLink, HandleOwner):
         self._prepared: Assembly | None = None  # of which the rest is to come
         self._kept = {known_by(each.head): each for each in parts_of(resuming or ()).values()}  # of the last handle
         self._unread = 0  # octets of bodies that are read while they come in
-        self._unresumed = [each for each in resuming or () if not hasattr(each, "stream")]
+        self._unresumed = [each for each in resuming or () if getattr(each, "stream", None) is None]
         self._closed = not identifier_of(terms)  # what it receives from is over with the link
         settles = terms.settle_mode == "settled" or not self.acknowledges
         self.channel = ClientChannel(session.engine, self._on_channel_closed, self._on_channel, transacted=not settles)

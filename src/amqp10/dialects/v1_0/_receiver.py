@@ -370,24 +370,19 @@ class ReceiverEndpoint(ResumingReceiver):
 
     # Settling
 
+    def joins(self, number: int | None, tag: bytes, state: DeliveryState) -> bool:
+        # Nearly every delivery: told once, with its outcome, that of the one before. benchmarks/budget.py, "receive".
+        session = self.session
+        if state is not session.last_outcome or number is None or not self.attached or self._second:
+            return False
+        session.last_ids.append(number)
+        self._unsettled.pop(tag, None)
+        session.incoming.pop(number, None)
+        return True
+
     def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
         if delivery.local_settled:
             return
-        if settled is None and delivery.state is None and self.attached and not self._second:
-            number = delivery.delivery_id
-            if number is not None:
-                # Nearly every delivery: told once, with its outcome, that of the one before. benchmarks/budget.py,
-                # "receive".
-                session = self.session
-                if state is session.last_outcome:
-                    session.last_ids.append(number)
-                else:
-                    session.dispose(True, number, True, state)
-                delivery.state = state
-                delivery.local_settled = True
-                self._unsettled.pop(delivery.tag, None)
-                session.incoming.pop(number, None)
-                return
         if self.detach_sent or self._ended or self.terms is None:
             raise LocalProtocolError(f"the link {self._name!r} is gone: the delivery is the sender's to send again")
         number = delivery.delivery_id

@@ -103,7 +103,7 @@ class ResumingReceiver(LinkEndpoint, PortioningReceiver):
 
     def _in_part(self, delivery: IncomingDelivery) -> bool:
         """Whether its owner has not seen it yet, for it came in part, on a link that does not stream."""
-        return not self._streaming and hasattr(delivery, "stream")
+        return not self._streaming and getattr(delivery, "stream", None) is not None
 
     def states_of(self, deliveries: Sequence[Any]) -> Iterable[tuple[bytes, DeliveryState | None]]:
         return ((delivery.tag, receiver_state(delivery)) for delivery in deliveries)

@@ -1,0 +1,10 @@
+# What a compiled build knows beyond _message.py: see docs/howto/compiled.md.
+cimport cython
+
+
+cdef class Message:
+    cdef public object _body, _fields, _parsed, _places, _source
+
+
+@cython.locals(message=Message)
+cpdef decoded(type kind, object payload)
