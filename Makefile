@@ -86,7 +86,8 @@ bench-quick: $(VENV)/.bench  ## the same in a minute, for a first impression
 	$(BIN)/python benchmarks/run.py --quick
 
 bench-full: $(VENV)/.bench  ## beside Go, Rust and JavaScript, too; write the docs' table and plot from it (half an hour)
-	$(BIN)/python benchmarks/run.py --native --variants asyncio --sizes 100,1024,65536 --reps 3 --json benchmarks/full_run.json
+	$(BIN)/python benchmarks/run.py --native --variants asyncio,compiled,compiled+asyncio --sizes 100,1024,65536 --reps 3 \
+		--json benchmarks/full_run.json
 	$(BIN)/python benchmarks/report.py
 
 bench-transports: $(VENV)/.bench  ## the same clients over TLS and over WebSockets; write the docs' section from it (half an hour)

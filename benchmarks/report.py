@@ -36,6 +36,8 @@ WORKLOADS = {
 NAMES = {
     "amqp10": "amqp10, trio",
     "amqp10+asyncio": "amqp10, asyncio",
+    "amqp10+compiled": "amqp10 compiled, trio",
+    "amqp10+compiled+asyncio": "amqp10 compiled, asyncio",
     "proton": "python-qpid-proton (C)",
     "pyamqp": "azure-servicebus (Python)",
     "go-amqp": "go-amqp (Go)",
@@ -47,6 +49,7 @@ MIB_PER_S_OF = (OURS, "amqp10+asyncio", "go-amqp")
 HARNESS_NAMES = {
     "amqp10": "amqp10",
     "amqp10-asyncio": "amqp10+asyncio",
+    "amqp10-compiled": "amqp10+compiled",
     "proton-python": "proton",
     "pyamqp": "pyamqp",
     "rabbitmq-python": "rabbitmq-python",

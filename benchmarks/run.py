@@ -32,6 +32,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
+import compiled
 import native
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -42,7 +43,7 @@ HERE = Path(__file__).resolve().parent
 OURS = "amqp10"
 PEERS = {OURS: "amqp10", "proton": "python-qpid-proton", "pyamqp": "azure-servicebus"}
 WITHOUT_WEBSOCKET = {"proton"}
-VARIANTS = ("submit", "batch", "asyncio")
+VARIANTS = ("submit", "batch", "asyncio", "compiled")
 WORKLOADS = {"send": ("send", 0), "recv": ("recv", 0), "send-settled": ("send", 1), "recv-settled": ("recv", 1)}
 FIRST_COUNT = 2000
 FIRST_SIZE = 1 << 28  # bytes of them together, at most
@@ -158,7 +159,9 @@ class Bench:
         seconds: float,
         counterpart: OtherEnd,
         commands: dict[str, list[str]] | None = None,
+        compiled: Path | None = None,
     ) -> None:
+        self.compiled = compiled
         self.peers = peers
         self.commands = commands or {}
         self.cases = cases
@@ -223,8 +226,11 @@ class Bench:
         command = list(self.commands.get(name) or [sys.executable, str(HERE / "peers" / f"{name}_peer.py")])
         for option, value in asked.items():
             command += [f"--{option}", str(value)]
+        env = dict(os.environ)
+        if "compiled" in variant.split("+"):
+            env["PYTHONPATH"] = str(self.compiled)
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+            done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             raise Failed(f"not done after {PATIENCE} s") from None
         if done.returncode or not done.stdout:
@@ -426,7 +432,8 @@ def main() -> int:
             rust = native.COUNTERPART.ready() if given.native and given.transport != "tls" else None
             counterpart = Counterpart(options, rust)
         stack.callback(counterpart.stop)
-        bench = Bench(peers, cases, given.seconds, counterpart, commands)
+        compiled_ = compiled.installed() if any("compiled" in variant for variant in given.variants) else None
+        bench = Bench(peers, cases, given.seconds, counterpart, commands, compiled_)
         loads = [os.getloadavg()[0]]  # of the last minute
         for number in range(1, given.reps + 1):
             bench.round(number)

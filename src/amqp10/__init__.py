@@ -7,6 +7,7 @@
 `amqp10` has what users hold and raise; the embedded broker is `amqp10.broker`, the test kit `amqp10.testing`.
 """
 
+from ._compiled import COMPILED as COMPILED
 from .bridging import Bridge as Bridge
 from .bridging import BridgePlan as BridgePlan
 from .bridging import BridgeReport as BridgeReport
@@ -138,6 +139,7 @@ from .types import ULong as ULong
 from .types import UShort as UShort
 
 __all__ = (
+    "COMPILED",
     "TLS",
     "Accepted",
     "AmqpError",

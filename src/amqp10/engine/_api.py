@@ -479,7 +479,7 @@ class ReceiverLink(Link):
         """
 
     def joins(self, number: int | None, tag: bytes, state: DeliveryState) -> bool:
-        """`settle` for a delivery of which nothing was said yet, if that said last was the same; else False, not done."""
+        """`settle` a delivery of which nothing was said, if the same was said of the last one and is not out yet."""
         return False
 
     @abstractmethod

@@ -1,0 +1,80 @@
+"""The compiled part of a wheel, made where AMQP10_COMPILE=1 asks for it; where it cannot be made, the wheel has none.
+
+The modules below are compiled by Cython from the same sources that run without it, with what their .pxd files know of
+them beside. docs/howto/compiled.md says what that gains, and why these.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sysconfig
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+COMPILED = ("engine/_delivery", "client/_delivery", "messaging/_message")
+DIRECTIVES = {"annotation_typing": False, "binding": True, "language_level": "3"}
+
+
+class CompiledPart(BuildHookInterface[Any]):
+    """Adds the extension modules to the wheel, beside their sources: Python imports them in place of these."""
+
+    PLUGIN_NAME = "custom"
+
+    @property
+    def asked_for(self) -> bool:
+        """Of a wheel; an editable installation runs the sources as they are."""
+        return self.target_name == "wheel" and os.environ.get("AMQP10_COMPILE", "") not in ("", "0")
+
+    def dependencies(self) -> list[str]:
+        return ["cython>=3.1", "setuptools"] if self.asked_for else []
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if not self.asked_for or version == "editable":
+            return
+        self._made = TemporaryDirectory()
+        try:
+            made = compile_in(Path(self._made.name), Path(self.root) / "src" / "amqp10")
+        except (Exception, SystemExit) as error:  # setuptools ends the process where there is no compiler
+            self.app.display_warning(f"amqp10 is installed without its compiled part, which failed: {error!r}")
+            return
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+        build_data["force_include"].update(made)
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        if hasattr(self, "_made"):
+            self._made.cleanup()
+
+
+def compile_in(folder: Path, package: Path) -> dict[str, str]:
+    """Compile a copy of the package's modules in `folder`: the extension modules, and their places in the wheel.
+
+    Raises:
+        ImportError: there is no Cython.
+        Exception, SystemExit: whatever the compilers say.
+    """
+    from Cython.Build import cythonize
+    from setuptools import Extension
+    from setuptools.dist import Distribution
+
+    shutil.copytree(package, folder / "amqp10")
+    before = Path.cwd()
+    os.chdir(folder)  # Cython finds a package by its folders
+    try:
+        names = [f"amqp10/{each}" for each in COMPILED]
+        options = ["-g0"] if os.name == "posix" else []  # what debuggers want is the most of it
+        modules = [Extension(each.replace("/", "."), [f"{each}.py"], extra_compile_args=options) for each in names]
+        modules = cythonize(modules, compiler_directives=DIRECTIVES)
+        distribution = Distribution({"name": "amqp10", "ext_modules": modules})
+        command: Any = distribution.get_command_obj("build_ext")
+        command.inplace = True
+        command.ensure_finalized()
+        command.run()
+    finally:
+        os.chdir(before)
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    return {str(folder / f"{name}{suffix}"): f"{name}{suffix}" for name in names}
