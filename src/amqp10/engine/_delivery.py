@@ -154,7 +154,7 @@ def deliveries(
     link: ReceiverLink,
     numbers: Iterable[int],
     tags: Iterable[bytes],
-    payloads: Iterable[bytes],
+    payloads: Iterable[bytes | Unmapped],
     settled: bool,
 ) -> list[IncomingDelivery]:
     """One for each, as `kind` called for each would make it, without the calls. benchmarks/budget.py, "receive"."""

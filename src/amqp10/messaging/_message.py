@@ -261,8 +261,8 @@ class Message:
     def _list_section(self, section: FieldsSection, place: Place) -> Any:
         parsed = self._parsed.get(section.code)
         if parsed is None:
-            assert self._payload is not None
-            parsed = self._parsed[section.code] = section.read(self._payload, place)
+            payload: Any = self._source  # there is a place in it, so it was looked at
+            parsed = self._parsed[section.code] = section.read(payload, place)
         return parsed
 
     def _read_map(self, name: str) -> dict[Any, Any]:
@@ -276,14 +276,13 @@ class Message:
                 places = self._scanned()
             place = places.get(code)
             if place is not None:
-                fields[name] = entries = MAPS[code].read(self._payload, place)  # type: ignore[arg-type]
+                fields[name] = entries = MAPS[code].read(self._source, place)  # type: ignore[arg-type]
                 return entries
         fields[name] = entries = {} if value is None else dict(value)
         return entries
 
     def _read_body(self) -> Any:
-        payload = self._payload
-        assert payload is not None
+        payload: Any = self._source
         size = len(payload) - 8
         if size >= 0 and _read_wide(payload) == (_WIDE_DATA, size):
             self._body = body = payload[8:]
@@ -306,9 +305,8 @@ class Message:
             EncodeError: a field is of the wrong type or out of range (it is named), or the body has no AMQP encoding.
             DecodeError: of a decoded message something was changed, and the rest is malformed.
         """
-        payload = self._payload
-        if payload is not None:
-            return self._encode_decoded(payload)
+        if self._source is not None:
+            return self._encode_decoded(self._payload or b"")
         fields = self._fields
         body = self._body
         if not fields and type(body) is bytes and len(body) < 256:
