@@ -91,8 +91,8 @@ bench-full: $(VENV)/.bench  ## beside Go, Rust and JavaScript, too; write the do
 	$(BIN)/python benchmarks/report.py
 
 bench-transports: $(VENV)/.bench  ## the same clients over TLS and over WebSockets; write the docs' section from it (half an hour)
-	$(BIN)/python benchmarks/run.py --native --transport tls --variants asyncio --sizes 100,1024,65536 --reps 3 --json benchmarks/tls_run.json
-	$(BIN)/python benchmarks/run.py --native --transport websocket --variants asyncio --sizes 100,1024,65536 --reps 3 --json benchmarks/websocket_run.json
+	$(BIN)/python benchmarks/run.py --native --transport tls --variants asyncio --sizes 100,1024,65536 --reps 3 --seconds 0.5 --json benchmarks/tls_run.json
+	$(BIN)/python benchmarks/run.py --native --transport websocket --variants asyncio --sizes 100,1024,65536 --reps 3 --seconds 0.5 --json benchmarks/websocket_run.json
 	$(BIN)/python benchmarks/report.py
 
 bench-scale: $(VENV)/.bench  ## many links and connections, beside proton and, where Go is, go-amqp; fairness, memory
