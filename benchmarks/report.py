@@ -132,7 +132,7 @@ def page(run: dict[str, Any], figures: Medians) -> str:
         "<!-- Written by benchmarks/report.py from benchmarks/full_run.json; do not edit. -->",
         "",
         "CPU µs of the client a message, user and system; in brackets, how many times that of amqp10 on trio.",
-        f"Median of {run['runs']} runs that took turns. Compare within the page only.",
+        f"Median of {run['runs']} runs that took turns. Compare within one section only.",
         "",
         f"- Machine: {run['machine']}; {run['setting']}.",
         f"- Load average before, between and after the runs: {', '.join(f'{load:.1f}' for load in run['loads'])}. The",

@@ -185,7 +185,7 @@ class Message:
         if body is not _UNREAD:
             return body
         payload: Any = self._source  # never what is yet to be made: then the body is known
-        # The common message is one short data section and nothing else. benchmarks/budget.py, "receive": a call less.
+        # The common message is one short data section and nothing else. benchmarks/budget.py, "receive": a third.
         size = len(payload) - 5
         if 0 <= size < 256 and payload.startswith(DATA_HEADS[size]):
             self._body = body = payload[5:]

@@ -6,9 +6,10 @@
     timer:  sleep until the deadline that engine.tick gave ─> engine.tick ─> ...
 
 The writer takes everything there is at once, so whatever is queued while it writes goes out together with its next
-write: that is what makes thousands of small frames cheap. A peer that does not read stalls the writer, never the
-reader, up to a bound; one that does not write stalls the reader, never the writer. An engine whose protocol has no
-other way to hold a sender back may stall the reader too (`Engine.reading`).
+write: that is what makes thousands of small frames cheap (benchmarks/budget.py, "send": a write for each would be four
+times the steps). A peer that does not read stalls the writer, never the reader, up to a bound; one that does not write
+stalls the reader, never the writer. An engine whose protocol has no other way to hold a sender back may stall the
+reader too (`Engine.reading`).
 """
 
 from __future__ import annotations

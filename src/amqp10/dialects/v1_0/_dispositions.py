@@ -51,10 +51,12 @@ class SettlingSession(Session):
         self._by_remote_handle: dict[int, LinkEndpoint] = {}
         self._dispositions: dict[tuple[bool, bool, Any], list[int]] = {}
         # Of the disposition said last, if it settles what we received, for mostly so does the next; else no state.
+        # benchmarks/budget.py, "receive": a quarter of the steps.
         self.last_outcome: object = self
         self.last_ids: list[int] = []
 
     # Dispositions out: ids are collected by what is said of them, and become ranges when the output is taken.
+    # benchmarks/budget.py, "receive": one by one, a third more steps.
 
     def dispose(self, as_receiver: bool, number: int, settled: bool, state: DeliveryState | None) -> None:
         if self.muted:
@@ -179,7 +181,7 @@ def ranges(ids: list[int]) -> list[tuple[int, int]]:
     """The runs of consecutive serial numbers in `ids`, which lie within 2**31 of each other (RFC 1982)."""
     first, last = min(ids), max(ids)
     if last - first == len(ids) - 1 and len(set(ids)) == len(ids):
-        return [(first, last)]  # one run, as is usual, without a step for each
+        return [(first, last)]  # one run, as is usual, without a step for each: one in twenty
     base = ids[0] - 0x8000_0000
     offsets = sorted(number - base & MASK for number in ids)
     runs = []
