@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,6 +84,25 @@ CLIENTS = {
         "JavaScript", "npm", "rhea", (("npm", "install", "--silent"),), ("node", "PLACE/rhea_peer.js")
     ),
 }  # fmt: skip
+PINS = {
+    "go-amqp": ("go/go.mod", r"go-amqp v([\d.]+)", "Go", ("go", "version")),
+    "fe2o3-amqp": ("rust/Cargo.toml", r'fe2o3-amqp = "=([\d.]+)"', "Rust", ("rustc", "--version")),
+    "rhea": ("rhea/package.json", r'"rhea": "([\d.]+)"', "Node", ("node", "--version")),
+}
+"""Where the version of each stands, and what tells that of its language."""
+
+
+def versions(names: Iterable[str]) -> str:
+    """Of clients that are ready, and in brackets of what builds or runs them."""
+    told = []
+    for name in names:
+        file, pattern, language, command = PINS[name]
+        pinned = re.search(pattern, (SOURCES / file).read_text())
+        its = re.search(r"\d[\d.]+\d", subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        told.append(f"{name} {pinned[1] if pinned else ''} ({language} {its[0] if its else ''})")
+    return ", ".join(told)
+
+
 COUNTERPART = Program(
     "Rust",
     "rustc",

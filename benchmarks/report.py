@@ -134,7 +134,7 @@ def page(run: dict[str, Any], figures: Medians) -> str:
         "CPU µs of the client a message, user and system; in brackets, how many times that of amqp10 on trio.",
         f"Median of {run['runs']} runs that took turns. Compare within one section only.",
         "",
-        f"- Machine: {run['machine']}; {run['setting']}.",
+        f"- {run['date']}. Machine: {run['machine']}; {run['setting']}.",
         f"- Load average before, between and after the runs: {', '.join(f'{load:.1f}' for load in run['loads'])}. The",
         "  benchmark itself makes about 1.5; the rest was other work on the same CPUs.",
         f"- Counterpart: hand-written in {run['counterpart']}, over TCP on loopback; it settles a range for each read.",
@@ -234,7 +234,8 @@ def page_all_clients(results: list[dict[str, Any]]) -> str:
         "",
         "Another run, with programs and a counterpart that were written for the comparison of all these clients, and",
         "not with this one; the same machine, and counted is the same. For each row and column the median of up to",
-        f"{runs} runs that took turns.",
+        f"{runs} runs that took turns. protonj2 is 1.0.0, on Java 17, and rabbitmq-amqp-python-client 1.0.1; of the",
+        "others the versions are those above.",
         "",
     ]
     return "\n".join([*lines, *tables(figures)])

@@ -446,7 +446,8 @@ def main() -> int:
             if got.cpu
         }
         facts = {
-            "setting": setting(),
+            "date": f"{datetime.now(UTC):%Y-%m-%d}",
+            "setting": ", ".join(filter(None, [setting(), native.versions(commands)])),
             "machine": machine(),
             "cpus": os.cpu_count(),
             "loads": loads,
