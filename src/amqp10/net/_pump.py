@@ -30,8 +30,9 @@ from ._stream import STREAM_ERRORS, LayerAttribute
 HIGH_WATER: Final = 1 << 20
 """Bytes waiting to be written above which `full` asks producers to wait."""
 
-READ_SIZE: Final = 1 << 18
-"""Bytes asked of the stream at a time: with a quarter of that receiving 1 KiB costs a fifth more. benchmarks/run.py"""
+READ_SIZE: Final = 1 << 19
+"""Bytes asked of the stream at a time: with an eighth of that receiving 1 KiB costs a fifth more, with half of it
+receiving 64 KiB a quarter to two fifths more, for more frames come in two pieces. benchmarks/run.py"""
 
 # What is read, and the payloads of messages, come from the C library. glibc takes whatever is larger than 128 KiB from
 # the system anew each time, and gives back what lies free above as much: each page is a fault then. After it has freed
