@@ -382,7 +382,12 @@ class Message:
         Raises:
             EncodeError, DecodeError: as for `encode`.
         """
-        return b"".join(self._section(code, self._payload or b"") for code in NAMES if code < DATA)
+        payload = self._payload
+        if payload is None:
+            out = bytearray()
+            write_head(out, self._fields)
+            return bytes(out)
+        return b"".join(self._section(code, payload) for code in NAMES if code < DATA)
 
     def encode_footer(self) -> bytes:
         """The payload after the body, b"" without a footer.

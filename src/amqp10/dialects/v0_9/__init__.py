@@ -3,7 +3,7 @@
 `_fields`, `_method`, `_methods`, `_properties`, `_table` values and octets · `_frames` frames · `_variant` which of the
 three · `_mapping`, `_outgoing`, `_incoming` messages · `_engine` the facade · `_connection` channel 0 · `_channel` the
 others · `_client`, `_session`, `_link`, `_sender`, `_receiver`, `_acks`, `_requests`, `_transactions` the client's
-side · `_server` and the others of that name a server's
+side, `_runs`, `_sound`, `_held`, `_posted` what makes it quick · `_server` and the others of that name a server's
 """
 
 from __future__ import annotations

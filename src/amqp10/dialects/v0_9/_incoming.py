@@ -237,8 +237,9 @@ def incoming_head(
         if text is not None and not (sections and name == "type"):
             native[name.replace("_", "-")] = text
     headers = said.headers or {}
-    spelled = {tables.spelled(name): name for name in RESERVED}
-    headers = {spelled.get(name, name): value for name, value in headers.items()}
+    if tables.structured:
+        spelled = {tables.spelled(name): name for name in RESERVED}
+        headers = {spelled.get(name, name): value for name, value in headers.items()}
     application = _read_headers(headers, fields, annotations, native)
     if exchange and headers.get(PLACES["subject"]) == key:  # else nobody would know that it was there
         native.setdefault("headers", {})[PLACES["subject"]] = key
