@@ -30,7 +30,7 @@ from ._performatives import (
 )
 from ._runs import Alike as Alike
 from ._runs import read_run
-from ._transfer import TransferLayout, layout_of, read_transfer
+from ._transfer import TransferLayout, join_dispositions, layout_of, read_transfer
 from ._transfer import TransferTemplate as TransferTemplate
 from ._transfer import encode_disposition as encode_disposition
 
@@ -65,7 +65,7 @@ class FrameReader:
 
     Args:
         reuses: transfers that look alike are one object, good until the next frame is asked for; the payloads of
-            large ones are `Pieces`.
+            large ones are `Pieces`; dispositions that say the same of one delivery after the other are one.
 
     Attributes:
         alike: how the transfer read last looked, if the one before looked the same and there is more: more of the same,
@@ -186,7 +186,10 @@ class FrameReader:
                     return FRAME_AMQP, channel, walked[0], data[walked[1] : end]
         if body == end:
             return kind, channel, None, b""
-        return self._generic(kind, channel, data[body:end])
+        frame = self._generic(kind, channel, data[body:end])
+        if self._reuses and type(frame[2]) is Disposition:
+            self._at = join_dispositions(frame[2], data, at, body, end)
+        return frame
 
     def run(self, channel: int, layout: TransferLayout, most: int) -> list[Alike]:
         """The transfers that come next, on this channel and looking like this one: `most` of them, or all there are.
