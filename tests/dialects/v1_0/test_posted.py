@@ -216,3 +216,18 @@ def test_runs_of_others_are_left_alone() -> None:
     assert [len(run.payloads) for run in state.posted.values()] == [1, 1]
     owner.told(0, 3, True, ACCEPTED)
     assert owner.accepted == {"a": 2}
+
+
+def test_a_range_over_both_kinds() -> None:
+    """Accepted, it makes no objects of what was posted, be it before, between or behind those that are objects."""
+    owner = Owner(True, 100, 100)
+    session: Any = owner.links[0].session
+    for waiter in "ab":
+        owner.send(0, waiter, 20, False)
+        owner.hold(1)
+    owner.send(0, "a", 20, False)
+    owner.send(0, "a", 20, False)
+    owner.told(0, 5, True, ACCEPTED)
+    assert owner.accepted == {"a": 2, "b": 1, "its holder": 2}
+    assert not session.outgoing
+    assert [len(run.payloads) for run in session.posted.values()] == [1]

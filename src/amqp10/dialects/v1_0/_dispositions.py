@@ -131,14 +131,26 @@ class SettlingSession(Session):
             raise SessionFault(
                 "amqp:invalid-field", f"a disposition from {first} to {frame.last}: last is before first"
             )
-        if self.posted and frame.role:
-            if type(frame.state) is Accepted and frame.settled:
+        accepted = type(frame.state) is Accepted and frame.settled
+        while self.posted and frame.role:
+            if accepted:
                 done = self._accept_posted(first, count)
-                if done == count:
-                    return
                 first, count = first + done & MASK, count - done
-            if any(run.overlaps(first, count) for run in self.posted.values()):
+                if not count:
+                    return
+            places = [run.number - first & MASK for run in self.posted.values() if run.overlaps(first, count)]
+            if not places:
+                break
+            before = min(places)
+            if not accepted or not before or max(places) >= count:
                 self.make_posted()
+                break
+            self._hear(first, before, frame)  # those between two runs, which are objects
+            first, count = first + before & MASK, count - before
+        self._hear(first, count, frame)
+
+    def _hear(self, first: int, count: int, frame: Disposition) -> None:
+        """What the peer says of deliveries that are objects, and no others, in a range."""
         if not frame.role:
             while self.unmade:
                 receiver = self.unmade.pop()
