@@ -15,8 +15,7 @@ from amqp10.engine import Event
 from amqp10.net import Pump
 from amqp10.net import _websocket as module
 from amqp10.net._stream import LayerAttribute
-from amqp10.net._websocket import WebSocketStream
-from amqp10.net._websocket_frames import MESSAGE_SIZE
+from amqp10.net._websocket import MESSAGE_SIZE, WebSocketStream
 
 from ._rig import Double, Received
 from .raw_websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, RawPeer, close_frame, frame

@@ -8,19 +8,20 @@ protocol end the connection with the close code that RFC 6455 has for it.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
 from anyio.abc import ByteStream
 from wsproto.connection import Connection, ConnectionState
-from wsproto.events import BytesMessage, CloseConnection, Event, Ping, Pong, TextMessage
+from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
 from wsproto.frame_protocol import CloseReason
 
 from ._stream import STREAM_ERRORS, Layer, LayerAttribute
-from ._websocket_frames import MESSAGE_SIZE, Buffer, FrameCutter, cut, frames
+
+MESSAGE_SIZE: Final = 32_768
+"""Bytes of one message: HTTP servers tend to refuse messages of more than 64 KiB, and AMQP does not mind the cuts."""
 
 SEND_SIZE: Final = 8 * MESSAGE_SIZE
 """Bytes, before framing, that are handed to the transport at a time."""
@@ -35,14 +36,11 @@ class WebSocketStream(ByteStream, Layer):
     Args:
         stream: the transport; this stream's from now on.
         connection: wsproto's, open.
-        received: what came after the handshake, with it.
     """
 
-    def __init__(self, stream: ByteStream, connection: Connection, received: bytes = b"") -> None:
+    def __init__(self, stream: ByteStream, connection: Connection) -> None:
         self._stream = stream
-        self._send_buffers = getattr(stream, "send_buffers", self._send_joined)
         self._connection = connection
-        self._cutter = FrameCutter(masked=not connection.client)
         self._incoming = b""
         self._pong: Pong | None = None
         self._close: CloseConnection | None = None  # to be sent
@@ -52,7 +50,7 @@ class WebSocketStream(ByteStream, Layer):
         self._receiving = False
         self._closed = False
         self._sending = anyio.Lock(fast_acquire=True)
-        self._take(received)
+        self._take(b"")  # what came with the handshake
 
     @property
     def extra_attributes(self) -> Mapping[Any, Callable[[], Any]]:
@@ -88,34 +86,24 @@ class WebSocketStream(ByteStream, Layer):
         return chunk
 
     def _take(self, data: bytes) -> None:
-        """Take what came: bytes as they are, the rest by wsproto. All is in order, so bytes before a fault count."""
-        parts: list[Buffer] = []
-        for plain, part in self._cutter.cut(data):
-            if plain:
-                parts.append(part)
-                continue
-            self._connection.receive_data(bytes(part))
-            for event in self._connection.events():
-                if isinstance(event, BytesMessage):
-                    parts.append(bytes(event.data))
-                else:
-                    self._hear(event)
-                if self._ended:
-                    break
+        """Give wsproto what came. What it yields is in order, so bytes before a fault count."""
+        parts = []
+        self._connection.receive_data(data)
+        for event in self._connection.events():
+            if isinstance(event, BytesMessage):
+                parts.append(event.data)
+            elif isinstance(event, Ping):
+                self._pong = event.response()
+            elif isinstance(event, TextMessage):
+                self._fail(CloseReason.UNSUPPORTED_DATA, "the peer sent text over the WebSocket; AMQP is binary")
+            elif isinstance(event, CloseConnection):
+                if self._connection.state in (ConnectionState.REMOTE_CLOSING, ConnectionState.CLOSED):
+                    self._end(event)
+                else:  # wsproto's own, for what it could not read
+                    self._fail(event.code, f"the peer broke the WebSocket protocol: {event.reason}")
             if self._ended:
                 break
         self._incoming += b"".join(parts)
-
-    def _hear(self, event: Event) -> None:
-        if isinstance(event, Ping):
-            self._pong = event.response()
-        elif isinstance(event, TextMessage):
-            self._fail(CloseReason.UNSUPPORTED_DATA, "the peer sent text over the WebSocket; AMQP is binary")
-        elif isinstance(event, CloseConnection):
-            if self._connection.state in (ConnectionState.REMOTE_CLOSING, ConnectionState.CLOSED):
-                self._end(event)
-            else:  # wsproto's own, for what it could not read
-                self._fail(event.code, f"the peer broke the WebSocket protocol: {event.reason}")
 
     def _end(self, event: CloseConnection) -> None:
         """The peer closed; the answer is the same code (§5.5.1)."""
@@ -151,7 +139,7 @@ class WebSocketStream(ByteStream, Layer):
                 self.on_owed()
             elif not self._sending.locked():  # who sends takes it along
                 async with self._sending:
-                    await self._transmit([self._owed_bytes()])
+                    await self._transmit(self._owed_bytes())
 
     def _owed_bytes(self) -> bytes:
         pong, self._pong = self._pong, None
@@ -172,31 +160,26 @@ class WebSocketStream(ByteStream, Layer):
 
         Cancelling: a part may have been sent, and then nothing more can be.
         """
-        await self.send_buffers((item,))
-
-    async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
-        """The same of several, one after the other, without joining them."""
         async with self._sending:
-            rest = deque(memoryview(each) for each in buffers if each)
+            rest = memoryview(item)
             while True:
-                data: list[Buffer] = [self._owed_bytes()]
+                data = self._owed_bytes()
                 sendable = not (self._closed or self._torn) and self._connection.state is ConnectionState.OPEN
                 if sendable:
-                    data += frames(cut(rest, SEND_SIZE), masked=self._connection.client)
+                    portion, rest = rest[:SEND_SIZE], rest[SEND_SIZE:]
+                    messages = (bytes(portion[at : at + MESSAGE_SIZE]) for at in range(0, len(portion), MESSAGE_SIZE))
+                    data += b"".join(self._connection.send(BytesMessage(message)) for message in messages)
                 await self._transmit(data)
                 if not sendable:
                     raise self._over() if self._closed else anyio.BrokenResourceError(self._failure or "it is closed")
                 if not rest and not self.owed:
                     return
 
-    async def _transmit(self, data: Sequence[Buffer]) -> None:
-        if any(data) and not self._torn:
+    async def _transmit(self, data: bytes) -> None:
+        if data and not self._torn:
             self._torn = True
-            await self._send_buffers([each for each in data if each])
+            await self._stream.send(data)
             self._torn = False
-
-    async def _send_joined(self, buffers: Sequence[Buffer]) -> None:
-        await self._stream.send(b"".join(buffers))
 
     async def send_eof(self) -> None:
         """Say that no more will be sent: by the closing handshake, for a WebSocket knows no other way.
@@ -206,7 +189,7 @@ class WebSocketStream(ByteStream, Layer):
         async with self._sending:
             if self._connection.state in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
                 self._close = self._close or CloseConnection(CloseReason.NORMAL_CLOSURE)
-            await self._transmit([self._owed_bytes()])
+            await self._transmit(self._owed_bytes())
 
     # Closing
 

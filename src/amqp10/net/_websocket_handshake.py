@@ -8,7 +8,7 @@ from typing import Final
 
 from anyio.abc import ByteStream
 from wsproto.connection import ConnectionType
-from wsproto.events import AcceptConnection, Event, RejectConnection, RejectData, Request
+from wsproto.events import AcceptConnection, RejectConnection, RejectData, Request
 from wsproto.handshake import H11Handshake
 from wsproto.utilities import RemoteProtocolError
 
@@ -50,19 +50,16 @@ async def open_websocket(stream: ByteStream, endpoint: Endpoint, settings: WebSo
             received = (received + data)[: len(HTTP)]
             if not HTTP.startswith(received):
                 raise ConnectionLost(f"cannot connect to {endpoint}: the server does not answer as HTTP")
-            while data and handshake.connection is None:
-                line, newline, data = data.partition(b"\n")  # so that no frame gets into the handshake
-                handshake.receive_data(line + newline)
-                for event in handshake.events():
-                    if isinstance(event, RejectConnection):
-                        raise _refused(endpoint, event)
-                    if isinstance(event, AcceptConnection) and event.subprotocol != settings.subprotocol:
-                        raise ConnectionLost(
-                            f"cannot connect to {endpoint}: the server does not take the subprotocol "
-                            f"{settings.subprotocol}"
-                        )
+            handshake.receive_data(data)
+            for event in handshake.events():
+                if isinstance(event, RejectConnection):
+                    raise _refused(endpoint, event)
+                if isinstance(event, AcceptConnection) and event.subprotocol != settings.subprotocol:
+                    raise ConnectionLost(
+                        f"cannot connect to {endpoint}: the server does not take the subprotocol {settings.subprotocol}"
+                    )
             if handshake.connection is not None:
-                return WebSocketStream(stream, handshake.connection, data)
+                return WebSocketStream(stream, handshake.connection)
     except (RemoteProtocolError, ValueError) as error:  # the latter: bytes in its headers that are no text
         raise ConnectionLost(f"cannot connect to {endpoint}: no WebSocket there: {error}") from error
 
@@ -94,11 +91,9 @@ async def upgrade(stream: ByteStream, received: bytes, origins: Collection[str])
     """
     handshake = H11Handshake(ConnectionType.SERVER)
     try:
-        request: Event | None = None
-        while request is None:
-            line, newline, received = (received or await stream.receive()).partition(b"\n")  # as the client does
-            handshake.receive_data(line + newline)
-            request = next(handshake.events(), None)
+        handshake.receive_data(received)
+        while (request := next(handshake.events(), None)) is None:
+            handshake.receive_data(await stream.receive())
         assert isinstance(request, Request)
         answer = _judge(request, origins)
     except (RemoteProtocolError, ValueError) as error:  # the latter: bytes in its headers that are no text
@@ -108,7 +103,7 @@ async def upgrade(stream: ByteStream, received: bytes, origins: Collection[str])
     if isinstance(answer, AcceptConnection):
         await stream.send(handshake.send(answer))
         assert handshake.connection is not None
-        return WebSocketStream(stream, handshake.connection, received)
+        return WebSocketStream(stream, handshake.connection)
     reason, status = answer
     body = f"AMQP over WebSocket: {reason}\n".encode()
     headers = [
