@@ -31,6 +31,9 @@ class JumpingLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return super().time() + self.ahead
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        await super().shutdown_default_executor()  # a thread's end is waited for as long as it takes
+
 
 class JumpingSelector(DefaultSelector):
     """What the loop sleeps in."""
