@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from ...messaging import Accepted, DeliveryState, Modified, Rejected
 from ._method import Method
 from ._methods import BasicAck, BasicNack, BasicReject
 
@@ -54,6 +55,13 @@ class Acks:
         if not self._owed:
             self._owed = True
             self._channel.engine.owe(self)
+
+    def joins(self, number: int) -> bool:
+        """Accept a delivery if the one before it was accepted and that is not said yet; else False."""
+        if not self._owed or number != self._run + 1:
+            return False
+        self._run = number
+        return True
 
     def add_run(self, first: int, last: int) -> None:
         """Accept all of these."""
@@ -115,3 +123,12 @@ def outcome(number: int, verb: int) -> Method:
 def confirm(number: int, verb: int) -> Method:
     """What a server says of a publish."""
     return BasicAck(number) if verb == ACCEPT else BasicNack(number, requeue=False)
+
+
+def verb_of(state: DeliveryState | None) -> int:
+    """What is said for an outcome: rejected and undeliverable messages go where the queue sends dead letters."""
+    if isinstance(state, Accepted):
+        return ACCEPT
+    if isinstance(state, Rejected) or (isinstance(state, Modified) and state.undeliverable_here):
+        return DISCARD
+    return REQUEUE

@@ -27,9 +27,9 @@ from ...engine import (
     RequestAnswered,
 )
 from ...errors import AmqpError, LinkDetached, LocalProtocolError
-from ...messaging import Accepted, DeliveryState, Error, Modified, Rejected, Source, TransactionalState
+from ...messaging import Accepted, DeliveryState, Error, Source, TransactionalState
 from ...messaging._pieces import Unmapped
-from ._acks import ACCEPT, DISCARD, REQUEUE, Acks, outcome
+from ._acks import ACCEPT, REQUEUE, Acks, outcome, verb_of
 from ._asks import LimitUnsettled
 from ._channel import State
 from ._codes import Fault, as_error, as_exception
@@ -392,6 +392,12 @@ class ReceiverEndpoint(ClientLink, Committing, PortioningReceiver):
 
     # Settling
 
+    def joins(self, number: int | None, tag: bytes, state: DeliveryState) -> bool:
+        if number is None or type(state) is not Accepted or not self.attached or not self._acks.joins(number):
+            return False
+        del self._unsettled[tag]
+        return True
+
     def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
         if delivery.local_settled:
             return
@@ -488,12 +494,3 @@ class ReceiverEndpoint(ClientLink, Committing, PortioningReceiver):
     def leave(self) -> None:
         if self.attached:
             self._acks.flush()
-
-
-def verb_of(state: DeliveryState | None) -> int:
-    """What is said for an outcome: rejected and undeliverable messages go where the queue sends dead letters."""
-    if isinstance(state, Accepted):
-        return ACCEPT
-    if isinstance(state, Rejected) or (isinstance(state, Modified) and state.undeliverable_here):
-        return DISCARD
-    return REQUEUE
