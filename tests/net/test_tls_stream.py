@@ -60,6 +60,35 @@ async def test_all_that_is_here_is_read_at_once(authority: CertificateAuthority)
             left -= size
 
 
+async def test_openssl_holds_little(authority: CertificateAuthority) -> None:
+    """However much is read of the transport at a time: it never gives back the memory that it once had."""
+    data = bytes(range(256)) * 2048
+    async with pair(authority) as (client, server), anyio.create_task_group() as tasks:
+        held: list[int] = []
+        server._incoming = Noted(server._incoming, held)  # type: ignore[assignment]
+        tasks.start_soon(client.send, data)
+        received = bytearray()
+        while len(received) < len(data):
+            received += await server.receive(1 << 19)
+        assert received == data
+    assert max(held) < 1 << 17
+
+
+class Noted:
+    """A memory of OpenSSL's, and how much it holds after each write."""
+
+    def __init__(self, memory: ssl.MemoryBIO, held: list[int]) -> None:
+        self._memory = memory
+        self._held = held
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._memory, name)
+
+    def write(self, data: bytes) -> None:
+        self._memory.write(data)
+        self._held.append(self._memory.pending)
+
+
 async def test_records_are_written_together(authority: CertificateAuthority, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not a write to the transport for each of them, but for those of a quarter of a MiB."""
     calls = 0

@@ -18,8 +18,13 @@ from anyio.streams.tls import TLSAttribute
 RECORD: Final = 16_384
 """Bytes of a record, at most (RFC 8446 §5.1)."""
 
+FED: Final = 65_536
+"""Bytes that OpenSSL is given at a time: it keeps the memory of the most that it once had, for each connection."""
+
 SEND_SIZE: Final = 262_144
 """Bytes that are encrypted before they are handed to the transport."""
+
+_NOTHING: Final = memoryview(b"")
 
 
 class TLSStream(ByteStream):
@@ -36,6 +41,7 @@ class TLSStream(ByteStream):
         self._tls = tls
         self._incoming = incoming
         self._out = out
+        self._raw = _NOTHING  # what came and OpenSSL has not been given
         self._ended = False  # nothing more will come
         self._fault: Exception | None = None  # why, to be told when all before it was taken
         self._torn = False  # a record is only half sent
@@ -120,7 +126,9 @@ class TLSStream(ByteStream):
         tls, incoming = self._tls, self._incoming
         parts = []
         try:
-            while room and not self._ended and (incoming.pending or tls.pending() or incoming.eof):
+            while room and not self._ended and (incoming.pending or tls.pending() or incoming.eof or self._raw):
+                if self._raw and incoming.pending <= 2 * RECORD:  # so that a whole record is there
+                    self._feed()
                 part = tls.read(min(room, RECORD))
                 if part:
                     parts.append(part)
@@ -139,9 +147,14 @@ class TLSStream(ByteStream):
 
     async def _fetch(self, size: int) -> None:
         try:
-            self._incoming.write(await self.transport.receive(size))
+            self._raw = memoryview(await self.transport.receive(size))
+            self._feed()
         except anyio.EndOfStream:
             self._incoming.write_eof()
+
+    def _feed(self) -> None:
+        self._incoming.write(self._raw[:FED])
+        self._raw = self._raw[FED:] if len(self._raw) > FED else _NOTHING  # which holds no buffer
 
     # Sending
 

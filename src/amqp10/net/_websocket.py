@@ -23,6 +23,10 @@ from ._stream import STREAM_ERRORS, Layer, LayerAttribute
 MESSAGE_SIZE: Final = 32_768
 """Bytes of one message: HTTP servers tend to refuse messages of more than 64 KiB, and AMQP does not mind the cuts."""
 
+READ_SIZE: Final = 65_536
+"""Bytes that are taken from the transport at a time: no other task runs while what came is read, and empty frames are
+much work for their size."""
+
 SEND_SIZE: Final = 8 * MESSAGE_SIZE
 """Bytes, before framing, that are handed to the transport at a time."""
 
@@ -77,7 +81,7 @@ class WebSocketStream(ByteStream, Layer):
                 raise self._over()
             self._receiving = True
             try:
-                data = await self._stream.receive(max_bytes)
+                data = await self._stream.receive(min(max_bytes, READ_SIZE))
             finally:
                 self._receiving = False
             self._take(data)

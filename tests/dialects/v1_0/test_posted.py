@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from amqp10.dialects.v1_0._frames import AMQP_HEADER, encode_disposition, encode_frame
 from amqp10.dialects.v1_0._performatives import Attach, Begin, Detach, End, Flow, Open
+from amqp10.dialects.v1_0._posted import Run
 from amqp10.engine import (
     ConnectionTerms,
     Engine,
@@ -231,3 +232,36 @@ def test_a_range_over_both_kinds() -> None:
     assert owner.accepted == {"a": 2, "b": 1, "its holder": 2}
     assert not session.outgoing
     assert [len(run.payloads) for run in session.posted.values()] == [1]
+
+
+def test_a_range_over_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run is looked at a few times, however many turns of the two kinds there are in a range."""
+    looks = 0
+    overlaps = Run.overlaps
+
+    def counted(run: Run, first: int, count: int) -> bool:
+        nonlocal looks
+        looks += 1
+        return overlaps(run, first, count)
+
+    monkeypatch.setattr(Run, "overlaps", counted)
+    owner = Owner(True, 1000, 1000)
+    for _ in range(200):
+        owner.send(0, "a", 20, False)
+        owner.hold(1)
+    owner.told(0, 400, True, ACCEPTED)
+    assert owner.accepted == {"a": 200, "its holder": 200}
+    assert looks <= 3 * 200
+
+
+def test_a_range_that_begins_within_a_run() -> None:
+    """What was posted before it stays without an outcome, what is in it has one, and nothing behind is passed over."""
+    owner = Owner(True, 100, 100)
+    for _ in range(4):
+        owner.send(0, "a", 20, False)
+    owner.hold(1)
+    owner.send(0, "a", 20, False)
+    owner.told(2, 4, True, ACCEPTED)
+    assert owner.accepted == {"a": 3, "its holder": 1}
+    owner.told(0, 2, True, ACCEPTED)
+    assert owner.accepted == {"a": 5, "its holder": 1}

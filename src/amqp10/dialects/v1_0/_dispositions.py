@@ -131,23 +131,34 @@ class SettlingSession(Session):
             raise SessionFault(
                 "amqp:invalid-field", f"a disposition from {first} to {frame.last}: last is before first"
             )
-        accepted = type(frame.state) is Accepted and frame.settled
-        while self.posted and frame.role:
-            if accepted:
-                done = self._accept_posted(first, count)
-                first, count = first + done & MASK, count - done
-                if not count:
+        if self.posted and frame.role:
+            if type(frame.state) is Accepted and frame.settled:
+                done = self._accept_by_turns(first, count, frame)
+                if done == count:
                     return
-            places = [run.number - first & MASK for run in self.posted.values() if run.overlaps(first, count)]
-            if not places:
-                break
-            before = min(places)
-            if not accepted or not before or max(places) >= count:
+                first, count = first + done & MASK, count - done
+            if any(run.overlaps(first, count) for run in self.posted.values()):
                 self.make_posted()
-                break
-            self._hear(first, before, frame)  # those between two runs, which are objects
-            first, count = first + before & MASK, count - before
         self._hear(first, count, frame)
+
+    def _accept_by_turns(self, first: int, count: int, frame: Disposition) -> int:
+        """A range that is accepted and settled, of posted ones and of objects in any order: how many of it are done."""
+        at = self._accept_posted(first, count)
+        if at == count:
+            return count
+        places = sorted(run.number - first & MASK for run in self.posted.values() if run.overlaps(first, count))
+        if places and places[-1] >= count:  # one that begins before the range: not its first are accepted
+            return at
+        for place in places:
+            if place > at:
+                self._hear(first + at & MASK, place - at, frame)
+                at = place
+            if place == at:
+                taken = self._accept_posted(first + at & MASK, count - at)
+                if not taken:  # its link was left
+                    break
+                at += taken
+        return at
 
     def _hear(self, first: int, count: int, frame: Disposition) -> None:
         """What the peer says of deliveries that are objects, and no others, in a range."""
