@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sysconfig
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -76,5 +75,8 @@ def compile_in(folder: Path, package: Path) -> dict[str, str]:
         command.run()
     finally:
         os.chdir(before)
-    suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    return {str(folder / f"{name}{suffix}"): f"{name}{suffix}" for name in names}
+    made = {}
+    for name in names:  # setuptools may be told to name them otherwise than this Python would
+        (found,) = (each for each in folder.glob(f"{name}.*") if each.suffix in (".so", ".pyd"))
+        made[str(found)] = str(found.relative_to(folder))
+    return made

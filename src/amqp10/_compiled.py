@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Final
 
 from .engine import _delivery
 
-COMPILED: Final = Path(_delivery.__file__).suffix != ".py"
+COMPILED: Final = _delivery.__file__.endswith(tuple(EXTENSION_SUFFIXES))
 """The objects that there is one of for each message are compiled. All else is the same."""

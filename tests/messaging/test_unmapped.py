@@ -10,7 +10,7 @@ import pytest
 from amqp10.engine import IncomingDelivery
 from amqp10.errors import DecodeError
 from amqp10.messaging import Message
-from amqp10.messaging._pieces import Unmapped
+from amqp10.messaging._pieces import Pieces, Unmapped
 
 HEAD = Message(subject="s", application_properties={"k": 1}).encode_head()
 
@@ -80,3 +80,19 @@ def test_what_it_has_not() -> None:
         with pytest.raises(AttributeError, match="no attribute 'subjekt'"):
             _ = each.subjekt  # type: ignore[attr-defined]
         assert not hasattr(each, "_other")
+
+
+@pytest.mark.parametrize("body", [b"body", bytes(40_000)])
+def test_no_body_any_more(body: bytes) -> None:
+    """A body that is taken away leaves the same octets, whatever the payload came as; a body there never was, none."""
+    whole = Message(body, subject="s", application_properties={"k": 1}).encode()
+    view = memoryview(whole)
+    for payload in (Unmapped((Mapping(), b"", b"", body)), Pieces([view[:50], view[50:]])):
+        message, plain = Message.decode(payload), Message.decode(whole)
+        assert message.replace(body=None).encode() == plain.replace(body=None).encode()
+        assert (
+            message.replace(body=None).replace(subject="t").encode() == plain.replace(body=None, subject="t").encode()
+        )
+        message.body = plain.body = None
+        assert message.encode() == plain.encode() != HEAD
+    assert Message.decode(HEAD).replace(body=None).encode() == HEAD

@@ -62,7 +62,7 @@ _UNREAD: Final[Any] = object()
 _LISTS: Final = {HEADER: HEADER_FIELDS, PROPERTIES: PROPERTIES_FIELDS}
 _MAP_NAMES: Final = {section.name: code for code, section in MAPS.items()}
 # Apart from the class, for type checkers would take the fields, which are properties, for read-only beside them.
-_SLOTS: Final = ("_body", "_fields", "_parsed", "_places", "_source")
+_SLOTS: Final = ("_apart", "_body", "_fields", "_parsed", "_places", "_source")
 _WIDE_DATA: Final = wide_data_head(0)[:4]
 _read_wide: Final = Struct(">4sI").unpack_from
 _NO_PLACES: Final[dict[int, Place]] = {}
@@ -121,6 +121,7 @@ class Message:
 
     __slots__ = _SLOTS
 
+    _apart: bool  # only where it is true: the body was known at once, and is not in the payload
     _body: Any
     _fields: dict[str, Any]  # what was set, and the maps that were read
     _places: dict[int, Place] | None  # where the payload's sections are, once it was scanned
@@ -360,7 +361,7 @@ class Message:
         places = self._scanned()
         code = next((code for code in BODY if code in places), None)
         if code is None:
-            if self._body is _UNREAD or self._body is None:
+            if self._body is _UNREAD or (self._body is None and not getattr(self, "_apart", False)):
                 return b""
             raw = b""
         else:
@@ -411,6 +412,8 @@ class Message:
             raise TypeError(f"a message has no field {min(fields.keys() - _NAMES)!r}")
         copy = type(self).__new__(type(self))
         copy._source = self._payload
+        if getattr(self, "_apart", False):
+            copy._apart = True
         copy._body = body
         if self._payload is not None:
             copy._places = self._places
@@ -451,9 +454,9 @@ def decoded(kind: type[SomeMessage], payload: bytes | Pieces | Unmapped) -> Some
     if type(payload) is bytes:
         message._source = payload
     elif type(payload) is Pieces and (apart := payload.body_apart()) is not None:
-        message._source, message._body = apart[0] or None, apart[1]
+        message._source, message._body, message._apart = apart[0] or None, apart[1], True
     elif type(payload) is Unmapped:
-        message._source, message._body = payload, payload[3]
+        message._source, message._body, message._apart = payload, payload[3], True
     else:
         message._source = bytes(payload)
     message._fields = {}
