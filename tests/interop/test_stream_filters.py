@@ -139,6 +139,25 @@ async def test_a_slow_reader_in_0_9_1(url: str) -> None:
         assert [delivery.message.body for delivery in deliveries] == [b"%d" % n for n in range(40)]
 
 
+async def test_rounds_of_many_in_0_9_1(url: str) -> None:
+    """Messages of one size, twenty a round with manual credit: each comes once, in its order, with its place."""
+    address = await new_stream(url)
+    async with Connection(url, dialect="0-9-1") as connection:
+        async with connection.sender(address) as sender:
+            await sender.send_many([b"%04d" % n for n in range(100)])
+        source = Source(address, filters=[StreamOffset("first")])
+        got = []
+        async with connection.receiver(source, credit=0) as receiver:
+            for _ in range(5):
+                receiver.add_credit(20)
+                with anyio.fail_after(30):
+                    deliveries = [await receiver.receive() for _ in range(20)]
+                got += [(each.message.body, each.message.message_annotations[OFFSET]) for each in deliveries]
+                for delivery in deliveries:
+                    delivery.accept()
+        assert got == [(b"%04d" % n, n) for n in range(100)]
+
+
 async def test_not_a_stream_in_0_9_1(url: str) -> None:
     """What only streams have is refused of other queues."""
     async with Connection(url, dialect="0-9-1") as connection:

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 from amqp10.dialects.v0_9._incoming import Incoming
 from amqp10.dialects.v0_9._methods import (
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsume,
     BasicConsumeOk,
     BasicDeliver,
     BasicQosOk,
@@ -21,6 +24,7 @@ from amqp10.dialects.v0_9._methods import (
 from amqp10.dialects.v0_9._properties import BasicProperties
 from amqp10.dialects.v0_9._runs import FEWEST
 from amqp10.dialects.v0_9._sound import sound
+from amqp10.dialects.v0_9._streams import OFFSET
 from amqp10.dialects.v0_9._table import TABLES
 from amqp10.dialects.v0_9._variant import V0_9_1, Variant
 from amqp10.engine import ConnectionTerms, Dialect, Engine, LinkTerms, ReceiverLink, Run
@@ -39,7 +43,10 @@ PROPERTIES = (
     BasicProperties(content_type="text/plain", delivery_mode=2),
     BasicProperties(type="amqp-1.0"),
 )
-MALFORMED = len(PROPERTIES)  # a property that ends early
+OWN = len(PROPERTIES)  # a message-id of its own in each
+TURNS = OWN + 1  # two kinds by turns
+PLACES = OWN + 2  # its place in a stream
+MALFORMED = OWN + 3  # a property that ends early
 
 Like = tuple[int, bool, str, int, int]
 """How many messages; redelivered; their routing key; their properties; octets of each body."""
@@ -69,13 +76,29 @@ def receiver(dialect: Dialect, variant: Variant, credit: int, mode: Any, limit: 
     return engine, link
 
 
+def properties_of(which: int, number: int, variant: Variant) -> bytes:
+    """Of a message with this number; all of one kind have the same size."""
+    if which == MALFORMED:
+        return b"\x80\0\xff"
+    if which == OWN:
+        said = BasicProperties(message_id=f"{number:08}")
+    elif which == TURNS:
+        said = BasicProperties(message_id=str(number % 2))
+    elif which == PLACES:
+        name = variant.tables.spelled(OFFSET) if variant.structured else OFFSET
+        said = BasicProperties(headers={name: 1000 + number})
+    else:
+        said = PROPERTIES[which]
+    return said.encode(variant.tables)
+
+
 def stream(variant: Variant, runs: list[Like], room: int = 4096) -> bytes:
     """What a server sends: runs of messages, and another method after each."""
     out, number = b"", 0
     for count, redelivered, key, which, size in runs:
-        said = PROPERTIES[which].encode(variant.tables) if which < MALFORMED else b"\x80\0\xff"
         for _ in range(count):
             number += 1
+            said = properties_of(which, number, variant)
             method = variant.methods.encode(BasicDeliver("r", number, redelivered, "", key))
             body = number.to_bytes(2, "big") * (size // 2 + 1)
             out += variant.framing.frame(1, 1, method)
@@ -113,14 +136,20 @@ def agree(
     by_portions: bool,
     limit: int = 0,
 ) -> list[object]:
-    each_by_itself, link = receiver(*dialect, credit, mode, limit)
-    vars(link)["has_runs"] = False
-    expected = heard(each_by_itself, link, octets, portion, credit)
+    each_by_itself, other = receiver(*dialect, credit, mode, limit)
+    vars(other)["has_runs"] = False
+    expected = heard(each_by_itself, other, octets, portion, credit)
     engine, link = receiver(*dialect, credit, mode, limit)
     link.by_portions = by_portions
     assert heard(engine, link, octets, portion, credit) == expected
     assert engine.opened == each_by_itself.opened
+    assert left_behind(link) == left_behind(other)
     return expected
+
+
+def left_behind(link: ReceiverLink) -> list[Any]:
+    """What is known of the last message, and counted."""
+    return [vars(link)[name] for name in ("_last", "_since", "_out", "_prefetch", "_route", "properties_octets")]
 
 
 @settings(deadline=None)
@@ -176,6 +205,9 @@ def test_cut_at_each_octet(dialect: tuple[Dialect, Variant]) -> None:
     ("runs", "taken"),
     [
         ([(30, False, "q", 0, 5)], [29]),
+        ([(30, False, "q", OWN, 5)], [29]),
+        ([(30, False, "q", TURNS, 5)], [29]),
+        ([(5, False, "q", TURNS, 5), (30, False, "q", OWN, 5)], [4, 30]),
         ([(1, False, "q", 0, 5), (FEWEST + 2, False, "q", 3, 5)], [FEWEST + 2]),
         ([(1, False, "q", 0, 5), (1, False, "q", 1, 7), (1, False, "q", 2, 300)], [1, 1]),
         ([(2, False, "q", 0, 5), (2, True, "q", 0, 5), (2, True, "q", 4, 5)], [1]),
@@ -195,6 +227,41 @@ def test_many_at_a_time(runs: list[Like], taken: list[int]) -> None:
     engine.receive_data(stream(V0_9_1, runs))
     assert found == taken
     assert len(link.unsettled) == sum(count for count, *_ in runs)
+
+
+@pytest.mark.parametrize("count", [1, 2, FEWEST, 2 * FEWEST])
+def test_the_place_after_a_run(count: int) -> None:
+    """The next consumer of a stream begins behind the last message of a run: none comes again, none is left out."""
+    engine, link = receiver(*DIALECTS[0], count, "mixed")
+    link.refills = False
+    engine.receive_data(stream(V0_9_1, [(count, False, "q", PLACES, 5)]))
+    link.bring(count)
+    assert [Message.decode(each.payload).message_annotations[OFFSET] for each in link.incoming] == [
+        1001 + each for each in range(count)
+    ]
+    for delivery in link.incoming:
+        link.settle(delivery, ACCEPTED)
+    assert [each.consumer_tag for each in said(engine) if isinstance(each, BasicCancel)] == ["r"]
+    engine.receive_data(frames(V0_9_1, 1, BasicCancelOk("r")))
+    link.flow(count)
+    assert [each.arguments for each in said(engine) if isinstance(each, BasicConsume)] == [{OFFSET: 1001 + count}]
+
+
+def test_the_place_of_what_goes_back() -> None:
+    """Of a run that is more than the credit the rest is given back: the next consumer begins with its first."""
+    engine, link = receiver(*DIALECTS[0], 20, "mixed")
+    link.refills = False
+    octets = stream(V0_9_1, [(20, False, "q", PLACES, 5), (15, False, "q", PLACES, 5)])
+    first = len(stream(V0_9_1, [(20, False, "q", PLACES, 5)]))
+    engine.receive_data(octets[:first])
+    link.bring(20)
+    for delivery in link.incoming:
+        link.settle(delivery, ACCEPTED)
+    assert BasicCancel("r") in said(engine)
+    engine.receive_data(octets[first:])
+    engine.receive_data(frames(V0_9_1, 1, BasicCancelOk("r")))
+    link.flow(20)
+    assert [each.arguments for each in said(engine) if isinstance(each, BasicConsume)] == [{OFFSET: 1021}]
 
 
 def test_what_is_malformed_is_the_peers_fault() -> None:

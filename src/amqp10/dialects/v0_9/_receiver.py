@@ -312,6 +312,7 @@ class ReceiverEndpoint(ClientLink, Committing, PortioningReceiver):
                     self._route = route
                 self._delivered(body)
             return True
+        self.properties_octets = properties[-1]  # which say where in a stream it is
         self._last += count
         self._out += count
         now = ContentRun(self.delivery_type, self._settled, numbers, incoming.head, run)

@@ -60,6 +60,7 @@ class Messages:
         head_width = len(method) + 4
         end_of_data = len(data)
         found: list[tuple[bytes, bytes, bytes, bytes]] = []
+        next_try = 0  # messages from here on; twice as many each time, so that tries in vain are few
         try:
             while most:
                 start, size, tag, number = unpack(data, at)
@@ -76,15 +77,18 @@ class Messages:
                 if unpack_body(data, properties_end) != (body, body_size) or end >= end_of_data or data[end] != _END:
                     break
                 route, properties = data[route_at:route_end], data[properties_at:properties_end]
-                if not found:
+                if len(found) == next_try:
+                    next_try += next_try + 1
                     length = end + 1 - at
+                    widths = route_at - 8 - at, body_at - route_at, body_size
                     count = min(most, (end_of_data - at) // length)
-                    begins = data[at : route_at - 8]
-                    if count >= FEWEST and data.startswith(begins, at + (FEWEST - 1) * length):
-                        widths = len(begins), body_at - route_at, body_size
-                        numbers, bodies = _read_even(data, at, count, length, widths)
+                    if count >= FEWEST and _seem_even(data, at, length, *widths[:2]):
+                        numbers, bodies = _read_even(data, at, FEWEST if found else count, length, widths)
                         count = len(numbers)
-                        return (numbers, (route,) * count, (properties,) * count, bodies), at + count * length
+                        if count >= FEWEST:
+                            if found:
+                                break  # they are what is read next
+                            return (numbers, (route,) * count, (properties,) * count, bodies), at + count * length
                 found.append((number, route, properties, data[body_at:end]))
                 at = end + 1
                 most -= 1
@@ -96,22 +100,41 @@ class Messages:
         return (numbers, routes, all_properties, bodies), at
 
 
+def _seem_even(data: bytes, at: int, length: int, before: int, between: int) -> bool:
+    """Whether it is worth to look: the second is like the first in what most often differs, the last begins like it."""
+    middle = at + before + 8
+    second, last = middle + length, at + (FEWEST - 1) * length
+    return data.startswith(data[middle : middle + between], second) and data.startswith(data[at : at + before], last)
+
+
 def _read_even(
     data: bytes, at: int, count: int, length: int, widths: tuple[int, int, int]
 ) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
     """Numbers and bodies of those that are like the first one in all else: of `count`, or as many as there are.
+
+    Twice as many are looked at as were found alike: what is looked at in vain is no more than that.
 
     Args:
         length: octets of each.
         widths: of what is before the number, between that and the body, and of the body.
     """
     before, between, body = widths
-    cut = iter_unpack(f"{before}s8s{between}s{body}ss", memoryview(data)[at : at + count * length])
-    starts, numbers, middles, bodies, ends = zip(*cut, strict=True)
-    like = starts[0], middles[0], ends[0]
-    alike = [*map(like.__eq__, zip(starts, middles, ends, strict=True))]
-    count = alike.index(False) if False in alike else count
-    return numbers[:count], bodies[:count]
+    layout = f"{before}s8s{between}s{body}ss"
+    view = memoryview(data)
+    like = data[at : at + before], data[at + before + 8 : at + before + 8 + between], bytes((_END,))
+    numbers: tuple[bytes, ...] = ()
+    bodies: tuple[bytes, ...] = ()
+    while (here := len(numbers)) < count:
+        part = view[at + here * length : at + min(count, max(FEWEST, 2 * here)) * length]
+        starts, more_numbers, middles, more_bodies, ends = zip(*iter_unpack(layout, part), strict=True)
+        alike = [*map(like.__eq__, zip(starts, middles, ends, strict=True))]
+        all_alike = False not in alike
+        found = len(alike) if all_alike else alike.index(False)
+        numbers += more_numbers[:found]
+        bodies += more_bodies[:found]
+        if not all_alike:
+            break
+    return numbers, bodies
 
 
 def read_confirms(framing: Framing, data: bytes, at: int, channel: int) -> tuple[list[int], int]:

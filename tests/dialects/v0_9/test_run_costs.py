@@ -1,0 +1,107 @@
+"""Messages that almost look alike cost no more than each by itself, however many they are: counted, without a clock.
+
+Two things are counted: steps of the interpreter, and octets that are unpacked, which cost none of those.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from amqp10.dialects.v0_9 import _runs
+from amqp10.dialects.v0_9._methods import BasicDeliver
+from amqp10.dialects.v0_9._properties import BasicProperties
+from amqp10.dialects.v0_9._runs import FEWEST
+from amqp10.dialects.v0_9._streams import OFFSET
+from amqp10.dialects.v0_9._variant import V0_9_1
+
+from .test_hostile import DIALECTS
+from .test_runs import receiver
+
+FEW, MANY = 250, 2000
+Mix = Callable[[int, int], Any]
+"""What tells the properties of one message from those of others, of its number, from 0 on, and how many there are."""
+
+MIXES: dict[str, Mix] = {
+    "all alike": lambda number, count: 0,
+    "an own one in each": lambda number, count: number,
+    "two by turns": lambda number, count: number % 2,
+    "two of each": lambda number, count: number // 2,
+    "two of three": lambda number, count: number % 3 == 2,
+    "seven of each": lambda number, count: number // 7,
+    "eight of each": lambda number, count: number // 8,
+    "all but each eighth": lambda number, count: number % 8 == 7,
+    "all but each ninth": lambda number, count: number % 9 == 0,
+    "a hundred of each": lambda number, count: number // 100,
+    "one after a hundred": lambda number, count: number % 101 == 100,
+    "all but the first": lambda number, count: number == 0,
+    "all but the second": lambda number, count: number == 1,
+    "all but the eighth": lambda number, count: number == FEWEST - 1,
+    "all but the last": lambda number, count: number == count - 1,
+}
+
+
+def octets_of(mix: Mix, count: int, place: bool) -> bytes:
+    """Messages of one size; what differs is a message-id or the place in a stream."""
+    out: list[bytes] = []
+    framing = V0_9_1.framing
+    for number in range(count):
+        what = int(mix(number, count))
+        said = BasicProperties(headers={OFFSET: what}) if place else BasicProperties(message_id=f"{what:08}")
+        method = V0_9_1.methods.encode(BasicDeliver("r", number + 1, False, "", "q"))
+        out += framing.frame(1, 1, method), framing.message(1, 60, said.encode(V0_9_1.tables), bytes(100), 4096)
+    return b"".join(out)
+
+
+class Costs:
+    """Of receiving: steps of the interpreter, and octets unpacked."""
+
+    def __init__(self) -> None:
+        self.steps = self.unpacked = 0
+
+    def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "call":
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        self.steps += event == "opcode"
+        return self.trace
+
+    def iter_unpack(self, layout: str, data: memoryview) -> Iterator[tuple[Any, ...]]:
+        self.unpacked += len(data)
+        return struct.iter_unpack(layout, data)
+
+
+def costs(monkeypatch: pytest.MonkeyPatch, octets: bytes, count: int, runs: bool) -> Costs:
+    """Of all in one read, with as much credit."""
+    engine, link = receiver(*DIALECTS[0], count, "mixed")
+    link.by_portions = True
+    if not runs:
+        vars(link)["has_runs"] = False
+    found = Costs()
+    monkeypatch.setattr(_runs, "iter_unpack", found.iter_unpack)
+    before = sys.gettrace()
+    sys.settrace(found.trace)
+    try:
+        engine.receive_data(octets)
+    finally:
+        sys.settrace(before)
+    assert link.waiting == count
+    return found
+
+
+@pytest.mark.parametrize("place", [False, True], ids=["message-id", "place"])
+@pytest.mark.parametrize("mix", MIXES.values(), ids=list(MIXES))
+def test_no_worse_than_one_by_one(monkeypatch: pytest.MonkeyPatch, mix: Mix, place: bool) -> None:
+    """Whichever differ: fewer steps than one by one, no octet unpacked more than a few times, the same with many."""
+    steps = []
+    for count in (FEW, MANY):
+        octets = octets_of(mix, count, place)
+        found = costs(monkeypatch, octets, count, True)
+        assert found.steps < costs(monkeypatch, octets, count, False).steps
+        assert found.unpacked <= 4 * len(octets)
+        steps.append(found.steps / count)
+    assert steps[1] < 1.1 * steps[0]
