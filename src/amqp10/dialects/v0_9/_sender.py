@@ -49,7 +49,7 @@ class SenderEndpoint(ClientLink, SenderLink):
         self.drain = False
         self.auto_settle = True
         self._unsettled: dict[bytes, OutgoingDelivery] = {}
-        self._posted: deque[Posted] = deque()
+        self._posted: deque[Posted] = deque()  # after all that is in `_outgoing`
         self.frame_room = session.engine.room
         self._withheld = WINDOW  # credit that there would be, if the peer took anything
         self._paused = False  # by channel.flow
@@ -70,7 +70,7 @@ class SenderEndpoint(ClientLink, SenderLink):
     @property
     def unsettled(self) -> dict[bytes, OutgoingDelivery]:  # type: ignore[override]
         if self._posted:
-            self._make_posted()
+            self._make_posted(self._number)
         return self._unsettled
 
     def prepare(self) -> None:
@@ -162,21 +162,20 @@ class SenderEndpoint(ClientLink, SenderLink):
         self.credit -= 1
         self._number = number
         posted = self._posted
-        if not posted or posted[-1].waiter is not waiter or posted[-1].end != number:
+        if not posted or posted[-1].waiter is not waiter:
             posted.append(Posted(waiter, number))
         posted[-1].payloads.append(payload)
         return None
 
-    def _make_posted(self) -> None:
-        """Make objects of all that was posted: there is more to be said of them, or they are to be looked at."""
-        others = bool(self._outgoing)
-        while self._posted:
-            for delivery in self._posted.popleft().deliveries(self):
+    def _make_posted(self, last: int) -> None:
+        """Make objects of what was posted, up to that number: there is more to be said of it, or it is looked at."""
+        posted = self._posted
+        while posted and posted[0].first <= last:
+            for delivery in posted[0].take(last + 1 - posted[0].first, self):
                 self._outgoing[delivery.delivery_id or 0] = delivery
                 self._unsettled[delivery.tag] = delivery
-        if others:  # both are in the order of sending
-            self._outgoing = dict(sorted(self._outgoing.items()))
-            self._unsettled = dict(sorted(self._unsettled.items(), key=lambda each: each[1].delivery_id or 0))
+            if not posted[0].payloads:
+                posted.popleft()
 
     def _new_tag(self) -> bytes:
         """The number of the publish; but another, if a delivery of an earlier attachment has that and is unsettled."""
@@ -201,6 +200,8 @@ class SenderEndpoint(ClientLink, SenderLink):
         self._write(payload, settled)
         delivery.on_wire = True
         if self._confirms:
+            if self._posted:
+                self._make_posted(self._number)
             self.credit -= 1
             self._number = number = self._number + 1
             delivery.delivery_id = number
@@ -303,64 +304,51 @@ class SenderEndpoint(ClientLink, SenderLink):
         if self._content is not None or self.channel_state is not State.OPEN:
             return False
         numbers = reader.confirms(self.number)
-        first, last = self._first, self._first + len(numbers) - 1
-        if last <= self._number and numbers == [*range(first, last + 1)]:
-            if numbers:
-                self._confirmed(last, True, ACCEPTED)
-        else:
-            for number in numbers:
-                self._confirmed(number, False, ACCEPTED)
+        if numbers:
+            first, last = numbers[0], numbers[-1]
+            if last <= self._number and numbers == [*range(first, last + 1)]:
+                self._confirmed(first, last, ACCEPTED)
+            else:
+                for number in numbers:
+                    self._confirmed(number, number, ACCEPTED)
         return bool(numbers)
 
     def receive_ack(self, payload: bytes) -> None:
-        if len(payload) != SIZE:
-            self.check_shape(payload)
-        number, multiple = int.from_bytes(payload[4:12], "big"), payload[12] & 1
-        self._confirmed(number, multiple, ACCEPTED)
+        self._confirmed(*self._read_confirm(payload), ACCEPTED)
 
     def receive_nack(self, payload: bytes) -> None:
+        self._confirmed(*self._read_confirm(payload), self.session.connection.nack_outcome)
+
+    def _read_confirm(self, payload: bytes) -> tuple[int, int]:
+        """The numbers of the first and of the last of those that are confirmed."""
         if len(payload) != SIZE:
             self.check_shape(payload)
-        number, multiple = int.from_bytes(payload[4:12], "big"), payload[12] & 1
-        self._confirmed(number, multiple, self.session.connection.nack_outcome)
+        number = int.from_bytes(payload[4:12], "big")
+        if payload[12] & 1:  # multiple: all up to that; with 0, all
+            return self._first, number or self._number
+        return number, number
 
-    def _confirmed(self, number: int, multiple: int, state: DeliveryState) -> None:
-        if number > self._number or not self._confirms:
-            raise Fault(406, f"a confirm of publish {number}, and {self._number} is the last", (60, 80), soft=True)
-        if self._posted and self._accept_posted(number, multiple, state):
-            return
-        outgoing = self._outgoing
-        before = len(outgoing)
-        engine = self.session.engine
-        if self._told_in != engine.events_told:
-            self._told, self._told_in = [], engine.events_told
-        told, there = self._told, len(self._told)
-        if multiple:
-            for each in range(self._first, (number or self._number) + 1):
-                delivery = outgoing.pop(each, None)
-                if delivery is not None:
-                    self._settled(delivery, state, told)
-            self._first = max(self._first, (number or self._number) + 1)
-        elif number in outgoing:
-            delivery = outgoing.pop(number)
-            if delivery is not None:
-                self._settled(delivery, state, told)
-            if number == self._first:
-                self._first += 1
-        if told and not there:
-            engine.emit(OutcomesReceived(self, told))
-        self._add_credit(before - len(outgoing))
+    def _confirmed(self, first: int, last: int, state: DeliveryState) -> None:
+        if last > self._number or not self._confirms:
+            raise Fault(406, f"a confirm of publish {last}, and {self._number} is the last", (60, 80), soft=True)
+        end = last + 1  # of the objects
+        if self._posted and self._posted[0].first <= last:
+            if state is ACCEPTED and first <= self._posted[0].first:
+                end = self._posted[0].first
+                self._accept_posted(last)
+            else:
+                self._make_posted(last)
+        if self._outgoing:
+            self._confirm_objects(first, end, state)
+        if first <= self._first <= last:
+            self._first = last + 1
+            if self._first not in self._outgoing:  # others were confirmed before, out of order
+                posted = self._posted[0].first if self._posted else self._number + 1
+                self._first = next(iter(self._outgoing), posted)
 
-    def _accept_posted(self, number: int, multiple: int, state: DeliveryState) -> bool:
-        """Of what was posted alone; False, and there are objects of it now, if more is to be done."""
-        last = (number or self._number) if multiple else number
-        first = self._posted[0].first
-        if state is not ACCEPTED or self._outgoing or not (multiple or number == first):
-            self._make_posted()
-            return False
-        left = last + 1 - first
-        self._first = max(self._first, last + 1)
-        while left > 0 and self._posted:
+    def _accept_posted(self, last: int) -> None:
+        """Of what was posted, all up to that number is accepted."""
+        while self._posted and (left := last + 1 - self._posted[0].first) > 0:
             run = self._posted[0]
             count = min(left, len(run.payloads))
             run.drop(count)
@@ -368,8 +356,21 @@ class SenderEndpoint(ClientLink, SenderLink):
                 self._posted.popleft()
             self.engine.emit(PostsAccepted(self, run.waiter, count))
             self._add_credit(count)
-            left -= count
-        return True
+
+    def _confirm_objects(self, first: int, end: int, state: DeliveryState) -> None:
+        outgoing = self._outgoing
+        before = len(outgoing)
+        engine = self.session.engine
+        if self._told_in != engine.events_told:
+            self._told, self._told_in = [], engine.events_told
+        told, there = self._told, len(self._told)
+        for number in range(first, end):
+            delivery = outgoing.pop(number, None)
+            if delivery is not None:
+                self._settled(delivery, state, told)
+        if told and not there:
+            engine.emit(OutcomesReceived(self, told))
+        self._add_credit(before - len(outgoing))
 
     def _settled(self, delivery: OutgoingDelivery, state: DeliveryState, told: list[OutgoingDelivery]) -> None:
         if delivery.remote_state is None:  # else it came back before
@@ -383,7 +384,7 @@ class SenderEndpoint(ClientLink, SenderLink):
 
     def _returned(self, method: BasicReturn, body: bytes) -> None:
         """It could not be routed; the confirm is still to come, or at Broker-J has come as a nack."""
-        self._make_posted()
+        self._make_posted(self._number)
         waiting = [each for each in self._outgoing.values() if each is not None and each.remote_state is None]
         delivery = find_returned([(self, each) for each in waiting], method, self.properties_octets, body)
         if delivery is not None:
@@ -398,8 +399,8 @@ class SenderEndpoint(ClientLink, SenderLink):
         self._forget(delivery)
 
     def _forget(self, delivery: OutgoingDelivery) -> None:
-        if self.unsettled.get(delivery.tag) is delivery:
-            del self.unsettled[delivery.tag]
+        if self._unsettled.get(delivery.tag) is delivery:
+            del self._unsettled[delivery.tag]
         number = delivery.delivery_id
         if number is not None and self._outgoing.get(number) is delivery:
             self._outgoing[number] = None
