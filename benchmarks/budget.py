@@ -128,9 +128,12 @@ class Wire(ByteStream):
 
     def serve(self, count: int, body: bytes = BODY) -> None:
         """Send messages to the client, as far as there is credit for them."""
+        self.serve_these([Message(body).encode()] * count)
+
+    def serve_these(self, payloads: list[bytes]) -> None:
+        """Send them to the client, as far as there is credit for them."""
         source = self.sources[-1]
-        payload = Message(body).encode()
-        for _ in range(min(count, source.credit)):
+        for payload in payloads[: source.credit]:
             source.send(payload, settled=self._sends_settled)
         self._answer()
 
@@ -238,6 +241,10 @@ async def _send_each(connection: Connection, count: Count, body: bytes) -> None:
 
 async def _receive(receiver: Receiver, wire: Wire, count: Count, body: bytes = BODY) -> None:
     wire.serve(count.messages, body)
+    await _take(receiver, count, body)
+
+
+async def _take(receiver: Receiver, count: Count, body: bytes) -> None:
     count.start()
     taken = 0
     async for delivery in receiver:
@@ -337,10 +344,18 @@ async def consume_0_9_1(connection: Connection, wire: Wire, count: Count) -> Non
     await receive(connection, wire, count)
 
 
+async def consume_0_9_1_own(connection: Connection, wire: Wire, count: Count) -> None:
+    """With acks, and a message-id of its own in each; all are of one size."""
+    async with connection.receiver("q", credit=2 * COUNT) as receiver:
+        await anyio.wait_all_tasks_blocked()
+        wire.serve_these([Message(BODY, message_id=f"{number:08}").encode() for number in range(COUNT)])
+        await _take(receiver, count, BODY)
+
+
 WORKLOADS: tuple[Workload, ...] = (
     *(send, send_settled, send_each, send_large, submit),
     *(receive, receive_settled, receive_batch, receive_large, receive_mixed),
-    *(encode, decode, publish_0_9_1, consume_0_9_1),
+    *(encode, decode, publish_0_9_1, consume_0_9_1, consume_0_9_1_own),
 )
 
 
@@ -349,7 +364,7 @@ def measure(workload: Workload, backend: str) -> dict[str, float]:
     count = Count()
 
     async def run() -> None:
-        spoken = "0-9-1" if workload in (publish_0_9_1, consume_0_9_1) else "1.0"
+        spoken = "0-9-1" if workload in (publish_0_9_1, consume_0_9_1, consume_0_9_1_own) else "1.0"
         wire = Wire(count, spoken)
         settings: Any = {"sasl": False} if spoken == "1.0" else {}
         async with Connection.over(
