@@ -16,9 +16,10 @@ import pytest
 from amqp10.dialects.v0_9 import _runs
 from amqp10.dialects.v0_9._methods import BasicDeliver
 from amqp10.dialects.v0_9._properties import BasicProperties
-from amqp10.dialects.v0_9._runs import FEWEST
+from amqp10.dialects.v0_9._runs import FEWEST, ContentRun
 from amqp10.dialects.v0_9._streams import OFFSET
 from amqp10.dialects.v0_9._variant import V0_9_1
+from amqp10.messaging import ACCEPTED
 
 from .test_hostile import DIALECTS
 from .test_runs import receiver
@@ -105,3 +106,27 @@ def test_no_worse_than_one_by_one(monkeypatch: pytest.MonkeyPatch, mix: Mix, pla
         assert found.unpacked <= 4 * len(octets)
         steps.append(found.steps / count)
     assert steps[1] < 1.1 * steps[0]
+
+
+def test_credit_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came beyond the credit is handed out with each credit of one, without a copy of all the others."""
+    lengths: list[int] = []
+    begin = ContentRun.__init__
+
+    def noted(run: ContentRun, kind: Any, settled: bool, numbers: Any, head: Any, columns: Any) -> None:
+        lengths.append(len(numbers))
+        begin(run, kind, settled, numbers, head, columns)
+
+    monkeypatch.setattr(ContentRun, "__init__", noted)
+    engine, link = receiver(*DIALECTS[0], FEW, "mixed")
+    link.flow(1)
+    link.by_portions = True
+    engine.receive_data(octets_of(MIXES["all alike"], FEW, False))
+    taken = []
+    for _ in range(FEW):
+        link.bring(1)
+        taken.append(link.incoming.popleft())
+        link.settle(taken[-1], ACCEPTED)
+        link.flow(1)
+    assert [each.delivery_id for each in taken] == [*range(1, FEW + 1)]
+    assert 0 < sum(lengths) < 3 * FEW

@@ -16,6 +16,7 @@ from amqp10.dialects.v0_9._methods import (
     BasicConsumeOk,
     BasicDeliver,
     BasicQosOk,
+    BasicReject,
     ChannelFlow,
     ChannelOpenOk,
     ConnectionClose,
@@ -247,8 +248,9 @@ def test_the_place_after_a_run(count: int) -> None:
     assert [each.arguments for each in said(engine) if isinstance(each, BasicConsume)] == [{OFFSET: 1001 + count}]
 
 
-def test_the_place_of_what_goes_back() -> None:
-    """Of a run that is more than the credit the rest is given back: the next consumer begins with its first."""
+@pytest.mark.parametrize("more", [0, 5])
+def test_the_place_of_what_goes_back(more: int) -> None:
+    """What is left of a run when the credit is used up is given back: the next consumer begins with its first."""
     engine, link = receiver(*DIALECTS[0], 20, "mixed")
     link.refills = False
     octets = stream(V0_9_1, [(20, False, "q", PLACES, 5), (15, False, "q", PLACES, 5)])
@@ -259,9 +261,13 @@ def test_the_place_of_what_goes_back() -> None:
         link.settle(delivery, ACCEPTED)
     assert BasicCancel("r") in said(engine)
     engine.receive_data(octets[first:])
+    link.flow(more)
+    said(engine)
     engine.receive_data(frames(V0_9_1, 1, BasicCancelOk("r")))
     link.flow(20)
-    assert [each.arguments for each in said(engine) if isinstance(each, BasicConsume)] == [{OFFSET: 1021}]
+    methods = said(engine)
+    assert [each.delivery_tag for each in methods if isinstance(each, BasicReject)] == [*range(21 + more, 36)]
+    assert [each.arguments for each in methods if isinstance(each, BasicConsume)] == [{OFFSET: 1021 + more}]
 
 
 def test_what_is_malformed_is_the_peers_fault() -> None:

@@ -26,26 +26,28 @@ class Held:
         self._count += 1
 
     def add_run(self, run: ContentRun) -> None:
+        """Those of it that were not taken yet."""
         self._waiting.append(run)
-        self._count += len(run.numbers)
+        self._count += len(run.numbers) - run.taken
 
     def take(self, most: int) -> IncomingDelivery | ContentRun:
         """The first; or several, but not more than this."""
-        first = self._waiting.popleft()
+        first = self._waiting[0]
         if not isinstance(first, ContentRun):
             self._count -= 1
+            self._waiting.popleft()
             return first
-        taken, rest = first.cut(most)
+        taken = first.cut(most)
         self._count -= len(taken.numbers)
-        if rest is not None:
-            self._waiting.appendleft(rest)
+        if first.over:
+            self._waiting.popleft()
         return taken
 
     def drop(self) -> list[int]:
         """Hold nothing any more; the numbers of what was held."""
         numbers: list[int] = []
         for each in self._waiting:
-            numbers += each.numbers if isinstance(each, ContentRun) else (each.delivery_id or 0,)
+            numbers += each.numbers[each.taken :] if isinstance(each, ContentRun) else (each.delivery_id or 0,)
         self._waiting.clear()
         self._count = 0
         return numbers
@@ -54,4 +56,6 @@ class Held:
     def payload(self) -> bytes:
         """Of the first."""
         first = self._waiting[0]
-        return b"".join(map(bytes, first.payloads(slice(1)))) if isinstance(first, ContentRun) else first.payload
+        if not isinstance(first, ContentRun):
+            return first.payload
+        return b"".join(map(bytes, first.payloads(slice(first.taken, first.taken + 1))))

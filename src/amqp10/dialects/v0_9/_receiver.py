@@ -315,15 +315,14 @@ class ReceiverEndpoint(ClientLink, Committing, PortioningReceiver):
         self.properties_octets = properties[-1]  # which say where in a stream it is
         self._last += count
         self._out += count
-        now = ContentRun(self.delivery_type, self._settled, numbers, incoming.head, run)
-        later: ContentRun | None = now
+        came = ContentRun(self.delivery_type, self._settled, numbers, incoming.head, run)
+        is_more = count > self.credit
         if self.credit > 0:
-            now, later = now.cut(self.credit)
-            self._hand_out(now)
+            self._hand_out(came.cut(self.credit) if is_more else came)
             if self.credit <= 0 or self._out >= self._prefetch:
                 self._adjust()
-        if later is not None:
-            self._held.add_run(later)
+        if is_more:
+            self._held.add_run(came)
         return True
 
     def receive_deliver(self, payload: bytes) -> None:

@@ -172,14 +172,11 @@ class ContentRun(Run):
         head, (_, routes, properties, bodies) = self._columns
         return map(Unmapped, zip(repeat(head), routes[part], properties[part], bodies[part]))
 
-    def cut(self, most: int) -> tuple[ContentRun, ContentRun | None]:
-        """The first so many, and the rest if there is one; nothing of it was taken yet."""
-        if len(self.numbers) <= most:
-            return self, None
-        head, columns = self._columns
-        parts = []
-        for part in (slice(most), slice(most, None)):
-            numbers, routes, properties, bodies = columns
-            run = numbers[part], routes[part], properties[part], bodies[part]
-            parts.append(ContentRun(self.kind, self.settled, self.numbers[part], head, run))
-        return parts[0], parts[1]
+    def cut(self, most: int) -> ContentRun:
+        """The next so many, as a run of their own; this one is of the others then. It costs nothing for those."""
+        part = slice(self.taken, self.taken + most)
+        head, (tags, routes, properties, bodies) = self._columns
+        columns = tags[part], routes[part], properties[part], bodies[part]
+        cut = ContentRun(self.kind, self.settled, self.numbers[part], head, columns)
+        self.taken += len(cut.numbers)
+        return cut
