@@ -12,7 +12,8 @@ from zipfile import ZipFile
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TESTS = ("client", "dialects/v1_0", "engine", "messaging")
+OF_CLIENTS = ("cancel*[ns]", "copies", "delivery*", "fairness", "losses", "pipeline", "receiver*", "send*", "streamed")
+TESTS = ("dialects/v1_0", "engine", "messaging", *(f"client/test_{each}.py" for each in OF_CLIENTS))
 """Those of what is compiled, and of what holds it."""
 
 pytestmark = [
@@ -67,19 +68,21 @@ def test_is_compiled(compiled: Path) -> None:
     told = run(compiled, "-c", "import amqp10; print(amqp10.COMPILED, amqp10.Delivery.__basicsize__, amqp10.__file__)")
     assert told.startswith("True ")
     assert str(compiled) in told
-    made = sorted(
-        str(each.relative_to(compiled)).split(".")[0] for each in compiled.rglob("*") if ".cpython" in each.name
-    )
-    assert made == ["amqp10/client/_delivery", "amqp10/engine/_delivery", "amqp10/messaging/_message"]
+    made = sorted(str(each.relative_to(compiled)) for each in compiled.rglob("*") if each.suffix in (".so", ".pyd"))
+    assert [each.partition(".")[0] for each in made] == [
+        "amqp10/client/_delivery",
+        "amqp10/engine/_delivery",
+        "amqp10/messaging/_message",
+    ]
     assert not [*compiled.rglob("*.pxd"), *compiled.rglob("*.c")]
 
 
 def test_passes_the_same_tests(compiled: Path) -> None:
     """The tests of deliveries and messages, and of all that hands them on, with compiled ones."""
-    folders = [f"tests/{each}" for each in TESTS]
-    told = run(compiled, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not interop and not slow", *folders)
+    paths = [str(path) for each in TESTS for path in sorted((ROOT / "tests").glob(each))]
+    told = run(compiled, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not interop and not slow", *paths)
     passed = int(told.rsplit("\n", 2)[-2].split(" passed")[0].split()[-1])
-    assert passed > 3000, told
+    assert passed > 1500, told
 
 
 @pytest.mark.skipif(os.name != "posix", reason="takes the compiler away by CC")

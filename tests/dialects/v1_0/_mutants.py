@@ -275,7 +275,7 @@ class Mutants:
         elif kind in (14, 15, 16) and self.got:
             delivery = self.got[-1 - which // 2 % len(self.got)]
             delivery.link.settle(delivery, STATES[how % 5], settled=(None, True, False)[how % 3])
-        elif kind == 17 and self.got and hasattr(self.got[-1], "stream"):
+        elif kind == 17 and self.got and getattr(self.got[-1], "stream", None) is not None:
             delivery = self.got[-1 - which // 2 % len(self.got)]
             (delivery.link.discard if how % 5 == 0 else delivery.link.read)(delivery)
         elif kind == 18 and link is not None and link.is_sender:
