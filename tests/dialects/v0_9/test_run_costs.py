@@ -98,6 +98,7 @@ def costs(monkeypatch: pytest.MonkeyPatch, octets: bytes, count: int, runs: bool
 @pytest.mark.parametrize("mix", MIXES.values(), ids=list(MIXES))
 def test_no_worse_than_one_by_one(monkeypatch: pytest.MonkeyPatch, mix: Mix, place: bool) -> None:
     """Whichever differ: fewer steps than one by one, no octet unpacked more than a few times, the same with many."""
+    costs(monkeypatch, octets_of(mix, FEWEST, place), FEWEST, True)  # Python 3.12 counts no steps the first time
     steps = []
     for count in (FEW, MANY):
         octets = octets_of(mix, count, place)
