@@ -24,13 +24,18 @@ NAME = "127.0.0.1"
 
 @asynccontextmanager
 async def pair(
-    authority: CertificateAuthority, hostname: str = NAME, *, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
+    authority: CertificateAuthority,
+    hostname: str = NAME,
+    *,
+    version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3,
+    tickets: int = 2,
 ) -> AsyncIterator[tuple[TLSStream, TLSStream]]:
     """A client and a server, the handshake done."""
     files = authority.server(NAME)
     client = TLS(ca=authority.ca, check_hostname=hostname == NAME).client_context()
     client.maximum_version = version
     server = TLS(certificate=files.certificate, key=files.key).server_context()
+    server.num_tickets = tickets
     ends = socket.socketpair()
     for end in ends:
         end.setblocking(False)
@@ -72,6 +77,15 @@ async def test_openssl_holds_little(authority: CertificateAuthority) -> None:
             received += await server.receive(1 << 19)
         assert received == data
     assert max(held) < 1 << 17
+
+
+async def test_much_that_is_no_data(authority: CertificateAuthority) -> None:
+    """More of TLS's own messages in one read than OpenSSL is given at a time: what is behind them is not passed over."""
+    async with pair(authority, tickets=300) as (client, server), anyio.create_task_group() as tasks:
+        tasks.start_soon(server.send, b"data")
+        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(10):
+            assert await client.receive(1 << 19) == b"data"
 
 
 class Noted:

@@ -92,7 +92,7 @@ class IncomingDelivery:
         pieces: the encoded message, a large one in the buffers that it came in, one of another protocol as it came;
             decoding is the holder's business.
         stream: on a link that streams, what is here of the message; elsewhere the same of one that the end of the link
-            cut off, and unset for all others.
+            cut off; for all others unset, or None where this is compiled.
         message_format: 0 for a standard AMQP message (§3.2).
         local_settled: this side has settled it (at once, if it was sent settled).
         state: the outcome this side gave, None while it gave none.

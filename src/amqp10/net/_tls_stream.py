@@ -127,16 +127,18 @@ class TLSStream(ByteStream):
         parts = []
         try:
             while room and not self._ended and (incoming.pending or tls.pending() or incoming.eof or self._raw):
-                if self._raw and incoming.pending <= 2 * RECORD:  # so that a whole record is there
+                try:
+                    part = tls.read(min(room, RECORD))
+                except ssl.SSLWantReadError:
+                    if not self._raw:
+                        break
                     self._feed()
-                part = tls.read(min(room, RECORD))
+                    continue
                 if part:
                     parts.append(part)
                     room -= len(part)
                 else:
                     self._ended = True
-        except ssl.SSLWantReadError:
-            pass
         except ssl.SSLError as error:
             self._ended = True
             ragged = isinstance(error, ssl.SSLEOFError) or "UNEXPECTED_EOF" in (error.strerror or "")
