@@ -10,6 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from amqp10 import Receiver
 from amqp10.client import _receiver as receiver_module
 from amqp10.client._receiver import BURST as RECEIVED
 from amqp10.client._receiver import TURN
@@ -59,6 +60,17 @@ async def beside() -> AsyncIterator[Runs]:
         tasks.cancel_scope.cancel()
 
 
+@asynccontextmanager
+async def flooded(serve: Serve) -> AsyncIterator[tuple[Receiver, Runs]]:
+    """A receiver for which all is there already, and how long others wait beside what is done with it."""
+    async with serve() as (peer, connection), connection, connection.receiver("q", credit=COUNT) as receiver:
+        await anyio.wait_all_tasks_blocked()
+        peer.send("q", *range(COUNT))
+        await anyio.wait_all_tasks_blocked()
+        async with beside() as runs:
+            yield receiver, runs
+
+
 @pytest.mark.parametrize("settle_mode", ["unsettled", "settled"])
 async def test_send_many(serve: Serve, settle_mode: str) -> None:
     """With all the credit, and a window that never closes, nothing else makes it wait."""
@@ -89,15 +101,11 @@ async def test_submit(serve: Serve) -> None:
 @pytest.mark.usefixtures("short_turns")
 async def test_async_for(serve: Serve) -> None:
     """Of what is there already, so many are taken in a run."""
-    async with serve() as (peer, connection), connection, connection.receiver("q", credit=COUNT) as receiver:
-        await anyio.wait_all_tasks_blocked()
-        peer.send("q", *range(COUNT))
-        await anyio.wait_all_tasks_blocked()
-        async with beside() as runs:
-            async for _ in receiver:
-                runs.message()
-                if runs.messages == COUNT:
-                    break
+    async with flooded(serve) as (receiver, runs):
+        async for _ in receiver:
+            runs.message()
+            if runs.messages == COUNT:
+                break
     runs.check(RECEIVED)
 
 
@@ -105,15 +113,11 @@ async def test_a_turn_is_a_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -
     """Who takes deliveries quickly takes more of them in a run: as many as that time lets it, and no more."""
     now, quick = 0.0, 4 * RECEIVED
     monkeypatch.setattr(receiver_module, "monotonic", lambda: now)
-    async with serve() as (peer, connection), connection, connection.receiver("q", credit=COUNT) as receiver:
-        await anyio.wait_all_tasks_blocked()
-        peer.send("q", *range(COUNT))
-        await anyio.wait_all_tasks_blocked()
-        async with beside() as runs:
-            while runs.messages < COUNT:
-                await receiver.receive()
-                runs.message()
-                now += TURN / quick
+    async with flooded(serve) as (receiver, runs):
+        while runs.messages < COUNT:
+            await receiver.receive()
+            runs.message()
+            now += TURN / quick
     runs.check(quick + RECEIVED)
     assert runs.longest > 2 * RECEIVED
 
@@ -122,12 +126,8 @@ async def test_a_turn_is_a_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("max_wait", [None, 60.0])
 async def test_receive_batch(serve: Serve, max_wait: float | None) -> None:
     """The same of batches, smaller than a run."""
-    async with serve() as (peer, connection), connection, connection.receiver("q", credit=COUNT) as receiver:
-        await anyio.wait_all_tasks_blocked()
-        peer.send("q", *range(COUNT))
-        await anyio.wait_all_tasks_blocked()
-        async with beside() as runs:
-            while runs.messages < COUNT:
-                for _ in await receiver.receive_batch(5, max_wait=max_wait):
-                    runs.message()
+    async with flooded(serve) as (receiver, runs):
+        while runs.messages < COUNT:
+            for _ in await receiver.receive_batch(5, max_wait=max_wait):
+                runs.message()
     runs.check(RECEIVED + 5)

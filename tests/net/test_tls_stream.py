@@ -80,7 +80,7 @@ async def test_openssl_holds_little(authority: CertificateAuthority) -> None:
 
 
 async def test_much_that_is_no_data(authority: CertificateAuthority) -> None:
-    """More of TLS's own messages in one read than OpenSSL is given at a time: what is behind them is not passed over."""
+    """More of TLS's own messages in one read than OpenSSL is given at a time: what is behind them is not lost."""
     async with pair(authority, tickets=300) as (client, server), anyio.create_task_group() as tasks:
         tasks.start_soon(server.send, b"data")
         await anyio.wait_all_tasks_blocked()
