@@ -200,6 +200,7 @@ class Session:
     remote_window: int
     next_outgoing_id: int = 0
     delivery_id: int = 0
+    settled: bool = False  # the delivery whose frames are coming in: said by any of them (AMQP 1.0 section 2.7.5)
     sinks: dict[int, Sink] = field(default_factory=dict)
     springs: dict[int, Spring] = field(default_factory=dict)
     first: int = -1  # the range of deliveries to be settled, none when negative
@@ -372,7 +373,7 @@ class Counterpart(asyncio.Protocol):
         session = self.sessions[channel]
         session.next_incoming_id = (session.next_incoming_id + 1) & 0xFFFF_FFFF
         handle = 0
-        settled = False
+        settled = session.settled
         for index in range(count if count < 6 else 6):
             code = data[at]
             width = WIDTH[code]
@@ -385,10 +386,12 @@ class Counterpart(asyncio.Protocol):
                     # Of what comes; a peer that sends and receives on one session would confuse the two.
                     session.delivery_id = int.from_bytes(data[at + 1 : at + width], "big")
             elif index == 4:
-                settled = code == 0x41 or (code == 0x56 and data[at + 1] == 1)
+                settled = settled or code == 0x41 or (code == 0x56 and data[at + 1] == 1)
             elif index == 5 and (code == 0x41 or (code == 0x56 and data[at + 1] == 1)):
+                session.settled = settled
                 return  # more frames of it follow
             at += width
+        session.settled = False
         sink = session.sinks[handle]
         if sink.credit <= 0:
             raise Broken("a transfer without credit")

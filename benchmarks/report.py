@@ -3,6 +3,7 @@
 python benchmarks/run.py --native --variants asyncio --sizes 100,1024,65536 --reps 3 --json benchmarks/full_run.json
 ... --broker URL --label "Artemis 2.55.0" --json benchmarks/artemis_run.json        and broker_j_run.json, with another
 ... --transport tls --json benchmarks/tls_run.json                                 and websocket, websocket_run.json
+python benchmarks/run.py --native --variants asyncio --sizes 10485760 --json benchmarks/large_run.json
 python benchmarks/amqp091.py --json benchmarks/amqp091_run.json
 python benchmarks/report.py
 """
@@ -23,6 +24,7 @@ FIGURES = HERE / "full_run.json"
 FIGURES_0_9_1 = HERE / "amqp091_run.json"
 BROKERS = (HERE / "artemis_run.json", HERE / "broker_j_run.json")
 TRANSPORTS = {"TLS": HERE / "tls_run.json", "WebSocket": HERE / "websocket_run.json"}
+LARGE = HERE / "large_run.json"
 ALL_CLIENTS = HERE / "all_clients_run.json"
 PAGE = HERE.parent / "docs" / "reference" / "benchmarks.md"
 PLOT = PAGE.with_name("benchmarks.svg")
@@ -199,6 +201,24 @@ def page_transports(runs: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def page_large(run: dict[str, Any]) -> str:
+    """The part with messages of many frames."""
+    figures = medians(run)
+    lines = [
+        "## Large messages",
+        "",
+        f"The same with messages of 10 MiB, in frames of 128 KiB. Median of {run['runs']} runs that took turns; load",
+        f"{', '.join(f'{load:.1f}' for load in run['loads'])}. CPU µs of the client a message; the runs of an",
+        "empty cell were thrown out, for the counterpart saw something else than was asked for:",
+        "",
+        *tables(figures),
+        f"Messages a second, on {run['cpus']} CPUs:",
+        "",
+        *rates(figures, NAMES),
+    ]
+    return "\n".join([*lines, ""])
+
+
 def page_brokers(runs: list[dict[str, Any]]) -> str:
     """The part with brokers at the other end."""
     lines = [
@@ -269,6 +289,8 @@ def main() -> None:
     parts = [page(run, figures)]
     if ALL_CLIENTS.exists():
         parts.append(page_all_clients(json.loads(ALL_CLIENTS.read_text())))
+    if LARGE.exists():
+        parts.append(page_large(json.loads(LARGE.read_text())))
     transports = {name: json.loads(each.read_text()) for name, each in TRANSPORTS.items() if each.exists()}
     if transports:
         parts.append(page_transports(transports))

@@ -18,14 +18,16 @@ LATENCY = RUN.with_name("latency.py")
 SCALE = RUN.with_name("scale.py")
 
 
-@pytest.mark.parametrize("options", [[], ["--single"]], ids=["ranges", "single"])
-def test_run(options: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("size", "options"), [(100, []), (100, ["--single"]), (300_000, [])], ids=["ranges", "single", "of three frames"]
+)
+def test_run(size: int, options: list[str]) -> None:
     """Every workload ends well, counted at both ends, with dispositions of ranges and of single deliveries."""
-    command = [sys.executable, str(RUN), "--peers", "amqp10", "--sizes", "100", "--reps", "1", "--seconds", "0.01"]
+    command = [sys.executable, str(RUN), "--peers", "amqp10", "--sizes", str(size), "--reps", "1", "--seconds", "0.01"]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for workload in ("send", "recv", "send-settled", "recv-settled"):
-        assert f"| {workload} 100 B | amqp10 |" in done.stdout
+        assert f"| {workload} {size} B | amqp10 |" in done.stdout
 
 
 @pytest.mark.parametrize("transport", ["tls", "websocket"])
