@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,8 +26,9 @@ class CompiledPart(BuildHookInterface[Any]):
 
     @property
     def asked_for(self) -> bool:
-        """Of a wheel; an editable installation runs the sources as they are."""
-        return self.target_name == "wheel" and os.environ.get("AMQP10_COMPILE", "") not in ("", "0")
+        """Of a wheel, by CPython: an editable installation and other Pythons run the sources as they are."""
+        wanted = self.target_name == "wheel" and os.environ.get("AMQP10_COMPILE", "") not in ("", "0")
+        return wanted and sys.implementation.name == "cpython"
 
     def dependencies(self) -> list[str]:
         return ["cython>=3.1", "setuptools"] if self.asked_for else []
