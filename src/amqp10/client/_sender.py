@@ -228,14 +228,18 @@ class Sender(StreamingSender):
             if isinstance(messages, AsyncIterable):
                 async for message in messages:
                     await self._feed(pipeline, message, settled, transaction)
+                    if pipeline.full:
+                        await self._window(pipeline)
                     if pipeline.failed:
                         break
             else:
                 posts = transaction is None and self._remembered is None
                 for message in messages:
                     # Mostly there is no need for a coroutine. benchmarks/budget.py, "send".
-                    if not posts or pipeline.full or pipeline.failed or not self._post(pipeline, message, settled):
+                    if not posts or not self._post(pipeline, message, settled):
                         await self._feed(pipeline, message, settled, transaction)
+                    if pipeline.full:
+                        await self._window(pipeline)
                     if pipeline.failed:
                         break
         except Exception:
@@ -249,10 +253,6 @@ class Sender(StreamingSender):
         return pipeline.accepted
 
     async def _feed(self, pipeline: Pipeline, message: object, settled: bool, transaction: Transaction | None) -> None:
-        while pipeline.full and not pipeline.failed:
-            await self._next_outcome(pipeline)
-        if pipeline.failed:
-            return
         if transaction is not None or self._remembered is not None:
             pipeline.add(await self.submit(message, settled=settled, transaction=transaction))
         elif not self._post(pipeline, message, settled):
@@ -293,6 +293,11 @@ class Sender(StreamingSender):
         if self._draining:
             self._give_back()
         return True
+
+    async def _window(self, pipeline: Pipeline) -> None:
+        # Before the next message is taken, and not when it is: if one fails meanwhile, it would be lost to the caller.
+        while pipeline.full and not pipeline.failed:
+            await self._next_outcome(pipeline)
 
     async def _flow_out(self, pipeline: Pipeline) -> None:
         while pipeline.in_flight:
