@@ -150,7 +150,7 @@ async def test_pings_are_answered(serve: Serve) -> None:
         await anyio.wait_all_tasks_blocked()
         wire: Any = peer.stream._stream
         sent: list[bytes] = []
-        wire._take = _note(wire._take, sent)
+        wire._connection.receive_data = _note(wire._connection.receive_data, sent)
         await wire._stream.send(wire._connection.send(Ping(b"there?")))
         await anyio.wait_all_tasks_blocked()
         assert sent == [b"\x8a\x86"]
@@ -161,12 +161,12 @@ async def test_pings_are_answered(serve: Serve) -> None:
 def _note(real: Callable[[bytes], None], sent: list[bytes]) -> Callable[[bytes], None]:
     """The first two bytes of what comes in: opcode and length."""
 
-    def take(data: bytes) -> None:
+    def receive_data(data: bytes) -> None:
         if len(sent) < 1:
             sent.append(data[:2])
         real(data)
 
-    return take
+    return receive_data
 
 
 async def test_why_the_websocket_closed(serve: Serve) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
 from itertools import pairwise
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from amqp10.errors import DecodeError
-from amqp10.messaging import Data, Message
+from amqp10.messaging import AmqpSequence, Data, Message
 from amqp10.messaging._pieces import Pieces
 from amqp10.testing._message_strategies import exact_message, messages
 
@@ -69,4 +70,20 @@ def test_the_body_is_copied_once(fields: Any) -> None:
     finally:
         tracemalloc.stop()
     assert not any(isinstance(each, memoryview) for each in pieces.buffers)
+    assert bytes(pieces) == payload
+
+
+@pytest.mark.parametrize("body", ["x" * 40_000, Data(bytes(20_000), bytes(20_000)), AmqpSequence(["x" * 40_000])])
+def test_what_is_joined_is_let_go(body: Any) -> None:
+    """A body that is no single data section is read of the payload in one, which is then all that is kept of it."""
+    payload = Message(body).encode()
+    read = bytes(1 << 19) + payload
+    unheld = sys.getrefcount(read)
+    pieces = Pieces([memoryview(read)[1 << 19 : -100], memoryview(read)[-100:]])
+    assert sys.getrefcount(read) > unheld
+    message = Message.decode(pieces)
+    assert sys.getrefcount(read) == unheld
+    assert message.body == body
+    assert len(pieces.buffers) == 1
+    assert pieces.buffers[0] is message._source
     assert bytes(pieces) == payload

@@ -160,6 +160,21 @@ async def test_the_end(authority: CertificateAuthority, how: str, version: ssl.T
             assert await client.receive() == b"the other way is open still"
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_the_end_both_ways(authority: CertificateAuthority, version: ssl.TLSVersion) -> None:
+    """It is the end as well for who has said so, too, whoever of the two was the first."""
+    async with pair(authority, version=version) as (client, server):
+        await client.send(b"last words")
+        await client.send_eof()
+        assert await server.receive() == b"last words"
+        with pytest.raises(anyio.EndOfStream):
+            await server.receive()
+        await server.send_eof()
+        for stream in (client, client, server):
+            with pytest.raises(anyio.EndOfStream):
+                await stream.receive()
+
+
 async def test_what_was_changed_on_its_way(authority: CertificateAuthority) -> None:
     """Records before it count; then the error, again and again."""
     async with pair(authority) as (client, server):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import anyio
+import anyio.lowlevel
 import pytest
 from anyio.abc import ByteStream
 from wsproto.connection import Connection, ConnectionType
@@ -15,7 +17,7 @@ from amqp10.engine import Event
 from amqp10.net import Pump
 from amqp10.net import _websocket as module
 from amqp10.net._stream import LayerAttribute
-from amqp10.net._websocket import MESSAGE_SIZE, WebSocketStream
+from amqp10.net._websocket import MESSAGE_SIZE, MOST_EVENTS, WebSocketStream
 
 from ._rig import Double, Received
 from .raw_websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, RawPeer, close_frame, frame
@@ -140,6 +142,94 @@ async def test_a_peer_that_pings_and_does_not_read() -> None:
         await theirs.send(close_frame())
         with pytest.raises(anyio.EndOfStream):
             await peer.frame()
+
+
+@pytest.mark.parametrize("flood", [frame(BINARY), frame(PING), frame(PONG), frame(BINARY, b"x")])
+@pytest.mark.parametrize("way", ["receive", "handshake", "closing"])
+async def test_a_flood_of_frames(monkeypatch: pytest.MonkeyPatch, way: str, flood: bytes) -> None:
+    """Thousands of them in one read are read a few at a time: other tasks have their turns between."""
+    count, turns = 0, [0]
+    events = Connection.events
+
+    def counted(connection: Connection) -> Iterator[object]:
+        nonlocal count
+        for event in events(connection):
+            count += 1
+            yield event
+
+    async def look() -> None:
+        while True:
+            turns.append(count)
+            await anyio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(Connection, "events", counted)
+    ours, theirs = memory_streams()
+    wire = flood * 10_000 + close_frame()
+    if way == "handshake":
+        stream = WebSocketStream(ours, Connection(ConnectionType.CLIENT, trailing_data=wire))
+    else:
+        stream = WebSocketStream(ours, Connection(ConnectionType.CLIENT))
+        await theirs.send(wire)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(look)
+        if way == "closing":
+            await stream.aclose()
+        else:
+            with pytest.raises(anyio.EndOfStream):
+                while True:
+                    await stream.receive()
+        turns.append(count)
+        tasks.cancel_scope.cancel()
+    assert count == 10_001
+    # Two for who reads may come between two of another task, whose order is up to the event loop.
+    assert max(after - before for before, after in pairwise(turns)) <= 2 * MOST_EVENTS
+
+
+async def test_large_messages_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read of few frames is one pass over them, with nothing between."""
+    passes = 0
+    take = WebSocketStream._take
+
+    def counted(stream: WebSocketStream) -> None:
+        nonlocal passes
+        passes += 1
+        take(stream)
+
+    stream, peer = pair()
+    monkeypatch.setattr(WebSocketStream, "_take", counted)
+    await peer.stream.send(frame(BINARY, b"x" * 30_000) + frame(BINARY, b"y" * 30_000))
+    assert await stream.receive() == b"x" * 30_000 + b"y" * 30_000
+    assert passes == 1
+
+
+async def test_a_flood_read_by_who_is_cancelled() -> None:
+    """Whichever turn of a `receive` is the last, all bytes come, once and in order; and one answer, at the end."""
+    stream, peer = pair()
+    stream.on_owed = lambda: None  # so that none who receives writes
+    wanted = bytes(range(60))
+    await peer.stream.send(b"".join(frame(BINARY, bytes([octet])) + frame(BINARY) * 600 for octet in wanted))
+    await peer.stream.send(frame(PING, b"p") + frame(BINARY, b"end"))
+    got, calls, cancelled = b"", 0, 0
+    while not got.endswith(b"end"):
+        scope = anyio.CancelScope()
+
+        async def cancel(scope: anyio.CancelScope = scope, turns: int = calls % 5) -> None:
+            for _ in range(turns):
+                await anyio.lowlevel.checkpoint()
+            scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cancel)
+            with scope:
+                got += await stream.receive()
+        calls += 1
+        cancelled += scope.cancelled_caught
+    wanted += b"end"
+    assert got == wanted
+    assert cancelled > 10
+    await stream.send(b"x")
+    assert await peer.frame() == (PONG, True, b"p")
+    assert await peer.frame() == (BINARY, True, b"x")
 
 
 async def test_no_message_is_too_large() -> None:

@@ -458,7 +458,9 @@ def decoded(kind: type[SomeMessage], payload: bytes | Pieces | Unmapped) -> Some
     elif type(payload) is Unmapped:
         message._source, message._body, message._apart = payload, payload[3], True
     else:
-        message._source = bytes(payload)
+        message._source = whole = bytes(payload)
+        if type(payload) is Pieces:
+            payload.buffers = [whole]  # what they were read into is let go
     message._fields = {}
     message._places = None
     return message

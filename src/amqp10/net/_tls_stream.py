@@ -141,8 +141,9 @@ class TLSStream(ByteStream):
                     self._ended = True
         except ssl.SSLError as error:
             self._ended = True
-            ragged = isinstance(error, ssl.SSLEOFError) or "UNEXPECTED_EOF" in (error.strerror or "")
-            self._fault = None if ragged else error
+            # What OpenSSL calls an error when this side has said the end, too, and when only the transport has ended.
+            ends = isinstance(error, ssl.SSLZeroReturnError | ssl.SSLEOFError)
+            self._fault = None if ends or "UNEXPECTED_EOF" in (error.strerror or "") else error
         if self._heard is not None:
             self._heard.set()
         return b"".join(parts)

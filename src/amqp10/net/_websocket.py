@@ -9,6 +9,7 @@ protocol end the connection with the close code that RFC 6455 has for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any, Final
 
 import anyio
@@ -24,8 +25,11 @@ MESSAGE_SIZE: Final = 32_768
 """Bytes of one message: HTTP servers tend to refuse messages of more than 64 KiB, and AMQP does not mind the cuts."""
 
 READ_SIZE: Final = 65_536
-"""Bytes that are taken from the transport at a time: no other task runs while what came is read, and empty frames are
-much work for their size."""
+"""Bytes that are taken from the transport at a time."""
+
+MOST_EVENTS: Final = 256
+"""Frames that are read before other tasks have a turn: empty ones are much work for their size, and 32,768 of them come
+in one read."""
 
 SEND_SIZE: Final = 8 * MESSAGE_SIZE
 """Bytes, before framing, that are handed to the transport at a time."""
@@ -46,6 +50,7 @@ class WebSocketStream(ByteStream, Layer):
         self._stream = stream
         self._connection = connection
         self._incoming = b""
+        self._more = False  # wsproto may have more of what it was given
         self._pong: Pong | None = None
         self._close: CloseConnection | None = None  # to be sent
         self._failure: str | None = None  # why nothing more will come, unless it is the end in order
@@ -54,7 +59,7 @@ class WebSocketStream(ByteStream, Layer):
         self._receiving = False
         self._closed = False
         self._sending = anyio.Lock(fast_acquire=True)
-        self._take(b"")  # what came with the handshake
+        self._take()  # what came with the handshake
 
     @property
     def extra_attributes(self) -> Mapping[Any, Callable[[], Any]]:
@@ -79,21 +84,31 @@ class WebSocketStream(ByteStream, Layer):
             if self._ended:
                 await self._answer()
                 raise self._over()
-            self._receiving = True
-            try:
-                data = await self._stream.receive(min(max_bytes, READ_SIZE))
-            finally:
-                self._receiving = False
-            self._take(data)
-            await self._answer()
+            await self._read(min(max_bytes, READ_SIZE))
+            if not self._more:
+                await self._answer()
         chunk, self._incoming = self._incoming[:max_bytes], self._incoming[max_bytes:]
         return chunk
 
-    def _take(self, data: bytes) -> None:
-        """Give wsproto what came. What it yields is in order, so bytes before a fault count."""
+    async def _read(self, size: int) -> None:
+        """Take what is left of what came, when other tasks have had a turn; else what comes next."""
+        self._receiving = True
+        try:
+            if self._more:
+                await anyio.lowlevel.checkpoint()
+            else:
+                data = await self._stream.receive(size)
+                self._connection.receive_data(data)
+        finally:
+            self._receiving = False
+        self._take()
+
+    def _take(self) -> None:
+        """What wsproto makes of what came, some of it. That is in order, so bytes before a fault count."""
         parts = []
-        self._connection.receive_data(data)
-        for event in self._connection.events():
+        count = 0
+        for event in islice(self._connection.events(), MOST_EVENTS):
+            count += 1
             if isinstance(event, BytesMessage):
                 parts.append(event.data)
             elif isinstance(event, Ping):
@@ -107,6 +122,7 @@ class WebSocketStream(ByteStream, Layer):
                     self._fail(event.code, f"the peer broke the WebSocket protocol: {event.reason}")
             if self._ended:
                 break
+        self._more = count == MOST_EVENTS and not self._ended
         self._incoming += b"".join(parts)
 
     def _end(self, event: CloseConnection) -> None:
@@ -218,5 +234,5 @@ class WebSocketStream(ByteStream, Layer):
         await self.send_eof()
         # Whoever is receiving at the moment gets the transport's end; there cannot be two.
         while not (self._receiving or self._torn or self._ended or self._connection.state is ConnectionState.CLOSED):
-            self._take(await self._stream.receive())
+            await self._read(READ_SIZE)
             self._incoming = b""

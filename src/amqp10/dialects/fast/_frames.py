@@ -101,7 +101,7 @@ class CommandReader:
         if size == ESCAPE:
             size, head = int.from_bytes(data[at + 2 : at + 6], "big"), 6
         if len(data) < at + head:
-            self._missing = at + head - len(data)
+            self._wait(at + head - len(data))
             return None
         if size < 2:
             raise RemoteProtocolError(f"a command of size {size}")
@@ -109,7 +109,7 @@ class CommandReader:
             raise RemoteProtocolError(f"a command of {size} octets; {self.limit} were agreed")
         start, end = at + head, at + head + size
         if end > len(data):
-            self._missing = end - len(data)
+            self._wait(end - len(data))
             return None
         if data[end - 1] != END:
             raise RemoteProtocolError(f"a command ends with 0x{data[end - 1]:02x} instead of 0xce")
@@ -118,11 +118,16 @@ class CommandReader:
 
     def _take(self, size: int) -> bytes | None:
         if len(self._data) - self._at < size:
-            self._missing = size - (len(self._data) - self._at)
+            self._wait(size - (len(self._data) - self._at))
             return None
         taken = self._data[self._at : self._at + size]
         self._at += size
         return taken
+
+    def _wait(self, missing: int) -> None:
+        self._missing = missing
+        # Until there is more, what was taken is not to be kept along with what is left.
+        self._data, self._at = self._data[self._at :], 0
 
 
 def decode_command(data: bytes, at: int, end: int) -> Command:

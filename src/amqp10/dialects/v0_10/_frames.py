@@ -228,6 +228,8 @@ class FrameReader:
     def _wait(self, missing: int) -> None:
         if not self._more:
             self._missing = missing
+            # Until there is more, the frames that were taken are not to be kept along with what is left.
+            self._data, self._at = self._data[self._at :], 0
 
     def _bad_head(self, flags: int, kind: int, size: int) -> RemoteProtocolError:
         if size >= HEAD_SIZE and size > self.max_frame_size:

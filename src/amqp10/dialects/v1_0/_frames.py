@@ -58,6 +58,7 @@ _KEY: Final = 8  # bytes that tell layouts apart: sizes, and the handle if it is
 _WIDE_KEY: Final = 11  # the same with a handle of four octets
 _MOST_LAYOUTS: Final = 2048
 _MOST_PIECES: Final = 32  # of one frame; it is joined where it came in more
+_SCRAP: Final = 4096  # bytes of a large frame that are copied rather than kept with all that they were read with
 
 
 class FrameReader:
@@ -143,8 +144,6 @@ class FrameReader:
         data, at = self._data, self._at
         left = len(data) - at
         if left < 8:
-            if not left:  # not to be kept until there is more
-                self._data, self._at = b"", 0
             self._wait(8 - left)
             return None
         size, offset, kind, channel = _read_header(data, at)
@@ -243,6 +242,10 @@ class FrameReader:
         """Look again when that many bytes came; what came since this was first said counts already."""
         if not self._more:
             self._missing = missing
+            at = self._at
+            if at and (not self._piecemeal or len(self._data) - at <= _SCRAP):
+                # Until there is more, the frames that were taken are not to be kept along with what is left.
+                self._data, self._at = self._data[at:], 0
 
     def _bad_header(self, size: int, offset: int) -> RemoteProtocolError:
         if size > self.max_frame_size:
