@@ -11,6 +11,7 @@ from amqp10.dialects.v0_9._frames import FrameReader
 from amqp10.dialects.v0_9._methods import (
     BasicAck,
     BasicCancel,
+    BasicCancelOk,
     BasicConsume,
     BasicConsumeOk,
     BasicDeliver,
@@ -119,6 +120,12 @@ def receiving(engine: Engine, count: int, **terms: int) -> ReceiverLink:
 def deliver(engine: Engine, tag: str, number: int, body: bytes) -> None:
     method = V0_9_1.framing.frame(1, 1, V0_9_1.methods.encode(BasicDeliver(tag, number, False, "", "q")))
     engine.receive_data(method + V0_9_1.framing.message(1, 60, BasicProperties().encode(V0_9_1.tables), body, 4096))
+
+
+def deliver_all(engine: Engine, link: ReceiverLink, *numbers: int) -> None:
+    """In one read."""
+    tag = link.properties["tag"]
+    engine.receive_data(frames(V0_9_1, 1, *(BasicDeliver(tag, number, False, "", "q") for number in numbers)))
 
 
 @pytest.mark.parametrize(
@@ -230,6 +237,36 @@ def test_recover() -> None:
     assert [each for each in said(engine) if isinstance(each, BasicAck)] == [BasicAck(6, True)]
 
 
+@pytest.mark.parametrize("runs", [True, False])
+def test_recover_while_a_consumer_is_being_cancelled(runs: bool) -> None:
+    """What came beyond the credit is the peer's again by the recover: to reject it would be of numbers of nobody."""
+    engine = opened(**CAN)
+    link = receiving(engine, 0)
+    vars(link)["has_runs"] = runs
+    link.refills = False
+    deliver_all(engine, link, *range(1, 6))
+    link.bring(5)
+    for delivery in list(link.incoming):
+        link.settle(delivery, ACCEPTED)
+    assert said(engine) == [BasicAck(5, True)]
+    deliver_all(engine, link, *range(6, 13))
+    pending = link.session.request(Recover(link))
+    assert said(engine) == [BasicCancel("r"), BasicRecover(True)]
+    hear(engine, 1, BasicCancelOk("r"))
+    assert said(engine) == []
+    hear(engine, 1, BasicRecoverOk())
+    assert pending.answered
+    link.flow(10)
+    hear(engine, 1, BasicQosOk(), BasicConsumeOk("r.2"))
+    said(engine)
+    link.properties = {"tag": "r.2"}
+    deliver_all(engine, link, 13, 14)
+    link.bring(2)
+    for delivery in list(link.incoming)[-2:]:
+        link.settle(delivery, ACCEPTED)
+    assert said(engine) == [BasicAck(14, True)]
+
+
 @pytest.mark.parametrize("capabilities", [{}, {"basic.nack": True}])
 def test_recover_in_0_9(capabilities: dict[str, bool]) -> None:
     """The specification has another method for it, that Qpid knows; RabbitMQ, which tells capabilities, has 0-9-1's."""
@@ -328,6 +365,21 @@ def test_delivery_tags_that_do_not_grow(number: int) -> None:
     (close,) = [method for method in said(engine) if isinstance(method, ChannelClose)]
     assert (close.reply_code, close.method_id) == (406, 60)
     assert [event.link for event in engine.events() if isinstance(event, LinkEnded)] == [link]
+
+
+@pytest.mark.parametrize("runs", [True, False])
+@pytest.mark.parametrize("after", [[1], [0], [1] * 10, [2**64 - 1, 1]])
+def test_the_last_delivery_tag_of_all(runs: bool, after: list[int]) -> None:
+    """No number comes after 2^64-1: the channel is closed over what claims to, and the connection goes on."""
+    engine = opened(**CAN)
+    link = receiving(engine, 0)
+    vars(link)["has_runs"] = runs
+    deliver_all(engine, link, 2**64 - 3, 2**64 - 2, 2**64 - 1, *after)
+    link.bring(link.waiting)
+    assert [each.delivery_id for each in link.incoming] == [2**64 - 3, 2**64 - 2, 2**64 - 1]
+    (close,) = [method for method in said(engine) if not isinstance(method, BasicCancel)]
+    assert (type(close), close.reply_code, close.method_id) == (ChannelClose, 406, 60)
+    assert engine.opened
 
 
 def test_cancelled_by_the_server() -> None:

@@ -51,7 +51,7 @@ from ._methods import (
 )
 from ._methods_0_9 import BasicRecoverSync, BasicRecoverSyncOk
 from ._runs import ContentRun, Messages
-from ._streams import OFFSET, place_after, place_of, stream_arguments
+from ._streams import consumer_arguments, place_after, place_of, stream_arguments
 from ._transactions import Committing
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ MOST_PREFETCH = 0xFFFF
 ANY_SIZE = 0xFFFF_FFFF  # of a frame
 # Of consumers for whose place others wait, at least: to be made anew, for another prefetch, would cost them that.
 PLACE_PREFETCH = 1000
+NUMBERS = 1 << 64  # of deliveries
 MOST_NAME = 200  # octets of a link's name in the tags of its consumers
 
 
@@ -109,6 +110,7 @@ class ReceiverEndpoint(ClientLink, Committing, PortioningReceiver):
         self._place: int | None = None  # in a stream, where the next consumer begins
         self._recovering: deque[PendingRequest[Any]] = deque()
         self._consumers = 0  # how many there have been
+        self._began = 0  # the last delivery when the present one was asked for
         self._since = 0  # the last delivery before the present one
         self._out = 0  # its deliveries without an ack
         self._last = 0  # the number of the last delivery
@@ -182,6 +184,7 @@ class ReceiverEndpoint(ClientLink, Committing, PortioningReceiver):
         by_consumer = self.session.connection.prefetch_by_consumer
         self._set_prefetch(wanted if by_consumer else wanted + len(self._unsettled) + len(self._held))
         self._consumers += 1
+        self._began = self._last
         name = self.name.encode()[:MOST_NAME].decode(errors="ignore")
         self._tag = f"{name}.{self._consumers}" if self._consumers > 1 else name
         self._consumer = Consumer.STARTING
@@ -192,17 +195,8 @@ class ReceiverEndpoint(ClientLink, Committing, PortioningReceiver):
             queue=self.address.key or "",
             consumer_tag=self._tag,
             exclusive=bool(self.terms.properties.get("exclusive")),
-            arguments=self._arguments(),
+            arguments=consumer_arguments(self.terms, self._place),
         )
-
-    def _arguments(self) -> dict[str, Any]:
-        """Properties x-* are arguments; filters of streams, too."""
-        properties = self.terms.properties
-        said = {str(name): value for name, value in properties.items() if str(name).startswith("x-")}
-        if "priority" in properties:
-            said["x-priority"] = properties["priority"]
-        said |= stream_arguments(self.terms.source)
-        return said if self._place is None else said | {OFFSET: self._place}
 
     def _set_prefetch(self, prefetch: int) -> None:
         least = PLACE_PREFETCH if self._has_a_place else 1
@@ -232,12 +226,14 @@ class ReceiverEndpoint(ClientLink, Committing, PortioningReceiver):
 
     def receive_cancel_ok(self, method: BasicCancelOk) -> None:
         self._consumer = Consumer.NONE
-        self._place = place_after(self.properties_octets, self.engine.variant.tables)
+        if self._last != self._began:  # else the place is what it was
+            self._place = place_after(self.properties_octets, self.engine.variant.tables)
         if not self._stays and self.credit <= 0:
             if self._place is not None and self._held:
                 self._place = place_of(self._held.payload)
             for number in self._held.drop():
-                self._acks.add(number, REQUEUE)
+                if not self._recovering:  # else they are the peer's again already
+                    self._acks.add(number, REQUEUE)
         self._adjust()
 
     def receive_cancel(self, method: BasicCancel) -> None:
@@ -303,6 +299,7 @@ class ReceiverEndpoint(ClientLink, Committing, PortioningReceiver):
         alike = properties.count(properties[0]) == count
         if (
             routes.count(self._route) < count
+            or first + count > NUMBERS
             or pack(f">{count}Q", *numbers) != b"".join(octets)
             or not all(map(incoming.can_wait, properties[:1] if alike else properties))
         ):

@@ -6,13 +6,16 @@ https://www.rabbitmq.com/docs/streams; a message says its own place in a header.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import DecodeError
 from ...messaging import Message, Source
 from ...types import Described, Symbol, ULong
 from ._properties import BasicProperties
 from ._table import Tables
+
+if TYPE_CHECKING:
+    from ...engine import LinkTerms
 
 OFFSET: Final = "x-stream-offset"
 ARGUMENTS: Final = {
@@ -37,6 +40,16 @@ def stream_filters(arguments: Mapping[str, Any]) -> dict[Any, Any] | None:
     return {
         Symbol(kind): Described(Symbol(kind), arguments[name]) for kind, name in ARGUMENTS.items() if name in arguments
     } or None
+
+
+def consumer_arguments(terms: LinkTerms, place: int | None) -> dict[str, Any]:
+    """Those of basic.consume: properties x-*, the filters of streams, and the place to begin at, once there is one."""
+    properties = terms.properties
+    said = {str(name): value for name, value in properties.items() if str(name).startswith("x-")}
+    if "priority" in properties:
+        said["x-priority"] = properties["priority"]
+    said |= stream_arguments(terms.source)
+    return said if place is None else said | {OFFSET: place}
 
 
 def place_of(payload: bytes) -> int | None:

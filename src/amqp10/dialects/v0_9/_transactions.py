@@ -231,13 +231,15 @@ class Committing(Channel):
         self._commits.append(None if work is None or done is None else (work, done))
 
     def receive_return(self, method: BasicReturn) -> None:
-        self.expect_content(lambda body: self._returned(method, body))
+        before = self.properties_octets
+        self.expect_content(lambda body: self._returned(method, body, before))
 
-    def _returned(self, method: BasicReturn, body: bytes) -> None:
+    def _returned(self, method: BasicReturn, body: bytes, before: bytes) -> None:
+        properties, self.properties_octets = self.properties_octets, before  # of the last delivery: its place
         committing = self._commits[0] if self.transactional and self._commits else None
         if committing is None:
             raise Fault(503, "a return of what was not published", method.code)
-        committing[0].take_back(method, self.properties_octets, body)
+        committing[0].take_back(method, properties, body)
 
     def receive_committed(self, method: TxCommitOk) -> None:
         if not self.transactional or not self._commits:
