@@ -122,6 +122,21 @@ async def test_a_turn_is_a_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -
     assert runs.longest > 2 * RECEIVED
 
 
+@pytest.mark.parametrize("size", [1, 5])
+async def test_a_turn_ends_by_cancellation(serve: Serve, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """However long a turn is, who is cancelled in it is given no more than one run, and what stays is not lost."""
+    monkeypatch.setattr(receiver_module, "monotonic", lambda: 0.0)  # no turn ever ends by its time
+    async with flooded(serve) as (receiver, runs):
+        await receiver.receive()
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            while True:
+                for _ in await receiver.receive_batch(size) if size > 1 else [await receiver.receive()]:
+                    runs.message()
+        assert 0 < runs.messages <= RECEIVED
+        assert (await receiver.receive()).message.body == runs.messages + 1
+
+
 @pytest.mark.usefixtures("short_turns")
 @pytest.mark.parametrize("max_wait", [None, 60.0])
 async def test_receive_batch(serve: Serve, max_wait: float | None) -> None:

@@ -90,7 +90,7 @@ class Incoming:
         """Whether a message is as good mapped later, by `head`, when it is asked for.
 
         Not if its body may be sections, if time counts, or if it is not surely well-formed: what is not is a fault of
-        the peer's, and none of who looks at the message.
+        the peer's, and none of who looks at the message. benchmarks/budget.py, "consume_0_9_1".
         """
         if properties != self._can_wait:
             if self.clock is not None or self.tables.structured or b"amqp" in properties or not sound(properties):
