@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from collections import Counter
 from types import FrameType
 from typing import Any
@@ -169,6 +170,27 @@ def test_no_objects() -> None:
     publisher.do(("ack", 10, 1))
     assert publisher.told == {("waiter 0", Accepted): 10}
     assert [each.remote_state for each in made] == [ACCEPTED] * 4
+
+
+def test_one_that_was_stuck() -> None:
+    """Its confirm costs no more for being read with one of a publish long after it, and so when both come again."""
+    publisher = Publisher(False)
+    for first in range(1, 8000, 1000):
+        for _ in range(1000):
+            publisher.do(("post", 0, 0))
+        publisher.do(("acks", max(first, 2), 1000 - (first == 1)))
+    publisher.do(("post", 0, 0))
+    octets = publisher.heard("ack", 1, 0) + publisher.heard("ack", 8001, 0)
+    for _ in range(3):
+        tracemalloc.start()
+        try:
+            publisher.engine.receive_data(octets)
+            assert tracemalloc.get_traced_memory()[1] < 50_000
+        finally:
+            tracemalloc.stop()
+        publisher.found()
+    assert publisher.told == {("waiter 0", Accepted): 8001}
+    assert not publisher.link.unsettled
 
 
 class Steps:

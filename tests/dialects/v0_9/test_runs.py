@@ -152,7 +152,9 @@ def agree(
 
 def left_behind(link: ReceiverLink) -> list[Any]:
     """What is known of the last message, and counted."""
-    return [vars(link)[name] for name in ("_last", "_since", "_out", "_prefetch", "_route", "properties_octets")]
+    known = vars(link)
+    counted = [known[name] for name in ("_last", "_out", "_prefetch", "_route", "properties_octets")]
+    return [*counted, known["_acks"].done, known["_acks"].since]
 
 
 @settings(deadline=None)

@@ -29,21 +29,23 @@ class Acks:
 
     Args:
         channel: where they are written.
-        said: told how many were, and the highest of their numbers.
+        said: told how many were, of those after `since`.
         one: the method that says something of a single delivery.
 
     Attributes:
         done: everything up to this number has been said.
+        since: what is up to this number counts no more.
     """
 
-    def __init__(self, channel: Channel, said: Callable[[int, int], None], one: Callable[[int, int], Method]) -> None:
+    def __init__(self, channel: Channel, said: Callable[[int], None], one: Callable[[int, int], Method]) -> None:
         self._channel = channel
         self._told = said
         self._one = one
-        self.done = 0
+        self.done = self.since = 0
         self._run = 0  # accepted up to here, from `done` on, and not said yet
         self._others: dict[int, int] = {}  # to be said
-        self._said: set[int] = set()  # beyond `done`
+        self._runs: dict[int, int] = {}  # what was said beyond `done`: where each run of numbers ends, by its first
+        self._ends: dict[int, int] = {}  # and where it begins, by its last
         self._owed = False
 
     def add(self, number: int, verb: int) -> None:
@@ -73,15 +75,16 @@ class Acks:
 
     def forget(self, last: int) -> None:
         """Nothing is to be said of what came until now."""
-        self.done = self._run = last
+        self.done = self.since = self._run = last
         self._others.clear()
-        self._said.clear()
+        self._runs.clear()
+        self._ends.clear()
 
     def flush(self) -> None:
         """Say it."""
         self._owed = False
-        others, said = self._others, self._said
-        before = self.done
+        others = self._others
+        before, count = self.done, 0
         while True:
             run = self._run
             while others.get(run + 1) == ACCEPT:  # settled in another order, by now all of them
@@ -89,30 +92,35 @@ class Acks:
                 del others[run]
             if run > self.done:
                 self._channel.write(BasicAck(run, run > self.done + 1))
-                self.done = run
-            while self.done + 1 in said:
-                self.done += 1
-                said.discard(self.done)
-            self._run = max(run, self.done)
+                count += max(0, run - max(self.done, self.since))
+                self._reach(run)
             if others.get(self._run + 1) != ACCEPT:
                 break
-        count = self.done - before
+        says = self.done > before
         if others:
-            count += len(others)
+            says = True
+            count += sum(map(self.since.__lt__, others))
             self._say_each()
-        if count:
-            self._told(count, max(self.done, max(said, default=0)))
+        if says:
+            self._told(count)
 
     def _say_each(self) -> None:
         """In no order that `multiple` could say."""
         others, self._others = self._others, {}
         for number in sorted(others):
             self._channel.write(self._one(number, others[number]))
-            self._said.add(number)
-        while self.done + 1 in self._said:
-            self.done += 1
-            self._said.discard(self.done)
-        self._run = max(self._run, self.done)
+            first, last = self._ends.pop(number - 1, number), self._runs.pop(number + 1, number)
+            self._runs[first], self._ends[last] = last, first
+        self._reach(self.done)
+
+    def _reach(self, number: int) -> None:
+        """Everything up to there has been said, and what was said beyond it before."""
+        last = self._runs.pop(number + 1, None)
+        if last is not None:
+            del self._ends[last]
+            number = last
+        self.done = number
+        self._run = max(self._run, number)
 
 
 def outcome(number: int, verb: int) -> Method:

@@ -111,8 +111,7 @@ class ReceiverEndpoint(ClientLink, Committing, PortioningReceiver):
         self._recovering: deque[PendingRequest[Any]] = deque()
         self._consumers = 0  # how many there have been
         self._began = 0  # the last delivery when the present one was asked for
-        self._since = 0  # the last delivery before the present one
-        self._out = 0  # its deliveries without an ack
+        self._out = 0  # deliveries of the present one, without an ack
         self._last = 0  # the number of the last delivery
         self._draining = False
         self.getting = False
@@ -221,7 +220,7 @@ class ReceiverEndpoint(ClientLink, Committing, PortioningReceiver):
     def receive_consume(self, method: BasicConsumeOk) -> None:
         self._consumer = Consumer.STANDING
         if self.session.connection.prefetch_by_consumer:
-            self._since, self._out = self._last, 0
+            self._acks.since, self._out = self._last, 0
         self._adjust()
 
     def receive_cancel_ok(self, method: BasicCancelOk) -> None:
@@ -412,9 +411,9 @@ class ReceiverEndpoint(ClientLink, Committing, PortioningReceiver):
         delivery.local_settled = True
         del self._unsettled[delivery.tag]
 
-    def _acked(self, count: int, last: int) -> None:
-        """So many acks went out; the numbers of the latest of them."""
-        self._out = max(0, self._out - count) if last > self._since else self._out
+    def _acked(self, count: int) -> None:
+        """Acks went out, so many of them for the present consumer."""
+        self._out -= count
         if self.transactional and not self._settling_all:
             self.commit()
 
@@ -466,7 +465,7 @@ class ReceiverEndpoint(ClientLink, Committing, PortioningReceiver):
         self.unsettled.clear()
         self._held.drop()
         self._acks.forget(self._last)
-        self._out, self._since = 0, self._last
+        self._out = 0
         for delivery in gone:
             if delivery in self.incoming:
                 self.incoming.remove(delivery)

@@ -306,7 +306,8 @@ class SenderEndpoint(ClientLink, SenderLink):
         numbers = reader.confirms(self.number)
         if numbers:
             first, last = numbers[0], numbers[-1]
-            if last <= self._number and numbers == [*range(first, last + 1)]:
+            is_whole = last - first + 1 == len(numbers) and numbers == [*range(first, last + 1)]
+            if last <= self._number and is_whole:
                 self._confirmed(first, last, ACCEPTED)
             else:
                 for number in numbers:

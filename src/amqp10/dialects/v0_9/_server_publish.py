@@ -242,5 +242,5 @@ class PublishLink(ServerLink, ReceiverLink):
         raise LocalProtocolError("the link does not stream")
 
 
-def _nothing(count: int, last: int) -> None:
+def _nothing(count: int) -> None:
     """Nobody counts confirms here."""
