@@ -8,6 +8,7 @@ import pytest
 
 from amqp10 import Connection, Message, Reconnect
 from amqp10.broker import Broker
+from amqp10.engine import ReceiverSettleMode
 from amqp10.testing import FaultProxy
 
 pytestmark = pytest.mark.anyio
@@ -32,6 +33,37 @@ async def test_receiver() -> None:
                 delivery.accept()
             bodies = [delivery.message.body for delivery in held]
             with anyio.fail_after(20):
+                while len(bodies) < TOTAL:
+                    delivery = await receiver.receive()
+                    delivery.accept()
+                    bodies.append(delivery.message.body)
+            assert sorted(bodies, key=int) == [str(number) for number in range(TOTAL)]
+
+
+@pytest.mark.parametrize("mode", ["first", "second"])
+@pytest.mark.spec("2.6.13", "a receiver whose map is incomplete attaches again until it has said all")
+async def test_receiver_that_settles_when_resumed(mode: ReceiverSettleMode) -> None:
+    """The same where the last that the map could say is accepted with the one before it, when both are resumed."""
+    async with Broker() as broker, FaultProxy(broker.url) as proxy:
+        async with broker.connect() as connection, connection.sender("q") as sender:
+            await sender.send_many(Message(str(number)) for number in range(TOTAL))
+        reconnect = Reconnect(initial_delay=0.01)
+        async with (
+            Connection(proxy.url, reconnect=reconnect, max_frame_size=512) as connection,
+            connection.receiver("q", receiver_settle_mode=mode, credit=90) as receiver,
+        ):
+            held = [await receiver.receive() for _ in range(10)]
+            with anyio.fail_after(20):
+                while receiver.buffered < 80:
+                    await anyio.lowlevel.checkpoint()
+                first = held[0].link
+                proxy.cut()
+                while held[0].link is first or any(delivery.delivery_id is None for delivery in held):
+                    await anyio.lowlevel.checkpoint()
+                assert held[0].link.incomplete
+                for delivery in held:
+                    delivery.accept()
+                bodies = [delivery.message.body for delivery in held]
                 while len(bodies) < TOTAL:
                     delivery = await receiver.receive()
                     delivery.accept()

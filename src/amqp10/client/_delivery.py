@@ -281,6 +281,8 @@ class Delivery(IncomingDelivery):
             except LocalProtocolError as error:
                 receiver._settle_after_loss(self, state, error)
             receiver._wake()
+        if self.waiter is not None:
+            self._told()
         if receiver._remembered is not None:
             receiver._remembered.given(self, state)
 
@@ -326,7 +328,11 @@ class Delivery(IncomingDelivery):
         except LocalProtocolError:
             return  # the link is gone
         self.link.context._wake()
-        if self.waiter is not None:
+        self._told()
+
+    def _told(self) -> None:
+        """An outcome was: who waits for the delivery to be settled goes on, if it is with that."""
+        if self.local_settled and self.waiter is not None:
             self.waiter.set()
 
     def _has(self, outcome: Outcome) -> bool:

@@ -85,6 +85,8 @@ class RecoveringReceiver(CreditingReceiver):
         self._flow_properties = None
         self._drained = True  # there is no credit any more
         super()._interrupt(error)
+        # Part of a transaction: their sender gives them to somebody else.
+        self._give_up([delivery for delivery in link.unsettled.values() if id(delivery) not in resumable])
         if not self._may_resume:
             self._resume_none()
         if self._acquirer is not None:
@@ -168,9 +170,11 @@ class RecoveringReceiver(CreditingReceiver):
             else:
                 self._granted += dropped
 
-    def _on_resumed(self, deliveries: Iterable[IncomingDelivery]) -> None:
+    def _on_resumed(self, deliveries: Iterable[Any]) -> None:
         """These live on; those that nobody took are handed out now."""
         deliveries = list(deliveries)
+        for delivery in deliveries:
+            delivery._told()  # what was to be said of it until now
         back = [delivery for delivery in deliveries if delivery in self._hidden]
         for delivery in back:
             del self._hidden[delivery]

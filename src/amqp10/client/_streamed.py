@@ -271,6 +271,7 @@ class StreamReceiver(Receiver):
             state = self._deferred.pop(delivery)
             if delivery.link.attached:
                 delivery.link.settle(delivery, state)
+                delivery._told()
                 self._wake()
             else:
                 delivery.state = state  # the next attach tells it, if there is one

@@ -234,24 +234,51 @@ def test_a_range_over_both_kinds() -> None:
     assert [len(run.payloads) for run in session.posted.values()] == [1]
 
 
-def test_a_range_over_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each run is looked at a few times, however many turns of the two kinds there are in a range."""
-    looks = 0
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
+    """The runs that were looked at for what a range has of them, each time."""
+    looked: list[Run] = []
     overlaps = Run.overlaps
 
     def counted(run: Run, first: int, count: int) -> bool:
-        nonlocal looks
-        looks += 1
+        looked.append(run)
         return overlaps(run, first, count)
 
     monkeypatch.setattr(Run, "overlaps", counted)
+    return looked
+
+
+def test_a_range_over_many_turns(looks: list[Run]) -> None:
+    """No run is looked for, however many turns of the two kinds there are in a range; with a gap in it, few times."""
     owner = Owner(True, 1000, 1000)
     for _ in range(200):
         owner.send(0, "a", 20, False)
         owner.hold(1)
-    owner.told(0, 400, True, ACCEPTED)
+    owner.told(0, 200, True, ACCEPTED)
+    assert not looks
+    owner.told(251, 1, True, ACCEPTED)
+    owner.told(200, 200, True, ACCEPTED)
     assert owner.accepted == {"a": 200, "its holder": 200}
-    assert looks <= 3 * 200
+    assert len(looks) <= 3 * 100
+
+
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("state", [ACCEPTED, RELEASED])
+def test_objects_beside_many_runs(looks: list[Run], state: Any, count: int) -> None:
+    """What is said of objects alone looks at no run, in whatever order it comes."""
+    owner = Owner(True, 1000, 1000)
+    session: Any = owner.links[0].session
+    for number in range(100):
+        owner.send(0, "ab"[number % 2], 20, False)
+    for _ in range(100):
+        owner.hold(1)
+    for first in range(200 - count, 99, -count):
+        owner.told(first, count, True, state)
+    assert not looks
+    assert not session.outgoing
+    assert len(session.posted) == 100
+    owner.told(0, 100, True, ACCEPTED)
+    assert owner.accepted["a"] == owner.accepted["b"] == 50
 
 
 def test_a_range_that_begins_within_a_run() -> None:

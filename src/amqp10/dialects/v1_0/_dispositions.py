@@ -137,15 +137,22 @@ class SettlingSession(Session):
                 if done == count:
                     return
                 first, count = first + done & MASK, count - done
-            if any(run.overlaps(first, count) for run in self.posted.values()):
+            if not self._are_objects(first, count) and any(run.overlaps(first, count) for run in self.posted.values()):
                 self.make_posted()
         self._hear(first, count, frame)
 
     def _accept_by_turns(self, first: int, count: int, frame: Disposition) -> int:
         """A range that is accepted and settled, of posted ones and of objects in any order: how many of it are done."""
         at = self._accept_posted(first, count)
+        while at < count and (first + at & MASK) in self.outgoing:  # one step for each: there may be many runs
+            begun = at
+            while at < count and (first + at & MASK) in self.outgoing:
+                at += 1
+            self._hear(first + begun & MASK, at - begun, frame)
+            at += self._accept_posted(first + at & MASK, count - at)
         if at == count:
             return count
+        # Next is one that was settled before, or one of a run that is not its first.
         places = sorted(run.number - first & MASK for run in self.posted.values() if run.overlaps(first, count))
         if places and places[-1] >= count:  # one that begins before the range: not its first are accepted
             return at
@@ -159,6 +166,12 @@ class SettlingSession(Session):
                     break
                 at += taken
         return at
+
+    def _are_objects(self, first: int, count: int) -> bool:
+        """Whether all of a range were not posted, or made into objects since."""
+        if count > len(self.outgoing):
+            return False
+        return all(number & MASK in self.outgoing for number in range(first, first + count))
 
     def _hear(self, first: int, count: int, frame: Disposition) -> None:
         """What the peer says of deliveries that are objects, and no others, in a range."""

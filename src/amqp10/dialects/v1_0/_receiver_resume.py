@@ -121,6 +121,7 @@ class ResumingReceiver(LinkEndpoint, PortioningReceiver):
         if self.incomplete:
             self.receive_states = self.looking(self.receive_states)  # type: ignore[method-assign]
             self.settle = self.looking(self.settle)  # type: ignore[method-assign]
+            self.joins = lambda *_: False  # type: ignore[method-assign]  # else that one would not be looked at
         if theirs is not None and self.remote.incomplete_unsettled:
             return
         # What the sender does not say it has settled, or lost with the rest of the link.
