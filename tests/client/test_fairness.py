@@ -13,7 +13,6 @@ import pytest
 from amqp10 import Receiver
 from amqp10.client import _receiver as receiver_module
 from amqp10.client._receiver import BURST as RECEIVED
-from amqp10.client._receiver import TURN
 from amqp10.client._sender_turns import BURST, MESSAGE_COST
 
 pytestmark = pytest.mark.anyio
@@ -22,6 +21,7 @@ Serve = Callable[..., Any]
 
 COUNT = 1000
 SENT = BURST // MESSAGE_COST  # messages, of the smallest, that are sent before others run
+TURN = 0.0005  # seconds that deliveries are taken before others run, as `receive` says
 
 
 class Runs:
@@ -96,6 +96,38 @@ async def test_submit(serve: Serve) -> None:
                 await sender.submit(number)
                 runs.message()
     runs.check(SENT + 1)
+
+
+async def test_stream(serve: Serve) -> None:
+    """The same of one body in many chunks."""
+    async with serve() as (_, connection), connection, connection.sender("q") as sender:
+        async with sender.stream() as body, beside() as runs:
+            for _ in range(COUNT):
+                await body.send(b"x")
+                runs.message()
+    runs.check(SENT + 1)
+
+
+async def test_room_in_the_output_is_had_in_turn(serve: Serve) -> None:
+    """Senders that fill it together are never further apart than what one sends in a run."""
+    sent = [0] * 10
+    size = BURST // 4
+    lead = 0
+    async with serve() as (_, connection), connection:
+
+        async def flood(number: int) -> None:
+            nonlocal lead
+            async with connection.sender(str(number)) as sender:
+                for _ in range(40):
+                    await sender.submit(bytes(size))
+                    sent[number] += 1
+                    lead = max(lead, sent[number] - min(sent))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(len(sent)):
+                tasks.start_soon(flood, number)
+    assert sent == [40] * 10
+    assert lead <= 2 * BURST // size
 
 
 @pytest.mark.usefixtures("short_turns")

@@ -129,6 +129,57 @@ async def test_credit_that_is_not_used_after_all(serve: Serve, how: str, drain: 
             tasks.cancel_scope.cancel()
 
 
+async def test_woken_and_cancelled(serve: Serve) -> None:
+    """Credit that woke a task which is cancelled in the same moment is the next one's."""
+    async with serve() as (peer, connection), connection:
+        peer.credit = 0
+        async with connection.sender("q") as sender, anyio.create_task_group() as tasks:
+            scope = anyio.CancelScope()
+
+            async def first() -> None:
+                with scope:
+                    await sender.send("first")
+
+            tasks.start_soon(first)
+            await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(sender.send, "next")
+            await anyio.wait_all_tasks_blocked()
+            handle = connection._handle
+
+            def cancelling(events: Any) -> None:
+                scope.cancel()
+                handle(events)
+
+            connection._pump._on_events = cancelling
+            peer.links["q"].flow(1)
+            peer.pump.wake()
+            await anyio.wait_all_tasks_blocked()
+            assert peer.bodies() == ["next"]
+            tasks.cancel_scope.cancel()
+
+
+async def test_who_gave_up_waiting_is_in_nobodys_way(serve: Serve) -> None:
+    """One credit is enough for who comes after a task that was cancelled while it waited for one."""
+    async with serve() as (peer, connection), connection:
+        peer.credit = 0
+        async with connection.sender("q") as sender, anyio.create_task_group() as tasks:
+            with anyio.CancelScope() as scope:
+                tasks.start_soon(cancel_when_blocked, scope)
+                await sender.submit("given up")
+            assert scope.cancelled_caught
+            peer.links["q"].flow(1)
+            peer.pump.wake()
+            tasks.start_soon(sender.submit, "next")
+            await anyio.wait_all_tasks_blocked()
+            assert peer.bodies() == ["next"]
+            tasks.cancel_scope.cancel()
+
+
+async def cancel_when_blocked(scope: anyio.CancelScope) -> None:
+    await anyio.wait_all_tasks_blocked()
+    scope.cancel()
+
+
 @pytest.mark.spec("2.5.6", "transfers wait for the peer's incoming window")
 async def test_the_window_is_waited_for(serve: Serve) -> None:
     """A closed session window holds `submit` up, and no message is lost when it opens."""

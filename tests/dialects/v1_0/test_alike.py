@@ -9,10 +9,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from amqp10.dialects.v1_0 import _runs
+from amqp10.dialects.v1_0 import _frames, _runs
 from amqp10.dialects.v1_0._frames import AMQP_HEADER, FrameReader, TransferTemplate, encode_frame
 from amqp10.dialects.v1_0._performatives import Attach, Begin, Flow, Open, Transfer
 from amqp10.engine import ConnectionTerms, Engine, LinkTerms, ReceiverLink, SessionTerms, dialect
+from amqp10.errors import RemoteProtocolError
 from amqp10.messaging import ACCEPTED, Source, Target
 
 FIRST = 0xFFFF_FFF0  # of the delivery-ids: they soon pass the end of their numbers
@@ -82,7 +83,7 @@ def streams(draw: st.DrawFn) -> bytes:
             tag = offset.to_bytes(4, "big")
             frames.append(transfer(offset, handle, tag, settled, message_format, size, False, said))
             offset += 1
-        oddity = draw(st.sampled_from(["", "", "more", "tag", "number", "flow", "octet"]))
+        oddity = draw(st.sampled_from(["", "", "more", "tag", "number", "flow", "octet", "large"]))
         if oddity == "more":
             frames.append(transfer(offset, handle, b"more", settled, message_format, 4, True))
             offset += 1
@@ -93,6 +94,8 @@ def streams(draw: st.DrawFn) -> bytes:
             frames.append(transfer(offset + 1, handle, b"numb", settled, message_format, 4, False))
         elif oddity == "flow":
             frames.append(encode_frame(3, Flow(None, 7, 0, 9, handle, 5, 3, echo=True)))
+        elif oddity == "large":
+            frames.append(transfer(offset, handle, b"larg", settled, message_format, 700, False, said))
         elif oddity == "octet":
             frame = bytearray(frames[-1])
             frame[draw(st.integers(0, len(frame) - 1))] = draw(st.integers(0, 255))
@@ -101,6 +104,7 @@ def streams(draw: st.DrawFn) -> bytes:
 
 
 MANY = b"".join(transfer(n, 0, n.to_bytes(4, "big"), False, 0, 5, False) for n in range(40))
+FLAGS = b"".join(transfer(n, 0, n.to_bytes(4, "big"), n < 2, 0, 5, False) for n in range(4))  # settled, then not
 
 
 @settings(deadline=None, max_examples=3 * settings().max_examples)
@@ -114,14 +118,18 @@ MANY = b"".join(transfer(n, 0, n.to_bytes(4, "big"), False, 0, 5, False) for n i
 )
 @example(MANY, 30, (100, 0), 0, False, 2)
 @example(MANY, 1000, (20, 0), 0, False, _runs.FEWEST)
+@example(FLAGS, 1000, (100, 0), 0, False, _runs.FEWEST)
 def test_many_at_a_time_or_octet_by_octet(
     data: bytes, window: int, credit: tuple[int, int], limit: int, drain: bool, fewest: int
 ) -> None:
-    """What is read in one piece, and what is read octet by octet, so that no two transfers are here at once."""
+    """What is read in one piece, octet by octet, so that no two are here at once, and without knowing any by sight."""
     terms = (window, credit, limit, drain)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_runs, "FEWEST", fewest)
-        assert became(data, len(data), *terms) == became(data, 1, *terms)
+        found = became(data, len(data), *terms)
+        assert found == became(data, 1, *terms)
+        patch.setattr(_frames, "layout_of", lambda *_: None)
+        assert found == became(data, len(data), *terms)
 
 
 @settings(deadline=None, max_examples=3 * settings().max_examples)
@@ -156,6 +164,21 @@ def test_runs_of_one_size(
             patch.setattr(_runs, "FEWEST", fewest)
             runs.append(_runs.read_run(given, 0, 3, layout, most, 600))
     assert runs[0] == runs[1]
+
+
+@pytest.mark.spec("2.7.1", "max-frame-size: larger frames are refused in a run of transfers, too")
+@pytest.mark.parametrize(("usual", "large"), [(3, 1), (4, 1), (3, 40), (40, 40)])
+def test_a_run_ends_before_what_is_too_large(usual: int, large: int) -> None:
+    """The others of its form are read, and it is refused when its turn comes."""
+    reader = FrameReader(600, reuses=True)
+    reader.feed(transfer(0, 0, b"usua", False, 0, 5, False) * usual)
+    reader.feed(transfer(1, 0, b"larg", False, 0, 700, False) * large)
+    assert all(reader.next() for _ in range(3))
+    layout = reader.alike
+    assert layout is not None
+    assert reader.run(3, layout, 100) == [(FIRST, b"usua", b"ppppp")] * (usual - 3)
+    with pytest.raises(RemoteProtocolError, match="at most 600"):
+        reader.next()
 
 
 def test_those_with_a_state_are_received_together() -> None:
