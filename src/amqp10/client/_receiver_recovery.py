@@ -215,7 +215,9 @@ class RecoveringReceiver(CreditingReceiver):
         """The engine has no link to say it on."""
         if is_stale(delivery):
             recovery = self.connection._recovery
-            if recovery is None or recovery.settings.on_stale == "raise":
+            # What is one of a whole cannot be left out of it.
+            whole = isinstance(state, TransactionalState)
+            if whole or recovery is None or recovery.settings.on_stale == "raise":
                 raise self._stale() from None
         elif self._interrupted and not self._closed and not isinstance(state, TransactionalState):
             delivery.state = state  # the attach tells it

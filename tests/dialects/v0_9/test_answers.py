@@ -103,9 +103,9 @@ def publishing(engine: Engine, count: int) -> tuple[SenderLink, list[Any]]:
     return link, list(deliveries)
 
 
-def receiving(engine: Engine, count: int, **terms: int) -> ReceiverLink:
+def receiving(engine: Engine, count: int, **terms: Any) -> ReceiverLink:
     """A receiver on channel 1 that was given so many messages."""
-    link = engine.begin().attach_receiver(LinkTerms("r", Source("q"), Target(), **terms))  # type: ignore[arg-type]
+    link = engine.begin().attach_receiver(LinkTerms("r", Source("q"), Target(), **terms))
     link.flow(10)
     hear(engine, 1, ChannelOpenOk(), QueueDeclareOk("q"), BasicQosOk())
     (tag,) = [method.consumer_tag for method in said(engine) if isinstance(method, BasicConsume)]

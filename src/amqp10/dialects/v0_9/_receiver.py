@@ -109,6 +109,7 @@ class ReceiverEndpoint(ClientLink, Committing, PortioningReceiver):
         self._least = 0  # the prefetch at least, as the user wants it
         self._place: int | None = None  # in a stream, where the next consumer begins
         self._recovering: deque[PendingRequest[Any]] = deque()
+        self._recovered = 0  # the last number that the peer had back by one
         self._consumers = 0  # how many there have been
         self._began = 0  # the last delivery when the present one was asked for
         self._out = 0  # deliveries of the present one, without an ack
@@ -367,6 +368,8 @@ class ReceiverEndpoint(ClientLink, Committing, PortioningReceiver):
 
     def _hand_out(self, came: IncomingDelivery | ContentRun) -> None:
         """There is credit for it."""
+        if self._settled and self._recovering:
+            return  # the peer has it back already, and it comes again
         if isinstance(came, ContentRun):
             self.credit -= len(came.numbers)
             if self._settled:
@@ -399,15 +402,14 @@ class ReceiverEndpoint(ClientLink, Committing, PortioningReceiver):
             return
         if not self.attached:
             raise LocalProtocolError(f"the link {self.name!r} is gone: the delivery is the peer's to send again")
-        number = delivery.delivery_id
-        assert number is not None
         if type(state) is TransactionalState:
             self.session.connection.transactions.retire(self, delivery, state)
             return
-        verb = ACCEPT if type(state) is Accepted else verb_of(state if state is not None else delivery.state)
-        self._acks.add(number, verb)
         if state is not None:
             delivery.state = state
+        if self._recovering:
+            return  # the peer has it back already: its answer makes the delivery stale
+        self._acks.add(delivery.delivery_id or 0, ACCEPT if type(state) is Accepted else verb_of(delivery.state))
         delivery.local_settled = True
         del self._unsettled[delivery.tag]
 
@@ -429,7 +431,12 @@ class ReceiverEndpoint(ClientLink, Committing, PortioningReceiver):
         """A transaction was rolled back."""
         if self.attached:
             for delivery in deliveries:
-                self._acks.add(delivery.delivery_id or 0, REQUEUE)
+                if not self.has_back(delivery):
+                    self._acks.add(delivery.delivery_id or 0, REQUEUE)
+
+    def has_back(self, delivery: IncomingDelivery) -> bool:
+        """The peer has it again, by a recover: nothing may be said of it."""
+        return bool(self._recovering) or (delivery.delivery_id or 0) <= self._recovered
 
     def select(self) -> None:
         self._acks.flush()
@@ -464,6 +471,7 @@ class ReceiverEndpoint(ClientLink, Committing, PortioningReceiver):
         gone = list(self.unsettled.values())
         self.unsettled.clear()
         self._held.drop()
+        self._recovered = self._last
         self._acks.forget(self._last)
         self._out = 0
         for delivery in gone:

@@ -159,6 +159,9 @@ class Transactions:
         elif any(not link.attached for link, _ in work.publishes) or (work.receiver and not work.receiver.attached):
             work.roll_back()
             done(rejected(ROLLED_BACK, "a link of the transaction is gone"))
+        elif work.receiver and any(work.receiver.has_back(delivery) for delivery, _ in work.settled):
+            work.roll_back()
+            done(rejected(ROLLED_BACK, "the peer has back what the transaction settles, by a recover"))
         else:
             self._commit(session, work, done)
 
