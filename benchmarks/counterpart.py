@@ -436,11 +436,14 @@ class Counterpart(asyncio.Protocol):
     def fill(self) -> None:
         """Send what credit, window and the socket allow."""
         for channel, session in self.sessions.items():
-            for handle, spring in session.springs.items():
+            springs = session.springs
+            for handle, spring in list(springs.items()):
                 template = spring.template
                 if isinstance(template, Large):
                     self.fill_large(session, spring, template)
                     continue
+                if len(springs) > 1 and not self.paused and min(spring.credit, session.remote_window) > 0:
+                    springs[handle] = springs.pop(handle)  # behind those for which there was no room
                 while not self.paused and (count := min(spring.credit, spring.left, session.remote_window, BLOCK)) > 0:
                     self.out.append(template.block(session.delivery_id, count))
                     session.delivery_id += count

@@ -1,11 +1,14 @@
 """Write docs/reference/benchmarks.md and its plot from the figures of a full run.
 
-python benchmarks/run.py --native --variants asyncio --sizes 100,1024,65536 --reps 3 --json benchmarks/full_run.json
+make bench-full                              full_run.json; for the others `run.py --native --variants asyncio` with
 ... --broker URL --label "Artemis 2.55.0" --json benchmarks/artemis_run.json        and broker_j_run.json, with another
 ... --transport tls --json benchmarks/tls_run.json                                 and websocket, websocket_run.json
-python benchmarks/run.py --native --variants asyncio --sizes 10485760 --json benchmarks/large_run.json
+... --sizes 10485760 --json benchmarks/large_run.json
 python benchmarks/amqp091.py --json benchmarks/amqp091_run.json
 python benchmarks/report.py
+
+all_clients_run.json has the results of a harness that is not part of this project, as it gives them: a list with an
+object for each run.
 """
 
 from __future__ import annotations
@@ -234,6 +237,7 @@ def page_brokers(runs: list[dict[str, Any]]) -> str:
             f"### {run['counterpart']}",
             "",
             f"Median of {run['runs']} runs that took turns; load {', '.join(f'{load:.1f}' for load in run['loads'])}.",
+            *([run["note"]] if "note" in run else []),
             "",
         ]
         lines += tables(figures)

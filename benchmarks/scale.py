@@ -85,8 +85,8 @@ async def cost(url: str, way: str, links: int, connections: int, total: int, you
 # Who gets how much
 
 
-async def fairness(url: str, links: int, seconds: float) -> dict[str, float]:
-    """Senders on one connection that all send as fast as they may: how evenly, by Jain's index (1: all the same)."""
+async def fairness(url: str, way: str, links: int, seconds: float) -> dict[str, float]:
+    """Links of one connection that all go as fast as they may: how evenly, by Jain's index (1: all the same)."""
     counts = [0] * links
 
     async def flood(number: int, sender: Sender) -> None:
@@ -94,15 +94,26 @@ async def fairness(url: str, links: int, seconds: float) -> dict[str, float]:
             await sender.submit(Message(BODY))
             counts[number] += 1
 
+    async def drink(number: int, receiver: Receiver) -> None:
+        async for delivery in receiver:
+            delivery.accept()
+            counts[number] += 1
+
     async with AsyncExitStack() as stack:
         connection = await stack.enter_async_context(Connection(url))
-        senders = [await stack.enter_async_context(connection.sender(f"q.{n}.1")) for n in range(links)]
+        ends: list[Any] = []
+        for number in range(links):
+            address = f"q{number}.{len(BODY)}.{1 << 30}"
+            end = connection.sender(address) if way == "send" else connection.receiver(address)
+            ends.append(await stack.enter_async_context(end))
+        began = time.process_time()
         with anyio.move_on_after(seconds):
             async with anyio.create_task_group() as tasks:
-                for number, sender in enumerate(senders):
-                    tasks.start_soon(flood, number, sender)
+                for number, end in enumerate(ends):
+                    tasks.start_soon(flood if way == "send" else drink, number, end)
+        cpu = (time.process_time() - began) / sum(counts) * 1e6
     index = sum(counts) ** 2 / (links * sum(count * count for count in counts))
-    return {"index": index, "least": min(counts), "most": max(counts), "sum": sum(counts)}
+    return {"index": index, "least": min(counts), "most": max(counts), "sum": sum(counts), "cpu": cpu}
 
 
 async def mixed(url: str, floods: int, seconds: float) -> dict[str, float]:
@@ -130,13 +141,15 @@ async def mixed(url: str, floods: int, seconds: float) -> dict[str, float]:
         for n in range(10):
             session = await stack.enter_async_context(connection.session())
             senders.append(await stack.enter_async_context(session.sender(f"q.{n}.1")))
+        began = time.process_time()
         with anyio.move_on_after(seconds):
             async with anyio.create_task_group() as tasks:
                 for n, sender in enumerate(senders):
                     tasks.start_soon(flood if n < floods else pace, sender)
+        cpu = (time.process_time() - began) / (flooded + len(took)) * 1e6
     took.sort()
     due = (10 - floods) * seconds / 0.1
-    figures = {"flooded": flooded / seconds, "done": len(took) / due}
+    figures = {"flooded": flooded / seconds, "done": len(took) / due, "cpu": cpu}
     return figures | {"p50": took[len(took) // 2] * 1e3, "p99": took[len(took) * 99 // 100] * 1e3}
 
 
@@ -230,7 +243,7 @@ def say_cost(
     run: Children, counts: list[int], total: int, rounds: int, young: int, beside: bool, go: list[str] | None
 ) -> None:
     head = " | ".join(map(str, counts))
-    print(f"\n| CPU µs a message | {head} | most / least |\n|---|{'--:|' * len(counts)}--:|")
+    print(f"\n| CPU µs a message | {head} | {counts[-1]} to {counts[0]} |\n|---|{'--:|' * len(counts)}--:|")
     for what in ("links", "connections"):
         clients = ["amqp10"] + (["proton"] if what == "connections" and beside else [])
         clients += ["go-amqp"] if what == "connections" and go else []
@@ -260,19 +273,26 @@ def say_cost(
             for client in clients:
                 cpu = [statistics.median(took[client, count]) for count in counts]
                 figures = " | ".join(f"{each:.2f}" for each in cpu)
-                print(f"| {client}: {way}, by {what} | {figures} | {max(cpu) / min(cpu):.2f} |", flush=True)
+                print(f"| {client}: {way}, by {what} | {figures} | {cpu[-1] / cpu[0]:.2f} |", flush=True)
 
 
 def say_fairness(run: Children, seconds: float) -> None:
-    print("\n| senders on one connection | Jain's index | least | most | messages/s |\n|---|--:|--:|--:|--:|")
-    for links in (10, 100, 1000):
-        got = run("fairness", links, seconds)
-        print(f"| {links} | {got['index']:.3f} | {got['least']} | {got['most']} | {got['sum'] / seconds:,.0f} |")
-    print("\n| of ten sessions | messages/s of those | the others' messages done | p50 ms | p99 ms |")
-    print("|---|--:|--:|--:|--:|")
+    print("\n| links of one connection | Jain's index | least | most | messages/s | CPU µs a message |")
+    print("|---|--:|--:|--:|--:|--:|")
+    for way in ("send", "receive"):
+        for links in (10, 100, 1000):
+            got = run("fairness", way, links, seconds)
+            figures = (
+                f"{got['index']:.3f} | {got['least']} | {got['most']} | {got['sum'] / seconds:,.0f} | {got['cpu']:.2f}"
+            )
+            print(f"| {links}, {way} | {figures} |", flush=True)
+    print(
+        "\n| of ten sessions | messages/s of those | CPU µs a message | the others' messages done | p50 ms | p99 ms |"
+    )
+    print("|---|--:|--:|--:|--:|--:|")
     for floods in (0, 1, 5, 9):
         got = run("mixed", floods, seconds)
-        figures = f"{got['flooded']:,.0f} | {got['done']:.1%} | {got['p50']:.2f} | {got['p99']:.2f}"
+        figures = f"{got['flooded']:,.0f} | {got['cpu']:.2f} | {got['done']:.1%} | {got['p50']:.2f} | {got['p99']:.2f}"
         print(f"| {floods} send all they can | {figures} |")
 
 

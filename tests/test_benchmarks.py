@@ -117,6 +117,15 @@ def test_scale() -> None:
             assert f"| {row.format(way)} |" in done.stdout
 
 
+def test_fairness() -> None:
+    """Who gets how much, both ways, and the cost of a message with mixed rates."""
+    command = [sys.executable, str(SCALE), "fairness", "--seconds", "0.3"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for row in ("10, send", "100, receive", "1 send all they can", "9 send all they can"):
+        assert f"| {row} |" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("script", "options", "why"),
     [
