@@ -353,6 +353,29 @@ async def test_recover(peer: Peer) -> None:
             again.accept()
 
 
+async def test_recover_beside_a_reader(peer: Peer) -> None:
+    """What is accepted before the answer is not said: the channel lives on, and all that comes again can be settled."""
+    async with peer.connected() as connection, peer.queue(connection) as queue:
+        async with connection.sender(queue) as sender, connection.receiver(queue) as receiver:
+            await sender.send_many(f"{number}" for number in range(5))
+            early = await receiver.receive()
+
+            async def read() -> None:
+                for _ in range(4):
+                    (await receiver.receive()).accept()
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(connection.native.recover, receiver)
+                tasks.start_soon(read)
+            with pytest.raises(StaleDelivery):
+                early.accept()
+            await sender.send("last")
+            with anyio.fail_after(20):
+                while (delivery := await receiver.receive()).message.body != "last":
+                    delivery.accept()
+            delivery.accept()
+
+
 @on_trio
 async def test_reconnecting(peer: Peer) -> None:
     """Nothing is lost through connections that break while messages go both ways."""
