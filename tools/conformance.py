@@ -1,8 +1,15 @@
-"""Write docs/reference/conformance.md: which test proves which clause of the specification, which known fault.
+"""Write docs/reference/conformance.md: which test proves which clause of which specification, which known fault.
 
-The tests say it themselves: clauses by `@pytest.mark.spec(section, clause)`, faults by a name that begins with the
-fault's number (`test_07_...`) or a docstring that names it ("Pitfall 7"). This reads their source, without running
-anything. `--check` writes nothing and fails if the page is not what the tests say.
+The tests say it themselves:
+
+- clauses by `@pytest.mark.spec("2.4.5", "the clause in words")`. A section of another specification than AMQP 1.0 has
+  its key of `SPECIFICATIONS` in front: `spec("0-9-1 4.2.7", ...)`, `spec("0-10 session.detached", ...)`;
+- clauses that are not kept, on purpose, by `@pytest.mark.deviation("0-9-1 queue.delete", "what is done", "why")` on the
+  test that holds us to what is done instead;
+- known faults by a name that begins with the fault's number (`test_07_...`) or a docstring that names it ("Pitfall 7").
+
+This reads their source, without running anything. `--check` writes nothing and fails if the page is not what the
+tests say.
 """
 
 from __future__ import annotations
@@ -12,12 +19,22 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference" / "conformance.md"
 
+SPECIFICATIONS = {
+    "1.0": "AMQP 1.0",
+    "anonymous-terminus": "AMQP 1.0: anonymous terminus for message routing",
+    "websocket": "AMQP 1.0: WebSocket binding, and the WebSocket protocol",
+    "0-10": "AMQP 0-10",
+    "0-9-1": "AMQP 0-9-1",
+    "0-9": "AMQP 0-9",
+    "0-9-draft": "AMQP 0-9, draft",
+    "fast": "AMQP/Fast 0.7",
+}
 PARTS = {
     "1": "Types",
     "2": "Transport",
@@ -29,8 +46,8 @@ PARTS = {
 INTRODUCTION = """\
 # Conformance
 
-What AMQP 1.0 (OASIS, parts 1 to 5) demands, clause by clause, with the test that proves it. The page is written from
-the tests by `python tools/conformance.py`; every test in it runs in `make test`.
+What the specifications demand, clause by clause, with the test that proves it, and where we deviate on purpose, with
+the reason. The page is written from the tests by `python tools/conformance.py`; every test in it runs in `make test`.
 """
 
 KNOWN_FAULTS = """\
@@ -75,20 +92,39 @@ _FAULT = re.compile(r"\bpitfalls? (\d+)", re.IGNORECASE)
 _NUMBERED = re.compile(r"test_(\d\d)_")
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class Clause:
-    """A clause of the specification and the test that proves it, as one row of the page."""
+class Place(NamedTuple):
+    """A section of a specification: "0-9-1 4.2.7", or "2.4.5" alone for AMQP 1.0."""
 
-    section: tuple[int, ...]
-    clause: str
+    specification: str
+    section: str
+
+    @classmethod
+    def read(cls, text: str) -> Place:
+        specification, _, section = text.rpartition(" ")
+        return cls(specification or "1.0", section)
+
+    @property
+    def order(self) -> tuple[int, list[tuple[int, str]]]:
+        """What places are sorted by: the specifications as above, numbers by their value and in front of names."""
+        parts = [(int(part), "") if part.isdecimal() else (sys.maxsize, part) for part in self.section.split(".")]
+        return list(SPECIFICATIONS).index(self.specification), parts
+
+
+class Mark(NamedTuple):
+    """A clause and the test that proves it, or a deviation and the test that holds us to it: a row of the page."""
+
+    kind: str
+    place: Place
+    texts: tuple[str, ...]
     test: str
 
     @property
-    def number(self) -> str:
-        return ".".join(map(str, self.section))
+    def row(self) -> str:
+        cells = [self.place.section, *(text.replace("|", "\\|") for text in self.texts), where(self.test)]
+        return f"| {' | '.join(cells)} |"
 
 
-def clauses(folder: Path) -> Iterator[Clause]:
+def marks(folder: Path) -> Iterator[Mark]:
     """The marks of all tests in the folder; those of a class or a module count for it as a whole."""
     for path in sorted(folder.rglob("test_*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -96,22 +132,32 @@ def clauses(folder: Path) -> Iterator[Clause]:
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 for decorator in node.decorator_list:
-                    if (found := _read(decorator, f"{name}::{node.name}")) is not None:
-                        yield found
+                    yield from _read(decorator, f"{name}::{node.name}")
             elif isinstance(node, ast.Assign) and any(
                 isinstance(target, ast.Name) and target.id == "pytestmark" for target in node.targets
             ):
-                for mark in ast.walk(node.value):
-                    if (found := _read(mark, name)) is not None:
-                        yield found
+                yield from _read(node.value, name)
 
 
-def _read(mark: ast.AST, test: str) -> Clause | None:
-    """The clause that a mark names, if it is one of ours."""
-    if not (isinstance(mark, ast.Call) and ast.unparse(mark.func) in ("pytest.mark.spec", "spec")):
-        return None
-    section, clause = (ast.literal_eval(argument) for argument in mark.args)
-    return Clause(tuple(int(part) for part in section.split(".")), clause, test)
+def _read(expression: ast.AST, test: str) -> Iterator[Mark]:
+    """The marks of ours in an expression: a decorator, those of its `pytest.param`s, or a list of marks.
+
+    Marks that are computed, for each row of a table of the test, are left out: the page would repeat the table.
+    """
+    for node in ast.walk(expression):
+        kind = ast.unparse(node.func).removeprefix("pytest.mark.") if isinstance(node, ast.Call) else ""
+        if (
+            isinstance(node, ast.Call)
+            and kind in ("spec", "deviation")
+            and all(isinstance(argument, ast.Constant) for argument in node.args)
+        ):
+            section, *texts = (ast.literal_eval(argument) for argument in node.args)
+            place = Place.read(section)
+            if place.specification not in SPECIFICATIONS:
+                raise ValueError(f"{test}: specification {place.specification!r} is not one of {[*SPECIFICATIONS]}")
+            if len(texts) != {"spec": 1, "deviation": 2}[kind]:
+                raise ValueError(f"{test}: {ast.unparse(node)}: spec(section, clause) or deviation(section, what, why)")
+            yield Mark(kind, place, tuple(texts), test)
 
 
 def faults(folder: Path) -> Iterator[tuple[int, str]]:
@@ -133,31 +179,43 @@ def where(test: str) -> str:
     return f"`{path.removeprefix('tests/')}`" + (f" `{name}`" if name else "")
 
 
-def render(found: list[Clause], known: list[tuple[int, str]]) -> str:
+def render(found: list[Mark], known: list[tuple[int, str]]) -> str:
     """The page."""
-    sections = {clause.section for clause in found}
-    lines = [INTRODUCTION, f"{len(found)} clauses in {len(sections)} sections.", ""]
-    part = None
-    for clause in sorted(found):
-        if clause.section[0] != part:
-            part = clause.section[0]
-            lines += [f"## Part {part}: {PARTS[str(part)]}", "", "| § | Clause | Test |", "| --- | --- | --- |"]
-        text = clause.clause.replace("|", "\\|")
-        lines.append(f"| {clause.number} | {text} | {where(clause.test)} |")
+    found = sorted({*found}, key=lambda mark: (mark.place.order, mark.texts, mark.test))
+    lines = [INTRODUCTION]
+    for specification, title in SPECIFICATIONS.items():
+        clauses = [mark for mark in found if mark.kind == "spec" and mark.place.specification == specification]
+        deviations = [mark for mark in found if mark.kind == "deviation" and mark.place.specification == specification]
+        if clauses or deviations:
+            lines += [f"## {title}", ""]
+        if clauses:
+            lines += [f"{len(clauses)} clauses in {len({mark.place for mark in clauses})} sections.", ""]
+        part = None
+        for mark in clauses:
+            number = mark.place.section.partition(".")[0] if specification == "1.0" else ""
+            if number != part:
+                part = number
+                lines += ["", f"### Part {part}: {PARTS[part]}", ""] if part else []
+                lines += ["| § | Clause | Test |", "| --- | --- | --- |"]
+            lines.append(mark.row)
+        if deviations:
+            lines += ["", "### Deliberate deviations", ""]
+            lines += ["| § | What is done instead | Why | Test |", "| --- | --- | --- | --- |"]
+            lines += [mark.row for mark in deviations]
     lines += ["## Known faults", "", KNOWN_FAULTS, "| # | Fault | Tests |", "| --- | --- | --- |"]
     for number, title in FAULTS.items():
         tests = [where(test) for each, test in sorted(known) if each == number]
         if tests:
             lines.append(f"| {number} | {title} | {'<br>'.join(tests)} |")
     page = "\n".join(lines) + "\n"
-    return page.replace("\n## ", "\n\n## ").replace("\n\n\n", "\n\n")
+    return re.sub("\n{3,}", "\n\n", page.replace("\n## ", "\n\n## "))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing, fail if the page is out of date")
     arguments = parser.parse_args()
-    page = render(list(clauses(ROOT / "tests")), list(faults(ROOT / "tests")))
+    page = render(list(marks(ROOT / "tests")), list(faults(ROOT / "tests")))
     if arguments.check:
         if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page:
             print(f"{PAGE.relative_to(ROOT)} is out of date: run `python tools/conformance.py`", file=sys.stderr)
