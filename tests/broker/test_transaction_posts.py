@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from amqp10.broker._declared import QueueTerms
 from amqp10.broker._node import Limits
 from amqp10.broker._router import Router
 from amqp10.engine import (
@@ -12,6 +13,7 @@ from amqp10.engine import (
 )
 from amqp10.messaging import (
     ACCEPTED,
+    RELEASED,
     Accepted,
     AmqpValue,
     Discharge,
@@ -196,3 +198,29 @@ def test_room_is_reserved(clock: Clock, address: str) -> None:
     receiver.flow(100)
     wire.turn()
     assert bodies(receiver) == list(range(10))
+
+
+@pytest.mark.spec(
+    "4.4.1", "a commit is whole: what was accepted for a transaction cannot be refused when it is discharged"
+)
+@pytest.mark.parametrize("prepared", [False, True])
+def test_given_back_meanwhile(wire: Wire, control: Controller, prepared: bool) -> None:
+    """A consumer gives a message back to a queue that refuses more than one: it holds both after the commit."""
+    terms = QueueTerms(arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    queue = wire.router.declare_queue("full", terms)
+    full, other = wire.send_to("full"), wire.send_to("other")
+    full.send(Message("first").encode())
+    wire.turn()
+    receiver = wire.receive_from("full", credit=1)
+    txn_id = control.declare()
+    for sender in (full, other):
+        control.post(sender, "second", txn_id)
+    receiver.settle(receiver.incoming.popleft(), RELEASED)
+    wire.turn()
+    if prepared:
+        branch, prepared_branches = (1, b"global", b"branch"), wire.router.prepared
+        assert prepared_branches.prepare(None, branch, wire.peer.transactions[txn_id])
+        assert prepared_branches.complete(None, branch, commit=True) is True
+    else:
+        assert control.discharge(txn_id) == ACCEPTED
+    assert (queue.depth, queue.reserved, queue_of(wire.router, "other").depth) == (2, 0, 1)

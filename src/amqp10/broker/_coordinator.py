@@ -123,8 +123,7 @@ class LocalTransaction:
             self.roll_back()
             return error
         for node, entry in self._posted:
-            node.unreserve(entry)
-            node.take(entry)
+            node.take_reserved(entry)
         for delivery, (consumer, outcome) in self._retired.items():
             consumer.apply(delivery, outcome)
         for delivery, consumer in self._acquired.items():

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from ..errors import DecodeError
 from ..messaging import read_priority
 from ._arguments import Arguments
 from ._node import NodeFull
@@ -85,23 +86,21 @@ class DeclaredQueue(Queue):
                 if self._arguments.overflow == "reject-publish-dlx":
                     self._dead(entry, "maxlen")
                 raise NodeFull(self.name)
+        self.insert(entry)
+
+    def insert(self, entry: Entry) -> None:
         arguments = self._arguments
         if arguments.ttl is not None:
             deadline = self._clock() + arguments.ttl
             entry.expires = deadline if entry.expires is None else min(deadline, entry.expires)
-        super().put(entry)
+        priority = min(_priority_of(entry), arguments.priorities) if arguments.priorities else 0
+        super().insert(entry)
         if arguments.priorities:
-            self._put_by_priority(entry)
+            # Its place is before those of lower priority. Who browses or filters sees it in order of arrival.
+            self._waiting.move(entry, entry.position + ((arguments.priorities - priority) << 48))
 
-    def _put_by_priority(self, entry: Entry) -> None:
-        """Give it a place before those of lower priority. Those who browse or filter see it in order of arrival."""
-        # Who says none means none, in the dialects that such queues come from; not 4, as in AMQP 1.0.
-        said = read_priority(entry.payload)
-        priority = min(said if said is not None else USUAL_PRIORITY, self._arguments.priorities)
-        self._waiting.move(entry, entry.position + ((self._arguments.priorities - priority) << 48))
-
-    def reserve(self, entry: Entry) -> None:
-        if self._limited and self._rejects and self._over(entry):
+    def reserve(self, entry: Entry, *, restored: bool = False) -> None:
+        if self._limited and self._rejects and not restored and self._over(entry):
             raise NodeFull(self.name)
         super().reserve(entry)
 
@@ -177,3 +176,15 @@ class DeclaredQueue(Queue):
             self._ended(self)
             return None
         return deadline if following is None else min(deadline, following)
+
+
+def _priority_of(entry: Entry) -> int:
+    """Return the priority that a message states; one that states none, or cannot be read, has the usual one.
+
+    In the older dialects no priority means 0: their mapping writes that 0 into the header.
+    """
+    try:
+        stated = read_priority(entry.payload) if entry.message_format == 0 else None
+    except DecodeError:
+        stated = None
+    return USUAL_PRIORITY if stated is None else stated

@@ -160,6 +160,10 @@ class Node(ABC):
             NodeFull: but by a queue that was declared to refuse.
         """
 
+    @abstractmethod
+    def insert(self, entry: Entry) -> None:
+        """Take a message that was admitted before, by `reserve` or by a broker before: it is never refused."""
+
     def take(self, entry: Entry) -> None:
         """Take what a sender sent, as `put` does; or drop it, if it is here already.
 
@@ -176,11 +180,25 @@ class Node(ABC):
             self.put(entry)
             self.recent.remember(identity)
 
-    def reserve(self, entry: Entry) -> None:
-        """A message of an open transaction will take this much room.
+    def take_reserved(self, entry: Entry) -> None:
+        """Take a message for which room was reserved, and give back that room; or drop it, if it is here already."""
+        self.unreserve(entry)
+        identity = duplicate_id(entry) if self.recent is not None else None
+        if self.recent is not None and identity in self.recent:
+            self.duplicates += 1
+            return
+        self.insert(entry)
+        if self.recent is not None:
+            self.recent.remember(identity)
+
+    def reserve(self, entry: Entry, *, restored: bool = False) -> None:
+        """Keep room for a message of an open transaction.
+
+        Args:
+            restored: a broker before had reserved it, so it is not asked again whether there is room.
 
         Raises:
-            NodeFull: as for `put`, which then does not.
+            NodeFull: as for `put`; `take_reserved` is then never refused.
         """
         self.reserved += 1
         self.reserved_bytes += entry.size

@@ -57,7 +57,7 @@ class RestoredBranch:
         self._work = work
         self._whole = whole
         for node, entry in work.posted:
-            node.reserve(entry)
+            node.reserve(entry, restored=True)
 
     def commit(self) -> Error | None:
         """See `LocalTransaction.commit`."""
@@ -65,8 +65,7 @@ class RestoredBranch:
             self.roll_back()
             return Error(Symbol("amqp:transaction:rollback"), "a queue of it is gone")
         for node, entry in self._work.posted:
-            node.unreserve(entry)
-            node.take(entry)
+            node.take_reserved(entry)
         holder = Holder()
         for queue, entry, outcome in self._work.retired:
             queue.settle(entry, holder, outcome)

@@ -118,7 +118,7 @@ class Queue(Node):
 
     # Coming in
 
-    def put(self, entry: Entry) -> None:
+    def insert(self, entry: Entry) -> None:
         self._bytes_in += entry.size
         self.bytes += entry.size
         self.depth += 1
@@ -137,6 +137,8 @@ class Queue(Node):
         if not self._touched:
             self.touch()
 
+    put = insert  # it refuses nothing; a call in between would cost every message
+
     def keep(self, shelf: Shelf) -> None:
         """What is durable in it is kept from now on; what consumers hold is when it comes back."""
         self.shelf = shelf
@@ -145,22 +147,30 @@ class Queue(Node):
                 shelf.note(entry)
 
     def restore(self, entry: Entry, *, held: bool) -> None:
-        """Take a message that was here before the broker began; if a consumer held it then, that was an attempt."""
+        """Take a message that was here before the broker began; if a consumer held it then, that was an attempt.
+
+        It was admitted when it came: however full the queue is, it belongs here. `end_exhausted` looks whether that
+        attempt was its last, when all other messages are back.
+        """
         if held:
             entry.seen()
             entry.failed()
         # The store has it as it is, but for that attempt.
         shelf, self.shelf = self.shelf, None
-        self.put(entry)
+        self.insert(entry)
         self.shelf = shelf
         if held and shelf is not None:
             shelf.mark(entry)
+
+    def end_exhausted(self, entry: Entry) -> None:
+        """End a restored message whose attempt at the end of the broker before was its last one."""
+        if entry.available:
             self._exhausted(entry)
 
     def restore_held(self, entry: Entry) -> None:
         """Take one that a consumer held and still holds, for its link can be resumed."""
         shelf, self.shelf = self.shelf, None
-        self.put(entry)
+        self.insert(entry)
         self.shelf = shelf
         entry.seen()
         entry.available = False

@@ -55,6 +55,7 @@ class Loading:
         self._now = router.clock()
         self._nodes: dict[int, Node] = {}  # subscriptions among them
         self._held: dict[int, Entry | None] = {}  # messages that a link holds, when they are found
+        self._interrupted: list[tuple[Queue, Entry]] = []  # whose attempt the end of the broker before ended
 
     def run(self) -> None:
         store, router, file = self._store, self._router, self._store.file
@@ -73,6 +74,9 @@ class Loading:
             self._put(message)
         self._restore_links()
         self._restore_branches()
+        # Some become dead letters, which go behind what was in their queue before.
+        for queue, entry in self._interrupted:
+            queue.end_exhausted(entry)
         router.subscriptions.restore()
 
     def _node(self, row: NodeRow, declared: DeclarationRow | None) -> Node:
@@ -132,7 +136,9 @@ class Loading:
             self._held[row.number] = entry
             queue.restore_held(entry)
         else:
-            queue.restore(entry, held=row.held)
+            queue.restore(entry, held=bool(row.held))
+            if row.held:
+                self._interrupted.append((queue, entry))
 
     def _restore_links(self) -> None:
         held: dict[int, dict[bytes, Any]] = defaultdict(dict)

@@ -108,7 +108,7 @@ class Stream(Queue):
 
     # Coming in
 
-    def put(self, entry: Entry) -> None:
+    def insert(self, entry: Entry) -> None:
         if not self._begun:
             self._begun = True
             self._chunks.begin(self._wall(), self.enqueued)
@@ -120,6 +120,8 @@ class Stream(Queue):
             self.shelf.note(entry)
         if not self._touched:
             self.touch()
+
+    put = insert  # it refuses nothing
 
     def _append(self, entry: Entry) -> None:
         entry.position = self.enqueued
@@ -163,6 +165,13 @@ class Stream(Queue):
             self._chunks.begin(arrived, self.enqueued)
         self._append(entry)
         self.touch()
+
+    def restore_held(self, entry: Entry) -> None:
+        """Take a message back; a reader that was given it holds nothing, for the message stays whatever it says."""
+        self.restore(entry, held=False)
+
+    def lost(self, entry: Entry) -> None:
+        """Nothing is to be given back of what a reader was given."""
 
     # Readers
 

@@ -114,7 +114,7 @@ class Topic(Node):
         if self.tight:
             self.touch()
 
-    def put(self, entry: Entry) -> None:
+    def insert(self, entry: Entry) -> None:
         self.enqueued += 1
         subscriptions = list(self.subscriptions.values())
         if not subscriptions:
@@ -128,6 +128,8 @@ class Topic(Node):
         for subscription in subscriptions[1:]:
             subscription.put(entry.copy())
         subscriptions[0].put(entry)
+
+    put = insert  # it refuses nothing
 
     def run(self) -> None:
         self._touched = False
