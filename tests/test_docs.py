@@ -33,7 +33,7 @@ from amqp10 import (
     SentDelivery,
     Session,
 )
-from amqp10.broker import Broker
+from amqp10.broker import Broker, Quarantine
 from amqp10.rabbitmq import Management as RabbitManagement
 from amqp10.testing import EnginePair, ScriptedPeer
 
@@ -71,6 +71,7 @@ HOLDERS = (
     Management,
     RabbitManagement,
     Broker,
+    Quarantine,
     Message,
     ScriptedPeer,
     EnginePair,
@@ -98,7 +99,7 @@ def takes(function: Callable[..., Any], keyword: str) -> bool:
         return True
     made_by = function.__init__ if inspect.isclass(function) else function
     rest = [name for name, parameter in parameters.items() if parameter.kind is parameter.VAR_KEYWORD]
-    hints = get_type_hints(made_by)
+    hints = get_type_hints(made_by) if rest else {}
     return any(hints[name] is Any or keyword in get_args(hints[name])[0].__annotations__ for name in rest)
 
 

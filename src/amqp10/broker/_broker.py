@@ -35,6 +35,7 @@ from ._facts import ExchangeFacts, QueueFacts, TopicFacts, exchange_facts, queue
 from ._link_pairs import CAPABILITY as LINK_PAIRS
 from ._memory import memory_streams
 from ._node import Limits
+from ._quarantine import Quarantine
 from ._queue import Queue
 from ._router import AddressError, Router
 from ._serving import Doorkeeper
@@ -416,6 +417,11 @@ class Broker:
     def unroutable(self) -> int:
         """Messages that went nowhere and whose sender could not be told, for it had settled them."""
         return self._router.unroutable
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """Messages that the broker could not handle, set aside with the reason: list, read, release or drop them."""
+        return self._router.quarantine
 
     @property
     def queues(self) -> tuple[QueueFacts, ...]:

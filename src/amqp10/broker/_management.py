@@ -5,14 +5,18 @@
     PUT, DELETE        /exchanges/NAME          declare, delete
     POST, GET          /bindings                bind; look at those of one source, destination and key
     DELETE             /bindings/BINDING        unbind; GET says where a binding is
+    GET                /quarantine              what was set aside, 100 at most; those behind by ?after=NUMBER
+    GET, POST, DELETE  /quarantine/NUMBER       read, release (to the address "to" of the body, if given), drop
 
 A request's `subject` is the method and its `to` the path, names in it percent-encoded; a response's `subject` is the
 status. What is refused here has the status that RabbitMQ gives it; where RabbitMQ ends the session, over a path or a
-method that it does not have for one, the status is 404, 405 or 400, and the session goes on.
+method that it does not have for one, the status is 404, 405 or 400, and the session goes on. RabbitMQ has no
+quarantine: these paths are this broker's own.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from ..engine import QueueFacts
     from ._connection import Peer
     from ._exchange import Binding
+    from ._quarantine import QuarantinedMessage
     from ._router import Router
 
 ME: Final = "$me"
@@ -55,6 +60,8 @@ _BINDING: Final = {
     **dict.fromkeys(("source", "destination_queue", "destination_exchange", "binding_key"), str),
     "arguments": Mapping,
 }
+_RELEASE: Final = {"to": str}
+_MOST_LISTED: Final = 100
 _LOCATION: Final = re.compile(r"src=([\w.~%-]+);dst([eq])=([\w.~%-]+);key=([\w.~%-]*);args=([\w-]*)", re.ASCII)
 _FAULTS: Final = {"amqp:not-found": 404, "amqp:precondition-failed": 409, "amqp:unauthorized-access": 403}
 
@@ -123,6 +130,10 @@ class Management:
                 methods = {"DELETE": self._purge_queue}
             case ["", "exchanges", name]:
                 methods = {"PUT": self._declare_exchange, "DELETE": self._delete_exchange}
+            case ["", "quarantine"]:
+                name, methods = "", {"GET": lambda name, body: self._quarantined(said)}
+            case ["", "quarantine", name]:
+                methods = {"GET": self._read_quarantined, "POST": self._release, "DELETE": self._drop_quarantined}
             case ["", "bindings"]:
                 name, methods = "", {"POST": self._bind, "GET": lambda name, body: self._bindings(said)}
             case ["", "bindings", _]:
@@ -255,6 +266,36 @@ class Management:
                 self._do(Unbind(destination, source, key, each.arguments, kind), not_found=400)
         return 204, None
 
+    # The quarantine
+
+    def _quarantined(self, said: Mapping[str, str]) -> tuple[int, object]:
+        after = _number(said.get("after", "0"))
+        later = (message for message in self._router.quarantine if message.number > after)
+        return 200, [_told_quarantined(message) for message in itertools.islice(later, _MOST_LISTED)]
+
+    def _read_quarantined(self, name: str, body: object) -> tuple[int, object]:
+        message = self._found_quarantined(name)
+        return 200, {**_told_quarantined(message), "payload": message.payload}
+
+    def _release(self, name: str, body: object) -> tuple[int, object]:
+        fields = _fields("release", body if body is not None else {}, _RELEASE)
+        number = self._found_quarantined(name).number
+        try:
+            self._router.quarantine.release(number, fields.get("to"))
+        except ValueError as error:
+            raise Refusal(409, str(error)) from None
+        return 204, None
+
+    def _drop_quarantined(self, name: str, body: object) -> tuple[int, object]:
+        self._router.quarantine.drop(self._found_quarantined(name).number)
+        return 204, None
+
+    def _found_quarantined(self, name: str) -> QuarantinedMessage:
+        try:
+            return self._router.quarantine[_number(name)]
+        except KeyError:
+            raise Refusal(404, f"there is no message {name} in the quarantine") from None
+
     def _check_ends(self, source: str, kind: str, destination: str) -> None:
         _check_exchange(source)
         if kind == "exchange":
@@ -282,6 +323,24 @@ def _arguments(fields: Mapping[str, Any]) -> dict[str, Any]:
     if not all(isinstance(name, str) for name in arguments):
         raise Refusal(400, "the arguments' names are strings")
     return {str(name): value for name, value in arguments.items()}
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise Refusal(400, f"{text!r:.60} is no number")
+    return int(text)
+
+
+def _told_quarantined(message: QuarantinedMessage) -> dict[str, object]:
+    return {
+        "number": ULong(message.number),
+        "node": message.node,
+        "time": message.time,
+        "reason": message.reason,
+        "message_format": UInt(message.message_format),
+        "durable": message.durable,
+        "bytes": ULong(len(message.payload)),
+    }
 
 
 def _check_lines(name: str) -> None:

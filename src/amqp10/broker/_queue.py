@@ -30,6 +30,7 @@ UNLIMITED = 1 << 60
 _FIRST_GUESS = 4096
 
 DeadLetter = Callable[["Queue", "Entry", str, "Error | None"], bool]
+SetAside = Callable[["Queue", "Entry", Exception], None]
 
 
 class Queue(Node):
@@ -42,6 +43,8 @@ class Queue(Node):
       attempt; `released` does not (§3.4.4, §3.4.5).
     - Rejected messages, those that failed `max_delivery_count` times, and (if asked for) expired ones
         are given to `dead_letter`, which says whether it took them. Else they end.
+    - A message that cannot be handled, for what it makes the broker raise, is given to `set_aside`, which keeps it; the
+        queue goes on without it. Without `set_aside` the exception goes its way.
     - `alarm` is told when a message that just came will die, for whoever calls `expire` in time.
 
     Attributes:
@@ -70,6 +73,7 @@ class Queue(Node):
         limits: Limits,
         touch: Callable[[Node], None],
         alarm: Callable[[float], None] | None = None,
+        set_aside: SetAside | None = None,
         dead_letter: DeadLetter | None = None,
         dead_letter_expired: bool = False,
         max_delivery_count: int | None = None,
@@ -89,6 +93,7 @@ class Queue(Node):
         self.copied = 0
         self._clock = clock
         self._alarm = alarm
+        self._set_aside = set_aside
         self._dead_letter = dead_letter
         self._dead_letter_expired = dead_letter_expired
         self._max_delivery_count = max_delivery_count
@@ -429,6 +434,17 @@ class Queue(Node):
             entry.listed = False
         else:
             self._waiting.come_back(entry)
+
+    def set_aside(self, entry: Entry, error: Exception) -> None:
+        """Take a message that waits out of the queue and into the quarantine, for what it made the broker raise.
+
+        Raises:
+            Exception: `error`, where there is no quarantine.
+        """
+        if self._set_aside is None:
+            raise error
+        self._set_aside(self, entry, error)
+        self._forget(entry)
 
     def _bury(self, entry: Entry, reason: str, error: Error | None) -> None:
         if self._dead_letter is not None and self._dead_letter(self, entry, reason, error):

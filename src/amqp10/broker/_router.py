@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..errors import DecodeError
 from ..messaging import Error, read_properties
 from ..types import Symbol, encode
 from ._address import AddressError as AddressError
@@ -19,9 +20,11 @@ from ._coordinator import OpenTransactions
 from ._dead_letters import DeadLetters
 from ._declared import DeclaredQueue, QueueTerms
 from ._duplicates import RecentIds
+from ._entry import Entry
 from ._kept_sessions import KeptSessions
-from ._node import Limits, Node
+from ._node import Limits, Node, NodeFull
 from ._prepared import PreparedBranches
+from ._quarantine import Quarantine
 from ._queue import Queue
 from ._stream import Retention, Stream
 from ._subscriptions import Subscriptions
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from ..messaging import Source, Target, TerminusDurability
     from ._entry import Clock
     from ._exchange import Exchange
+    from ._quarantine import QuarantinedMessage
     from ._store import Store
 
 
@@ -55,6 +59,7 @@ class Router:
         subscriptions: those that outlive their links, or are shared.
         links: those that can be resumed.
         transactions: those that are open, of all peers.
+        quarantine: messages that could not be handled.
         blocked: why no messages are taken at present; None: they are.
         next_expiry: when the next message, subscription, link or transaction dies; `on_alarm` is called when that comes
             to be sooner than it was.
@@ -85,6 +90,7 @@ class Router:
         self.auto_create = auto_create
         self.check_user_id = check_user_id
         self.topology = Topology(self.nodes)
+        self.quarantine = Quarantine(self._release)
         self._dead_letters = DeadLetters(dead_letter, self.topology, lambda name: self.declare(name, "queue"))
         self._dead_letter_name = dead_letter
         self._dead_letter_expired = dead_letter_expired
@@ -261,6 +267,7 @@ class Router:
             "limits": self.limits,
             "touch": self._touch,
             "alarm": self._alarm,
+            "set_aside": self._set_aside,
             "dead_letter": self._dead_letters.take,
             "dead_letter_expired": self._dead_letter_expired,
             # The dead-letter queue keeps what it has: a message has nowhere to go from there.
@@ -313,6 +320,50 @@ class Router:
     def ways(self, exchange: Exchange | None, key: str, payload: bytes) -> tuple[Node, ...]:
         """Where a message goes by one more routing key; without an exchange, by the default one."""
         return self.topology.route(exchange or self.topology.exchanges[""], key, payload).nodes
+
+    def _set_aside(self, queue: Queue, entry: Entry, error: Exception) -> None:
+        self.quarantine.set_aside(
+            queue.name, entry.payload, entry.message_format, error, durable=entry.durable, node=queue
+        )
+
+    def _release(self, message: QuarantinedMessage, node: Node | None, to: str | None) -> None:
+        """Put a message of the quarantine where it was, or where `to` says.
+
+        Raises:
+            ValueError: it cannot go there.
+        """
+        try:
+            entry = Entry.read(message.payload, message.message_format, self.clock())
+        except DecodeError:
+            entry = Entry(message.payload, message.message_format)
+        entry.durable = message.durable
+        if to is None:
+            if node is None or node.deleted:
+                node = self.nodes.get(message.node)
+            if node is None:
+                raise ValueError(f"there is no queue {message.node!r} any more: say by `to` where the message is to go")
+            nodes: tuple[Node, ...] = (node,)
+        else:
+            nodes = self._nodes_for(message, to)
+        refused = None
+        for place, each in enumerate(nodes):
+            try:
+                each.put(entry.copy() if place else entry)
+            except NodeFull as full:
+                refused = full
+        if refused is not None and len(nodes) == 1:
+            raise ValueError(f"{refused}, and refuses the message")
+        self.flush()
+
+    def _nodes_for(self, message: QuarantinedMessage, to: str) -> tuple[Node, ...]:
+        payload = message.payload if message.message_format == 0 else b""
+        try:
+            nodes = self.route(to, payload).nodes
+        except (AddressError, DecodeError) as error:
+            raise ValueError(f"the message cannot go to {to!r}: {error}") from None
+        if not nodes:
+            raise ValueError(f"the address {to!r} leads to no queue for the message")
+        return nodes
 
     # Passes
 
