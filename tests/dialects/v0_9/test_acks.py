@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from amqp10 import Connection, Receiver
 from amqp10.broker import Broker
 from amqp10.dialects.v0_9._acks import ACCEPT, DISCARD, REQUEUE, Acks, outcome
+from amqp10.dialects.v0_9._channel import State
 from amqp10.dialects.v0_9._methods import (
     BasicAck,
     BasicCancel,
@@ -102,6 +103,7 @@ class Channel:
         self.open: set[int] = set()
         self.heard: dict[int, int] = {}
         self.counted: list[int] = []
+        self.channel_state = State.OPEN
 
     def owe(self, acks: Acks) -> None: ...
 

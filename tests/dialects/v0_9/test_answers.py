@@ -392,3 +392,59 @@ def test_cancelled_by_the_server() -> None:
     assert (ended.link, ended.error.condition) == (link, "amqp:resource-deleted")
     assert [type(method) for method in said(engine)] == [ChannelClose]
     assert hear(engine, 1, ChannelCloseOk()) == []
+
+
+def test_what_was_handed_out_is_acked_before_a_close() -> None:
+    """The close of the channel is the last that is said on it: an ack behind it is on a channel that is not open."""
+    engine = opened(**CAN)
+    link = receiving(engine, 0, settle_mode="settled")
+    tag = link.properties["tag"]
+    hear(engine, 1, BasicDeliver(tag, 1, False, "", "q"), BasicCancel(tag, True))
+    assert said(engine) == [BasicAck(1), ChannelClose(200)]
+
+
+@pytest.mark.parametrize("cause", ["cancel", "fault", "too large", "detach"])
+def test_acceptances_come_before_our_close(cause: str) -> None:
+    """Whatever this side closes the channel for, what the user has accepted before is said, and nothing after it."""
+    engine = opened(**CAN)
+    link = receiving(engine, 2, max_message_size=100)
+    tag = link.properties["tag"]
+    for delivery in list(link.incoming):
+        link.settle(delivery, ACCEPTED)
+    if cause == "cancel":
+        hear(engine, 1, BasicCancel(tag, True))
+    elif cause == "fault":
+        deliver(engine, tag, 1, b"m")
+    elif cause == "too large":
+        deliver(engine, tag, 3, b"m" * 101)
+    else:
+        link.detach()
+    ack, close = said(engine)
+    assert (ack, type(close)) == (BasicAck(2, True), ChannelClose)
+
+
+def test_nothing_is_said_on_a_channel_that_the_server_has_closed() -> None:
+    """The acceptances that were not said yet are the server's to send again: the answer to its close is the last."""
+    engine = opened(**CAN)
+    link = receiving(engine, 2)
+    for delivery in list(link.incoming):
+        link.settle(delivery, ACCEPTED)
+    hear(engine, 1, ChannelClose(541, "gone"))
+    assert said(engine) == [ChannelCloseOk()]
+
+
+def test_a_close_of_the_server_is_answered_while_a_commit_waits() -> None:
+    """What is kept back until the commit is answered does not keep back the answer to a close."""
+    engine = opened(**CAN)
+    session = engine.begin()
+    sender = session.attach_sender(LinkTerms("s", Source(), Target("q")))
+    hear(engine, 1, ChannelOpenOk(), QueueDeclareOk("q"), ConfirmSelectOk())
+    coordinator = session.attach_sender(LinkTerms("c", Source(), Coordinator()))
+    declared = coordinator.send(Message(AmqpValue(Declare())).encode()).remote_state
+    assert isinstance(declared, Declared)
+    sender.send(Message(b"m").encode(), state=TransactionalState(declared.txn_id))
+    coordinator.send(Message(AmqpValue(Discharge(declared.txn_id, False))).encode())
+    hear(engine, 2, ChannelOpenOk(), TxSelectOk())
+    engine.data_to_send()
+    hear(engine, 2, ChannelClose(541, "the disk is full"))
+    assert said(engine) == [ChannelCloseOk()]

@@ -7,14 +7,12 @@ used where nothing in between is still open.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ...messaging import Accepted, DeliveryState, Modified, Rejected
+from ._channel import Channel, State
 from ._method import Method
 from ._methods import BasicAck, BasicNack, BasicReject
-
-if TYPE_CHECKING:
-    from ._channel import Channel
 
 ACCEPT: Final = 0
 REQUEUE: Final = 1
@@ -81,8 +79,10 @@ class Acks:
         self._ends.clear()
 
     def flush(self) -> None:
-        """Say it."""
+        """Say it, as long as the channel is open: behind its close nothing may be said, and the peer has all back."""
         self._owed = False
+        if self._channel.channel_state is not State.OPEN:
+            return
         others = self._others
         before, count = self.done, 0
         while True:

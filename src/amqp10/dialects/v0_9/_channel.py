@@ -108,7 +108,7 @@ class Channel(ABC):
         """Our close is out: the peer may not know yet, and may close, too."""
         method = self.engine.variant.methods.decode(payload)
         if isinstance(method, ChannelClose):
-            self.write(ChannelCloseOk())
+            self._answer_close()
         elif isinstance(method, ChannelCloseOk) and self.channel_state is State.CLOSING:
             self._gone()
 
@@ -211,10 +211,14 @@ class Channel(ABC):
         self._close(code, text)
 
     def _close(self, code: int, text: str, method: tuple[int, int] = (0, 0)) -> None:
+        self.leave()
         self.channel_state = State.CLOSING
         self._content, self._awaits_header, self._assembler = None, False, None
         self._parts = []
         self.write(ChannelClose(code, text, *method))
+
+    def leave(self) -> None:  # noqa: B027  # few have anything to say
+        """Say what is to be said before this side's close, for nothing may be said after it."""
 
     def fail(self, fault: Fault) -> None:
         """The peer broke a rule whose price is the channel."""
@@ -223,13 +227,17 @@ class Channel(ABC):
             self.failed(fault)
 
     def receive_close(self, method: ChannelClose) -> None:
-        self.write(ChannelCloseOk())
+        self._answer_close()
         self.channel_state = State.CLOSED
         self.engine.channels.pop(self.number, None)
         normal = method.reply_code in (0, 200)
         text = method.reply_text
         error = None if normal else as_error(method.reply_code, text, method.class_id, method.method_id)
         self.closed(error)
+
+    def _answer_close(self) -> None:
+        """Answer the peer's close, at once: what else a subclass keeps back, this it does not."""
+        self.engine.write_method(self.number, ChannelCloseOk())
 
     def _gone(self) -> None:
         self.channel_state = State.CLOSED

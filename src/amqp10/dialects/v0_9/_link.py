@@ -193,19 +193,14 @@ class ClientLink(Link, Channel):
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
         if self._ended or self.channel_state is not State.OPEN:
             return
-        self.leave()
-        self.attached = False
         self.close_channel(error)
-
-    def leave(self) -> None:
-        """Before the channel closes: say what is to be said."""
+        self.attached = False
 
     def failed(self, error: RemoteProtocolError) -> None:
         self._end(True, error)
 
     def cancelled(self, error: AmqpError) -> None:
         """The peer has taken the node away: nothing more comes, and the channel is of no use."""
-        self.attached = False
         self.close_channel()
         self._end(True, error)
 

@@ -22,7 +22,7 @@ from ...engine import (
 from ...errors import LocalProtocolError
 from ...messaging import Accepted, DeliveryState, Error, Rejected, Released, Source, Target, TransactionalState
 from ._acks import ACCEPT, DISCARD, Acks, confirm
-from ._channel import BASIC, State
+from ._channel import BASIC
 from ._codes import Fault
 from ._incoming import read_expiration, read_route
 from ._mapping import DIRECT_REPLY
@@ -227,8 +227,7 @@ class PublishLink(ServerLink, ReceiverLink):
         self.incoming.clear()
         self._returnable.clear()
         if self._acks is not None:
-            if self.session.channel_state is State.OPEN:
-                self._acks.flush()
+            self._acks.flush()
             self._acks.forget(self._number)
 
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:

@@ -364,9 +364,8 @@ class ServerSession(Session, Channel):
         if code not in SOFT:
             self.engine.fail(Fault(code, error.description or "", method.code))
         elif self.channel_state is State.OPEN:
-            self._drop()
-            self._end_links(None)
             self._close(code, text_of(error, code), method.code)
+            self._end_links(None)
 
     # Transactions
 
@@ -377,15 +376,14 @@ class ServerSession(Session, Channel):
 
     def end(self, error: Error | None = None) -> None:
         if self.channel_state is State.OPEN:
-            self._end_links(None)
             self.close_channel(error)
+            self._end_links(None)
 
     def failed(self, error: RemoteProtocolError) -> None:
-        self._drop()
         self._end_links(error)
 
-    def _drop(self) -> None:
-        """This side closes the channel: what was not looked at by then never came."""
+    def leave(self) -> None:
+        """Confirm what was looked at; the rest never came."""
         if self._publisher is not None:
             self._publisher.drop()
 
