@@ -22,7 +22,7 @@ from ...engine import (
 from ...engine._requests import R
 from ...errors import AmqpError, ConnectionLost, LocalProtocolError, RemoteProtocolError, RequestRefused
 from ...messaging import Accepted, Coordinator, Error, Modified, Rejected
-from ._codes import UNSPECIFIED
+from ._codes import CLIENTS_REJECT, UNSPECIFIED, SessionFault, condition, reject_text
 from ._commands import (
     ExecutionException,
     ExecutionResult,
@@ -39,11 +39,11 @@ from ._controls import SessionAttach, SessionAttached, SessionDetach, SessionDet
 from ._conversation import Conversation, Refusal, Talk
 from ._declare import Command
 from ._frames import Assembly
-from ._ledger import Sent, near, portions, to_ranges
+from ._ledger import CommandOwner, Sent, near, portions, to_ranges
 from ._login import ON_DEMAND, ClientLogin
 from ._publisher import PublisherLink
 from ._requests import ON_DEMAND_ARGUMENT, look_exchange, talk_of
-from ._session import SessionEndpoint, SessionFault
+from ._session import SessionEndpoint
 from ._subscriber import INFINITE, SubscriberLink
 from ._topology import DtxRollback, QueueDeclare, QueueQuery
 from ._transactions import CoordinatorLink, Transactions
@@ -53,12 +53,15 @@ if TYPE_CHECKING:
     from ...messaging import DeliveryState
     from ._engine import V010Engine
 
-ACCEPT: Final = "accept"
-RELEASE: Final = "release"
-REDELIVER: Final = "redeliver"
+Verb = tuple[str, str]
+"""What is said of a transfer: the verb, and the text of a rejection."""
+ACCEPT: Final = "accept", ""
+RELEASE: Final = "release", ""
+REDELIVER: Final = "redeliver", ""
+REJECT: Final = "reject"
 
 
-class _Soon:
+class _Soon(CommandOwner):
     """Calls that wait for a round trip, so that what they tell is told with what the peer sends."""
 
     def __init__(self) -> None:
@@ -69,7 +72,7 @@ class _Soon:
             call(*arguments)
 
 
-class _Exact:
+class _Exact(CommandOwner):
     """Deliveries whose outcome is settled when the server has it (receiver-settle-mode "second")."""
 
     def __init__(self, deliveries: list[tuple[SubscriberLink, IncomingDelivery]]) -> None:
@@ -95,8 +98,8 @@ class ClientSession(SessionEndpoint):
         self.transactions = Transactions()
         self._links: dict[PublisherLink | SubscriberLink | CoordinatorLink, None] = {}
         self._by_destination: dict[str, SubscriberLink] = {}
-        self._dispositions: dict[Any, list[int]] = {}
-        self._exact: dict[Any, list[tuple[SubscriberLink, IncomingDelivery]]] = {}
+        self._dispositions: dict[Verb, list[int]] = {}
+        self._exact: dict[Verb, list[tuple[SubscriberLink, IncomingDelivery]]] = {}
         self._soon: _Soon | None = None
         self._pending: dict[PendingRequest[Any], None] = {}
         self._waking: dict[PublisherLink, None] = {}
@@ -257,7 +260,7 @@ class ClientSession(SessionEndpoint):
         """Tell the outcome of a transfer, merged with others."""
         if not self._dispositions:
             self.engine.owe(self)
-        self._dispositions.setdefault(_key(state), []).append(near(number, self.inbox.next))
+        self._dispositions.setdefault(_verb(state), []).append(near(number, self.inbox.next))
 
     def release(self, number: int | None) -> None:
         """Give a transfer back."""
@@ -270,18 +273,18 @@ class ClientSession(SessionEndpoint):
         """Tell the outcome, and settle when it is known to the server."""
         assert delivery.delivery_id is not None
         self.engine.owe(self)
-        self._exact.setdefault(_key(state), []).append((link, delivery))
+        self._exact.setdefault(_verb(state), []).append((link, delivery))
 
     def flush_dispositions(self) -> None:
         dispositions, self._dispositions = self._dispositions, {}
-        for key, numbers in dispositions.items():
+        for verb, numbers in dispositions.items():
             for some in portions(numbers):
-                self.invoke(_disposition(key, some))
+                self.invoke(_disposition(verb, some))
         exact, self._exact = self._exact, {}
-        for key, deliveries in exact.items():
+        for verb, deliveries in exact.items():
             for part in portions(deliveries):
                 numbers = [near(each.delivery_id or 0, self.inbox.next) for _, each in part]
-                self.invoke(_disposition(key, numbers), _Exact(part))
+                self.invoke(_disposition(verb, numbers), _Exact(part))
         soon, self._soon = self._soon, None
         if soon is not None:
             self.invoke(ExecutionSync(), soon)
@@ -357,7 +360,7 @@ class ClientSession(SessionEndpoint):
         self.invoke(ExecutionException(fault.code, number & 0xFFFF_FFFF, description=fault.description[:200]))
         self.say(SessionDetach(self.name))
         self.mute()
-        self.finish(RemoteProtocolError(fault.description, "amqp:decode-error"))
+        self.finish(RemoteProtocolError(fault.description, condition(fault.code)))
 
     # Ending
 
@@ -396,24 +399,23 @@ class ClientSession(SessionEndpoint):
             self.engine.aftermath.left(self.transactions.started, self.transactions.witness)
 
 
-def _key(state: Any) -> Any:
-    """What is merged goes out in one command."""
+def _verb(state: Any) -> Verb:
+    """Outcomes with the same verb are merged into one command."""
     if isinstance(state, Accepted):
         return ACCEPT
     if isinstance(state, Rejected):
-        error = state.error
-        return (error.description or str(error.condition))[:80] if error is not None else ""
+        return REJECT, reject_text(state.error, CLIENTS_REJECT)
     if isinstance(state, Modified):
         if state.undeliverable_here:
-            return ("undeliverable here",)
+            return REJECT, "undeliverable here"
         return REDELIVER if state.delivery_failed else RELEASE
     return RELEASE
 
 
-def _disposition(key: Any, numbers: list[int]) -> Command:
+def _disposition(verb: Verb, numbers: list[int]) -> Command:
     ranges = to_ranges(numbers)
-    if key is ACCEPT:
+    if verb == ACCEPT:
         return MessageAccept(ranges)
-    if key is RELEASE or key is REDELIVER:
-        return MessageRelease(ranges, set_redelivered=key is REDELIVER)
-    return MessageReject(ranges, UNSPECIFIED, key[0] if isinstance(key, tuple) else key)
+    if verb[0] == REJECT:
+        return MessageReject(ranges, UNSPECIFIED, verb[1])
+    return MessageRelease(ranges, set_redelivered=verb == REDELIVER)

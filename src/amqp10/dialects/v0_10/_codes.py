@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from ...messaging import Error, Rejected, Returned
 
@@ -28,6 +28,7 @@ CODES: Final = {condition: code for code, condition in reversed(CONDITIONS.items
     "amqp:transaction:unknown-id": 404,
 }
 COMMAND_INVALID: Final = 503
+INVALID_ARGUMENT: Final = 531
 INTERNAL_ERROR: Final = 541
 
 # connection.close-code (0-10 §11.1)
@@ -52,6 +53,19 @@ UNSPECIFIED: Final = 0
 UNROUTABLE: Final = 1
 IMMEDIATE: Final = 2
 
+SERVERS_REJECT: Final = "amqp:precondition-failed"
+CLIENTS_REJECT: Final = "amqp:not-allowed"
+"""What the text of a rejection means that names no condition, by who rejects."""
+
+
+class SessionFault(Exception):
+    """The peer's command can not be done; its session ends with that (0-10 §10.1 "exception")."""
+
+    def __init__(self, code: int, description: str) -> None:
+        super().__init__(description)
+        self.code = code
+        self.description = description
+
 
 def condition(code: int) -> str:
     """The condition of an execution error."""
@@ -63,10 +77,28 @@ def outcome_of(code: int, text: str | None) -> Rejected | Returned:
     info = {"reply-code": code}
     if code in (UNROUTABLE, IMMEDIATE):
         return Returned(Error("amqp:no-route" if code == UNROUTABLE else "amqp:no-consumers", text, info))
+    return Rejected(error_from(text, SERVERS_REJECT, info))
+
+
+def reject_text(error: Error | None, default: str) -> str:
+    """What a message.reject says of an error: its description, behind the condition, unless that is the default.
+
+    Args:
+        error: the reason; None for none.
+        default: the condition that the reader takes a text without one for.
+    """
+    if error is None:
+        return ""
+    said = "" if error.condition == default else f"{error.condition}: "
+    return (said + (error.description or "")).encode()[:255].decode(errors="ignore")
+
+
+def error_from(text: str | None, default: str, info: dict[Any, Any] | None = None) -> Error:
+    """Read what `reject_text` wrote, or any other program's words, as an error."""
     said, colon, rest = (text or "").partition(": ")
-    if colon and said.startswith("amqp:"):  # our own server's
-        return Rejected(Error(said, rest or None, info))
-    return Rejected(Error("amqp:precondition-failed", text, info))
+    if colon and said.startswith("amqp:") and " " not in said:
+        return Error(said, rest or None, info)
+    return Error(default, text, info)
 
 
 def execution_code(error: Error) -> int:

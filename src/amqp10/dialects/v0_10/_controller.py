@@ -26,10 +26,10 @@ from ...engine import (
 )
 from ...errors import AmqpError
 from ...messaging import AmqpValue, Coordinator, Declare, Declared, Discharge, Error, Message, Rejected
+from ._codes import SessionFault
 from ._commands import TxCommit, TxRollback, TxSelect
 from ._declare import Command
 from ._intake import IntakeLink
-from ._session import SessionFault
 from ._topology import (
     DtxCommit,
     DtxEnd,

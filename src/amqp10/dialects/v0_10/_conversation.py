@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import EncodeError
 from ...messaging import Error
+from ._codes import SessionFault
 from ._declare import Command
-from ._session import SessionFault
+from ._ledger import CommandOwner, Sent
 
 if TYPE_CHECKING:
     from ._client_session import ClientSession
-    from ._ledger import Sent
 
 Talk = Generator[Command, Any, Any]
 """Yields commands, is sent their results (None without one), and returns what all of it was for."""
@@ -26,7 +26,7 @@ class Refusal(Exception):
         self.error = Error(condition, description, {"reply-code": code})
 
 
-class Conversation:
+class Conversation(CommandOwner):
     """Runs a talk: each command asks for its completion, and the next follows it.
 
     Args:

@@ -21,10 +21,9 @@ from ...engine import (
 )
 from ...errors import AmqpError, LocalProtocolError
 from ...messaging import Accepted, Error, Rejected, Released, Source, Target, TransactionalState
-from ._codes import UNROUTABLE, UNSPECIFIED
+from ._codes import SERVERS_REJECT, UNROUTABLE, UNSPECIFIED, SessionFault, reject_text
 from ._link import LinkEndpoint
 from ._read_message import read_message
-from ._session import SessionFault
 
 if TYPE_CHECKING:
     from ...messaging import DeliveryState
@@ -161,7 +160,7 @@ class IntakeLink(LinkEndpoint, ReceiverLink):
                 self.incoming.clear()  # what came after it is not done
                 self.session.fail(SessionFault(code, error.description or error.condition), number, None)
                 return
-            self.session.reject(number, UNSPECIFIED, _text(error))
+            self.session.reject(number, UNSPECIFIED, reject_text(error, SERVERS_REJECT))
         elif not isinstance(outcome, Accepted) and outcome is not None:
             self.session.reject(number, UNSPECIFIED, "it was not taken")
         self.session.complete(number)
@@ -193,11 +192,3 @@ class IntakeLink(LinkEndpoint, ReceiverLink):
             self.session.engine.hold(-1, -len(delivery.payload))
         self._held.clear()
         super().over(error)
-
-
-def _text(error: Error | None) -> str:
-    """The condition, unless it is what clients take it for, and the description."""
-    if error is None:
-        return ""
-    condition = "" if error.condition == "amqp:precondition-failed" else f"{error.condition}: "
-    return (condition + (error.description or "")).encode()[:255].decode(errors="ignore")

@@ -10,7 +10,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
+from ...messaging import Error
 from ...types import serial_diff
+from ._codes import INVALID_ARGUMENT, SessionFault
 from ._declare import Ranges
 
 MASK: Final = 0xFFFF_FFFF
@@ -157,20 +159,44 @@ def named(numbers: Mapping[int, Any], ranges: Ranges, known: int) -> list[int]:
     return found
 
 
+class CommandOwner:
+    """Hear what becomes of the commands that were sent. What a subclass does not expect is here."""
+
+    def completed(self, sent: Sent) -> None:
+        """Hear that the peer is done with it."""
+
+    def result(self, sent: Sent, value: Any) -> None:
+        """Hear what it gave; its completion follows.
+
+        Raises:
+            SessionFault: that is not what such a command gives.
+        """
+        raise SessionFault(INVALID_ARGUMENT, f"a result of command {sent.number & MASK}, which gives none")
+
+    def rejected(self, sent: Sent, code: int, text: str | None) -> None:
+        """Hear that the peer rejects the message; of a command that carries none there is nothing to be rejected."""
+
+    def released(self, sent: Sent) -> None:
+        """Hear that the peer gives the message back; see `rejected`."""
+
+    def failed(self, sent: Sent, error: Error) -> None:
+        """Hear that it could not be done; the session ends with that."""
+
+
 class Sent:
     """A command that was sent and is not completed.
 
     Attributes:
         number: its id.
         frames: as it went out, to be sent again when the session is resumed.
-        owner: who hears what becomes of it: `completed(sent)` and, if it gives a result, `result(sent, value)`.
+        owner: who hears what becomes of it; None for nobody.
         about: what the owner knows it by.
         size: bytes of credit that it used, of a transfer.
     """
 
     __slots__ = ("about", "frames", "number", "owner", "size")
 
-    def __init__(self, number: int, frames: Any, owner: Any, about: Any = None, size: int = 0) -> None:
+    def __init__(self, number: int, frames: Any, owner: CommandOwner | None, about: Any = None, size: int = 0) -> None:
         self.number = number
         self.frames = frames
         self.owner = owner
@@ -192,7 +218,7 @@ class Outbox:
         self.next = 0
         self.open: dict[int, Sent] = {}
 
-    def add(self, frames: Any, owner: Any, about: Any = None, size: int = 0) -> Sent:
+    def add(self, frames: Any, owner: CommandOwner | None, about: Any = None, size: int = 0) -> Sent:
         """Number a command."""
         number = self.next
         self.next = number + 1

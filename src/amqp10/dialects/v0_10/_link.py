@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...engine import DeliveriesUnresumed, Link, LinkAttached, LinkEnded, LinkTerms
 from ...errors import AmqpError, LinkDetached, LocalProtocolError
 from ...messaging import Error
+from ._ledger import CommandOwner
 
 if TYPE_CHECKING:
     from ._session import SessionEndpoint
@@ -19,7 +20,7 @@ def detached(error: Error) -> LinkDetached:
     return LinkDetached(str(error.condition), error.description, error.info)
 
 
-class LinkEndpoint(Link):
+class LinkEndpoint(Link, CommandOwner):
     """One end of a link."""
 
     session: SessionEndpoint
@@ -72,7 +73,6 @@ class LinkEndpoint(Link):
 
     def turn_down(self, error: Error) -> None:
         """It can not be attached."""
-        self.session.forget(self)
         self.end(True, detached(error))
 
     def over(self, error: AmqpError | None) -> None:
@@ -84,5 +84,6 @@ class LinkEndpoint(Link):
         self.attached = False
         if not self._ended:
             self._ended = True
+            self.session.forget(self)
             self.session.settle_events()  # outcomes come before the end of their link
             self.session.engine.emit(LinkEnded(self, closed, error))

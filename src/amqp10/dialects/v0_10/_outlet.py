@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from ...engine import CreditChanged, LinkTerms, OutgoingDelivery, SenderLink, parse_address
 from ...errors import AmqpError, DecodeError, EncodeError, LocalProtocolError
 from ...messaging import ACCEPTED, RELEASED, Error, Source, Target, TransactionalState
-from ._codes import execution_code
+from ._codes import SessionFault, execution_code
 from ._commands import MessageFlow, MessageSubscribe, MessageTransfer
 from ._frames import encode_command
 from ._link import LinkEndpoint
-from ._session import SessionFault
 from ._write_message import WrittenMessage, write_message
 
 if TYPE_CHECKING:

@@ -254,5 +254,4 @@ class PublisherLink(LinkEndpoint, SenderLink):
             self.session.soon(self._gone, closed)
 
     def _gone(self, closed: bool) -> None:
-        self.session.forget(self)
         self.end(closed, None)

@@ -22,7 +22,7 @@ from ...engine._requests import R
 from ...errors import AmqpError, LocalProtocolError, RemoteProtocolError, SessionEnded
 from ...messaging import ACCEPTED, RELEASED, Error, Modified, NoLocal, Rejected, Selector, Source
 from ...types import Symbol
-from ._codes import UNSPECIFIED, condition, execution_code
+from ._codes import CLIENTS_REJECT, UNSPECIFIED, SessionFault, condition, error_from, execution_code
 from ._commands import (
     Acquired,
     ExecutionException,
@@ -50,7 +50,7 @@ from ._intake import IntakeLink
 from ._ledger import MASK, named, near, portions, to_ranges
 from ._outlet import OutletLink
 from ._server_requests import Answer, request_of
-from ._session import SessionEndpoint, SessionFault
+from ._session import SessionEndpoint
 from ._topology import QueueDeclare, QueueDelete
 
 if TYPE_CHECKING:
@@ -335,7 +335,7 @@ class ServerSession(SessionEndpoint):
         self._told(number, command, ACCEPTED)
 
     def _reject(self, number: int, command: MessageReject) -> None:
-        self._told(number, command, Rejected(Error("amqp:not-allowed", command.text) if command.text else None))
+        self._told(number, command, Rejected(error_from(command.text, CLIENTS_REJECT) if command.text else None))
 
     def _release(self, number: int, command: MessageRelease) -> None:
         self._told(number, command, Modified(delivery_failed=True) if command.set_redelivered else RELEASED)
@@ -444,8 +444,15 @@ class ServerSession(SessionEndpoint):
         self.say(SessionDetach(self.name))
         self.mute()
 
+    @property
+    def links(self) -> tuple[OutletLink | IntakeLink, ...]:
+        """Those that are not over."""
+        return tuple(self._links)
+
     def forget(self, link: Any) -> None:
         self._links.pop(link, None)
+        if isinstance(link, OutletLink) and self._outlets.get(link.destination) is link:
+            del self._outlets[link.destination]
 
     def end_links(self, error: AmqpError | None) -> None:
         links, self._links = list(self._links), {}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...engine import OutcomesReceived, Session, SessionTerms, SessionUnmapped, SettlementsReceived
 from ...errors import AmqpError, DecodeError, LocalProtocolError, RemoteProtocolError, SessionEnded
 from ...messaging import Error
-from ._codes import COMMAND_INVALID, DETACH_REASONS, UNKNOWN_IDS, condition
+from ._codes import COMMAND_INVALID, DETACH_REASONS, UNKNOWN_IDS, SessionFault, condition
 from ._commands import ExecutionException, ExecutionResult, MessageTransfer
 from ._controls import (
     SessionAttach,
@@ -33,7 +33,7 @@ from ._controls import (
 )
 from ._declare import Command, Control, Ranges, decode_command, decode_control
 from ._frames import CONTROL, Assembly, FrameReader, encode_command, encode_control
-from ._ledger import MASK, MOST_TOLD, Inbox, Outbox, Sent, from_ranges, near
+from ._ledger import MASK, MOST_TOLD, CommandOwner, Inbox, Outbox, Sent, from_ranges, near
 
 if TYPE_CHECKING:
     from ...engine import Event, IncomingDelivery, Link, OutgoingDelivery
@@ -46,15 +46,6 @@ TIMELY: Final = 1024
 KNOWN_TRANSFERS: Final = 64
 MOST_SYNCS: Final = 10_000
 """That may wait for what was commanded before them."""
-
-
-class SessionFault(Exception):
-    """The peer's command can not be done; its session ends with that (0-10 §10.1 "exception")."""
-
-    def __init__(self, code: int, description: str) -> None:
-        super().__init__(description)
-        self.code = code
-        self.description = description
 
 
 class SessionEndpoint(Session):
@@ -117,12 +108,12 @@ class SessionEndpoint(Session):
         """Commands are noted, to be sent when the session is back."""
         return self.suspended or self._resuming
 
-    def invoke(self, command: Command, owner: Any = None, about: Any = None) -> Sent:
+    def invoke(self, command: Command, owner: CommandOwner | None = None, about: Any = None) -> Sent:
         """Send a command; `owner` hears of its completion."""
         frames = bytearray(encode_command(self.channel, command.encode(), None, None, self.engine.room))
         return self.send(frames, owner, about)
 
-    def send(self, frames: bytearray, owner: Any, about: Any, size: int = 0) -> Sent:
+    def send(self, frames: bytearray, owner: CommandOwner | None, about: Any, size: int = 0) -> Sent:
         """Send the frames of one command."""
         sent = self.outbox.add(frames, owner, about, size)
         if self.away:
@@ -372,9 +363,8 @@ class SessionEndpoint(Session):
         info = {"reply-code": exception.error_code}
         if exception.command_id is not None:
             sent = self.outbox.open.pop(near(exception.command_id, self.outbox.next), None)
-            failed: Callable[..., None] | None = getattr(sent and sent.owner, "failed", None)
-            if failed is not None:
-                failed(sent, Error(condition(exception.error_code), text, dict(info)))
+            if sent is not None and sent.owner is not None:
+                sent.owner.failed(sent, Error(condition(exception.error_code), text, dict(info)))
         self.mute()
         self.finish(SessionEnded(condition(exception.error_code), text, info))
 

@@ -24,6 +24,7 @@ from ...engine import (
 from ...errors import DecodeError, LinkDetached, LocalProtocolError
 from ...messaging import Error, NoLocal, Selector, Source, TransactionalState
 from ...types import Symbol
+from ._codes import SessionFault
 from ._commands import (
     MessageCancel,
     MessageFlow,
@@ -38,7 +39,6 @@ from ._declare import Command
 from ._link import LinkEndpoint
 from ._read_message import read_message
 from ._requests import delete_owned, look_exchange
-from ._session import SessionFault
 from ._topology import ExchangeBind, QueueDeclare
 
 if TYPE_CHECKING:
@@ -343,5 +343,4 @@ class SubscriberLink(LinkEndpoint, ReceiverLink):
             yield from delete_owned(self._queue)
 
     def _gone(self, closed: bool) -> None:
-        self.session.forget(self)
         self.end(closed, None)

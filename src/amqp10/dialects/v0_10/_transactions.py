@@ -17,6 +17,7 @@ from ...messaging import ACCEPTED, RELEASED, Coordinator, Declare, Declared, Dis
 from ...types import as_composite
 from ._codes import outcome_of
 from ._commands import ExecutionSync
+from ._ledger import CommandOwner
 from ._link import LinkEndpoint
 from ._topology import DtxCommit, DtxEnd, DtxRollback, DtxSelect, DtxSetTimeout, DtxStart, XaResult, Xid
 
@@ -46,7 +47,7 @@ XA_STATES: Final = (
 )
 
 
-class Branch:
+class Branch(CommandOwner):
     """One transaction.
 
     Attributes:
@@ -91,9 +92,6 @@ class Branch:
 
     # As the owner of its transfers
 
-    def completed(self, sent: Sent) -> None:
-        """Taken, unless it was rejected."""
-
     def rejected(self, sent: Sent, code: int, text: str | None) -> None:
         """The server rejected a message of it."""
         outcome = outcome_of(code, text)
@@ -105,7 +103,7 @@ class Branch:
         self.failure = Undone(Error("amqp:transaction:rollback", "a message of it was released"), RELEASED)
 
 
-class _Ended:
+class _Ended(CommandOwner):
     """What the server gave for the end of a branch."""
 
     given: Any = None
@@ -113,9 +111,6 @@ class _Ended:
     def result(self, sent: Sent, value: Any) -> None:
         """It is looked at when all is completed."""
         self.given = value
-
-    def completed(self, sent: Sent) -> None:
-        """So will the sync be."""
 
 
 class Transactions:
@@ -217,37 +212,40 @@ class CoordinatorLink(LinkEndpoint, SenderLink):
     ) -> OutgoingDelivery:
         if not self.attached or settled or more:
             raise LocalProtocolError("the coordinator takes whole unsettled messages while it is attached")
-        self._next_tag += 1
-        delivery = self.delivery_type(self, self._next_tag.to_bytes(8, "big"), payload, False, 0)
-        self.unsettled[delivery.tag] = delivery
-        delivery.on_wire = True
         try:
             asked = as_composite(Message.decode(payload).body)
         except DecodeError as error:
             raise LocalProtocolError(f"no message to a coordinator: {error}") from error
+        if not isinstance(asked, Declare | Discharge):
+            raise LocalProtocolError("a coordinator is asked to declare and to discharge, and nothing else")
+        self._next_tag += 1
+        delivery = self.delivery_type(self, self._next_tag.to_bytes(8, "big"), payload, False, 0)
+        self.unsettled[delivery.tag] = delivery
+        delivery.on_wire = True
         if isinstance(asked, Declare):
             self.session.soon(self._declare, delivery)
-        elif isinstance(asked, Discharge):
-            branch = self.session.transactions.end(asked.txn_id)
-            if branch is None:
-                unknown = Rejected(Error("amqp:transaction:unknown-id", "there is no such transaction"))
-                self.session.soon(self._tell, delivery, unknown)
-            elif asked.fail:
-                branch.undo()
-                self.session.soon(self._tell, delivery, ACCEPTED)
-            else:
-                branch.discharge = delivery
-                self.session.converse(
-                    self._commit(branch),
-                    lambda state: self._tell(delivery, state),
-                    lambda error: self._tell(delivery, Rejected(error)),
-                )
         else:
-            raise LocalProtocolError("a coordinator is asked to declare and to discharge, and nothing else")
+            self._discharge(delivery, asked)
         return delivery
 
     def _declare(self, delivery: OutgoingDelivery) -> None:
         self._tell(delivery, Declared(self.session.transactions.declare().id))
+
+    def _discharge(self, delivery: OutgoingDelivery, asked: Discharge) -> None:
+        branch = self.session.transactions.end(asked.txn_id)
+        if branch is None:
+            unknown = Rejected(Error("amqp:transaction:unknown-id", "there is no such transaction"))
+            self.session.soon(self._tell, delivery, unknown)
+        elif asked.fail:
+            branch.undo()
+            self.session.soon(self._tell, delivery, ACCEPTED)
+        else:
+            branch.discharge = delivery
+            self.session.converse(
+                self._commit(branch),
+                lambda state: self._tell(delivery, state),
+                lambda error: self._tell(delivery, Rejected(error)),
+            )
 
     def _commit(self, branch: Branch) -> Talk:
         # All at once: what the session is asked to do besides must not get in between.
@@ -312,7 +310,6 @@ class CoordinatorLink(LinkEndpoint, SenderLink):
         self.session.soon(self._gone, closed)
 
     def _gone(self, closed: bool) -> None:
-        self.session.forget(self)
         self.end(closed, None)
 
 
