@@ -75,6 +75,63 @@ def test_second_open(play_client: Play) -> None:
     script.expect(Close, error=condition_is("amqp:illegal-state"))
 
 
+@pytest.mark.spec("2.7.1", "the open frame is on channel 0 alone")
+def test_open_on_another_channel(server: Make, client: Make) -> None:
+    """The connection is closed with an error, by either role, and nobody has opened it."""
+    script = EngineScript(server())
+    script.send_bytes(AMQP)
+    script.expect_header()
+    script.send(Open(container_id="script"), channel=1)
+    script.expect(Open)
+    script.expect(Close, error=condition_is("amqp:not-allowed"))
+    engine = client()
+    script = EngineScript(engine)
+    engine.open()
+    script.send_bytes(AMQP)
+    script.expect_header()
+    script.expect(Open)
+    script.send(Open(container_id="script"), channel=1)
+    assert not any(isinstance(event, ConnectionOpened) for event in script.events)
+    assert isinstance(script.expect_event(ConnectionEnded).error, RemoteProtocolError)
+
+
+@pytest.mark.spec("2.7.9", "the close frame is on channel 0 alone")
+@pytest.mark.parametrize("begun", [False, True])
+def test_close_on_another_channel(play_client: Play, begun: bool) -> None:
+    """The connection is closed with an error, whether or not the channel has a session."""
+    script = play_client()
+    if begun:
+        script.session(channel=1)
+    script.send(Close(), channel=1)
+    script.expect(Close, error=condition_is("amqp:not-allowed"))
+    assert isinstance(script.expect_event(ConnectionEnded).error, RemoteProtocolError)
+
+
+@pytest.mark.spec("2.4.1", "until the peer has opened, a frame is of 512 octets at most")
+def test_size_of_the_open(client: Make) -> None:
+    """An open of 512 octets is sent; one that is larger is refused here, and says what to shorten."""
+    with pytest.raises(LocalProtocolError, match=r"open frame of \d+ bytes; the peer takes 512 .*shorten"):
+        engine = client(properties={"note": "x" * 500})
+        engine.start()
+        engine.open()
+    engine = client(properties={"note": "x" * 350})
+    engine.start()
+    engine.open()
+    room = 512 - (len(engine.data_to_send()) - len(AMQP))
+    engine = client(properties={"note": "x" * (350 + room)})
+    script = EngineScript(engine)
+    engine.open()
+    script.expect_header()
+    script.expect(Open)
+
+
+@pytest.mark.spec("2.4.1", "the answering open may be as large as the peer's open says that its frames are")
+def test_size_of_the_answering_open(play_server: Play) -> None:
+    """A server has the client's max-frame-size before it answers."""
+    script = play_server(peer={"max_frame_size": 4096}, properties={"note": "x" * 1000})
+    assert script.engine.opened
+
+
 @pytest.mark.spec("2.4.2", "the open may follow the header without waiting for the peer's")
 def test_pipelined_open(client: Make) -> None:
     """Header and open leave together; the peer's answers may come in any portions after that."""

@@ -13,9 +13,10 @@ from amqp10.engine import (
     LinkEnded,
     SettlementsReceived,
 )
-from amqp10.errors import RemoteProtocolError
-from amqp10.messaging import ACCEPTED, RELEASED, Received
+from amqp10.errors import LocalProtocolError, RemoteProtocolError
+from amqp10.messaging import ACCEPTED, RELEASED, Error, Modified, Received, Rejected
 from amqp10.testing import Attach, Detach, Disposition, Flow, Transfer
+from amqp10.types import Symbol
 
 from ._resuming import (
     ABSENT,
@@ -194,6 +195,43 @@ def test_outcome_told_again(play_client: Play) -> None:
             script.expect_nothing()
         script.transfer(0, b"", delivery_tag=TAG, resume=True)
         script.expect(Disposition, first=0, settled=True, state=RELEASED)
+
+
+def test_outcome_too_large_to_tell(play_client: Play) -> None:
+    """An outcome that no frame can tell is refused when it is given, before and after the sender has resumed."""
+    delivery = incoming(play_client)
+    script = play_client(peer={"max_frame_size": 512})
+    link = resume_receiver(script, delivery, None)
+    large = Rejected(Error(Symbol("x:large"), "x" * 500))
+    for _ in range(2):
+        with pytest.raises(LocalProtocolError, match="does not fit a frame"):
+            link.settle(delivery, large)
+        assert delivery.state is None
+        if not delivery.resumed:
+            script.transfer(3, b"", delivery_tag=TAG, resume=True)
+    link.settle(delivery, ACCEPTED)
+    script.expect(Disposition, first=3, state=ACCEPTED)
+
+
+@pytest.mark.spec("2.6.13", "an outcome that is too large for the new connection's frames is told without its details")
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (Rejected(Error(Symbol("x:large"), "x" * 500)), Rejected(Error(Symbol("x:large")))),
+        (Modified(True, False, {Symbol("x"): "x" * 500}), Modified(True, False)),
+    ],
+)
+@pytest.mark.parametrize("restated", [False, True])
+def test_outcome_too_large_for_the_new_frames(play_client: Play, state: Any, told: Any, restated: bool) -> None:
+    """Both where it was given here, and where the sender's is to be echoed; the connection goes on."""
+    delivery = incoming(play_client)
+    delivery.state = ACCEPTED if restated else state
+    script = play_client(peer={"max_frame_size": 512})
+    resume_receiver(script, delivery, state if restated else None)
+    script.transfer(3, b"", delivery_tag=TAG, resume=True, state=state if restated else None)
+    script.expect(Disposition, first=3, settled=True, state=told)
+    assert script.engine.opened
+    assert delivery.local_settled
 
 
 @pytest.mark.spec("2.6.13", "a sender that does not resume has nothing that could be said of what is held here")

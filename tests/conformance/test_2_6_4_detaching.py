@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from amqp10.engine import (
+    Engine,
     LinkAttached,
     LinkEnded,
     LinkTerms,
+    ReceiverLink,
     Session,
+    SessionBegun,
     SessionTerms,
 )
 from amqp10.errors import LinkDetached, LocalProtocolError, RemoteProtocolError
 from amqp10.messaging import ACCEPTED, Error, Source, Target
 from amqp10.testing import (
     Attach,
+    Begin,
     Detach,
     Disposition,
     End,
     EnginePair,
     EngineScript,
     Flow,
+    Open,
     Transfer,
 )
 
@@ -160,6 +167,47 @@ def test_link_error(play_client: Play) -> None:
     script.send(Detach(handle=0, closed=True))
     assert session.begun
     script.expect_nothing()
+
+
+@pytest.mark.spec("2.6.7", "a transfer that is pipelined before there is credit costs its link, and nothing else")
+@pytest.mark.parametrize("opened", ["before", "together"])
+def test_transfer_before_credit(play_server: Play, server: Callable[..., Engine], opened: str) -> None:
+    """Begin, attach and transfer in one write, and open: the session stands, each is judged in its turn."""
+    begin = Begin(next_outgoing_id=5, incoming_window=10, outgoing_window=10)
+    ask = attach("early", 0, receives=False)
+    transfer = Transfer(handle=0, delivery_id=0, delivery_tag=b"0"), b"\0\x53\x75\xa0\1x"
+    if opened == "before":
+        script = play_server()
+        script.send_together(begin, ask, transfer)
+    else:
+        script = EngineScript(server())
+        script.send_bytes(b"AMQP\0\1\0\0")
+        script.expect_header()
+        script.send_together(Open(container_id="script"), begin, ask, transfer)
+        script.engine.open()
+        script.expect(Open)
+    session = script.expect_event(SessionBegun).session
+    link = script.expect_event(LinkAttached).link
+    error = script.expect_event(LinkEnded).error
+    assert isinstance(error, RemoteProtocolError)
+    assert error.condition == "amqp:link:transfer-limit-exceeded"
+    session.begin()
+    assert link.terms is not None
+    script.expect(Begin)
+    script.expect(Attach, name="early")
+    script.expect(Detach, closed=True, error=condition_is("amqp:link:transfer-limit-exceeded"))
+    script.send(Detach(handle=0, closed=True))
+    script.send(attach("later", 0, receives=False))
+    later = script.expect_event(LinkAttached).link
+    assert isinstance(later, ReceiverLink)
+    assert later.remote is not None
+    later.attach(later.remote)
+    later.flow(1)
+    script.expect(Attach, name="later")
+    script.expect(Flow, next_incoming_id=6, link_credit=1)
+    script.transfer(1)
+    assert len(later.incoming) == 1
+    assert session.begun
 
 
 @pytest.mark.spec("2.6.5", "input for a link that was detached with an error ends the session")

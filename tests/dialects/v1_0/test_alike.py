@@ -33,7 +33,8 @@ def engine(window: int, credit: tuple[int, int], limit: int, drain: bool) -> tup
     for attach in attaches:
         attach.source, attach.target = Source("q"), Target()
     said = [Open("server"), Begin(0, FIRST, 100, 5), *attaches]
-    client.receive_data(AMQP_HEADER + b"".join(encode_frame(3, frame) for frame in said))
+    frames = [encode_frame(0 if isinstance(frame, Open) else 3, frame) for frame in said]
+    client.receive_data(AMQP_HEADER + b"".join(frames))
     assert all(link.attached for link in links)
     for link, granted in zip(links, credit, strict=True):
         link.flow(granted, drain=drain)

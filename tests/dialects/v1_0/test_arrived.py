@@ -35,7 +35,7 @@ class Other(IncomingDelivery):
 
 
 def said(*frames: Any) -> bytes:
-    return b"".join(encode_frame(3, frame) for frame in frames)
+    return b"".join(encode_frame(0 if isinstance(frame, Open) else 3, frame) for frame in frames)
 
 
 def engine(by_portions: bool, mode: str, window: int) -> tuple[Engine, list[ReceiverLink]]:

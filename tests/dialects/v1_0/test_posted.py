@@ -30,7 +30,7 @@ STATES = [ACCEPTED, ACCEPTED, ACCEPTED, Accepted(), RELEASED, Rejected(), None]
 
 
 def said(*frames: Any) -> bytes:
-    return b"".join(encode_frame(3, frame) for frame in frames)
+    return b"".join(encode_frame(0 if isinstance(frame, Open) else 3, frame) for frame in frames)
 
 
 def flow(handle: int, credit: int, window: int) -> Flow:
@@ -292,3 +292,14 @@ def test_a_range_that_begins_within_a_run() -> None:
     assert owner.accepted == {"a": 3, "its holder": 1}
     owner.told(0, 2, True, ACCEPTED)
     assert owner.accepted == {"a": 5, "its holder": 1}
+
+
+def test_post_needs_a_link_that_is_attached() -> None:
+    """Before the peer has attached the link, posting is refused as sending is."""
+    client = dialect("1.0").client(ConnectionTerms("client"), None, True)
+    client.start()
+    client.open()
+    link = client.begin().attach_sender(LinkTerms("early", Source(), Target("q")))
+    for send in (link.send, lambda payload: link.post(payload, None)):
+        with pytest.raises(LocalProtocolError, match="not attached"):
+            send(b"\0\x53\x75\xa0\1x")

@@ -209,6 +209,11 @@ class ConnectionEndpoint:
     def _receive_rare(
         self, channel: int, session: SessionEndpoint | None, frame: Composite, payload: bytes | Pieces
     ) -> None:
+        if channel and type(frame) in _OWN_FRAMES:
+            raise RemoteProtocolError(
+                f"the peer sent {type(frame).__name__.lower()} on channel {channel}; it belongs on channel 0 alone",
+                "amqp:not-allowed",
+            )
         if type(frame) is Open:
             self._receive_open(frame)
         elif type(frame) is Close:

@@ -37,6 +37,7 @@ from ...messaging._pieces import LARGE
 from ...types import encode
 from ._connection import ConnectionEndpoint
 from ._frames import AMQP_HEADER, FRAME_AMQP, FRAME_SASL, HEARTBEAT, SASL_HEADER, FrameReader, encode_frame
+from ._link import LEAST_FRAME
 from ._performatives import Close, Detach, End
 from ._sasl_layer import ClientSasl, ServerSasl
 from ._states import ConnectionState
@@ -301,16 +302,22 @@ class V1Engine(TimedEngine):
             self._unsaid.append((channel, performative))  # our open comes first, whatever there is to answer already
             return
         frame = encode_frame(channel, performative, payload)
-        limit = self.remote.max_frame_size if self.remote is not None else 0xFFFF_FFFF
+        limit = self.frame_limit
         if len(frame) > limit and isinstance(performative, Detach | End | Close) and performative.error is not None:
             error = performative.error
             performative.error = Error(error.condition, (error.description or "")[:100])
             frame = encode_frame(channel, performative)
         if len(frame) > limit:
-            raise LocalProtocolError(
-                f"a {type(performative).__name__.lower()} frame of {len(frame)} bytes; the peer takes {limit}"
-            )
+            what = f"a {type(performative).__name__.lower()} frame of {len(frame)} bytes; the peer takes {limit}"
+            if self.remote is None:
+                what += " until it has opened (§2.4.1): shorten the container id, the hostname or the properties"
+            raise LocalProtocolError(what)
         self.write(frame)
+
+    @property
+    def frame_limit(self) -> int:
+        """The size of the largest frame that the peer takes."""
+        return self.remote.max_frame_size if self.remote is not None else LEAST_FRAME
 
     def write_unsaid(self) -> None:
         """Our open is written: now what waited for it."""
@@ -324,8 +331,7 @@ class V1Engine(TimedEngine):
         Raises:
             LocalProtocolError: it does not fit a frame that the peer takes.
         """
-        size = len(encode(state))
-        limit = self.remote.max_frame_size if self.remote is not None else 0xFFFF_FFFF
+        size, limit = len(encode(state)), self.frame_limit
         if size + room > limit:
             raise LocalProtocolError(f"a delivery state of {size} bytes does not fit a frame; the peer takes {limit}")
         return size

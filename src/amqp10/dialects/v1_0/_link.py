@@ -159,9 +159,7 @@ class LinkEndpoint(Link):
         deliveries = None if resuming is None else [each for each in resuming if not each.local_settled]
         if deliveries is not None:
             frame.unsettled, frame.incomplete_unsettled = None, True  # as large as it gets, but for the map
-            remote = self.session.engine.remote
-            limit = remote.max_frame_size if remote is not None else LEAST_FRAME
-            room = limit - len(encode_frame(0, frame)) - MAP_HEAD
+            room = self.session.engine.frame_limit - len(encode_frame(0, frame)) - MAP_HEAD
             frame.unsettled, frame.incomplete_unsettled = cut(self.states_of(deliveries), room)
             terms = replace(terms, unsettled=frame.unsettled, incomplete_unsettled=frame.incomplete_unsettled)
         self.session.write(frame)

@@ -22,7 +22,7 @@ from ...messaging._pieces import LARGE, Pieces
 from ._credit import ReceiverCredit
 from ._link import LinkEndpoint
 from ._performatives import Transfer
-from ._resume import OUTCOMES, of_transaction, offset_of, reach, receiver_state
+from ._resume import OUTCOMES, of_transaction, offset_of, plain, reach, receiver_state
 
 if TYPE_CHECKING:
     from ...messaging import DeliveryState
@@ -217,14 +217,21 @@ class ResumingReceiver(LinkEndpoint, PortioningReceiver):
             self.session.engine.emit(DeliveriesResumed(self, (delivery,)))
         if isinstance(state, OUTCOMES):
             # "the receiver SHOULD then echo this and settle": the outcome is what it is at the sender (§3.4.6).
-            self.settle(delivery, state, settled=True)
+            self._tell(delivery, state, True)
             delivery.remote_settled = True
             if told:
                 self.session.engine.emit(SettlementsReceived(self, (delivery,)))
         elif early is not ...:
-            self.settle(delivery, delivery.state, settled=early)
+            self._tell(delivery, delivery.state, early)
         elif delivery.state is not None:
-            self.settle(delivery, delivery.state)
+            self._tell(delivery, delivery.state, None)
+
+    def _tell(self, delivery: IncomingDelivery, state: DeliveryState | None, settled: bool | None) -> None:
+        """Tell an outcome of before, without its details where this connection's frames are too small for them."""
+        try:
+            self.settle(delivery, state, settled=settled)
+        except LocalProtocolError:
+            self.settle(delivery, plain(state), settled=settled)
 
     def _drop_resumed(self, delivery: IncomingDelivery) -> None:
         """The sender has resumed a delivery only to abort it: it is settled there (§2.7.5)."""
@@ -279,5 +286,6 @@ class ResumingReceiver(LinkEndpoint, PortioningReceiver):
         if self._resuming.get(delivery.tag) is not delivery:
             raise LocalProtocolError("the delivery was not resumed: nothing can be said of it any more")
         if state is not None:
+            self.session.engine.check_state(state)
             delivery.state = state
         self._settled_early[delivery.tag] = settled

@@ -116,7 +116,7 @@ def cut(entries: Iterable[tuple[bytes, DeliveryState | None]], room: int) -> tup
     for tag, state in entries:
         size = len(encode(tag)) + len(encode(state))
         if size > room and not said:  # alone it is too much: say the outcome without its details
-            state = _plain(state)
+            state = plain(state)
             size = len(encode(tag)) + len(encode(state))
         if size > room:
             return said, True
@@ -125,7 +125,8 @@ def cut(entries: Iterable[tuple[bytes, DeliveryState | None]], room: int) -> tup
     return said, False
 
 
-def _plain(state: DeliveryState | None) -> DeliveryState | None:
+def plain(state: DeliveryState | None) -> DeliveryState | None:
+    """Leave the details out of an outcome: what remains fits any frame."""
     if isinstance(state, Rejected) and state.error is not None:
         return Rejected(Error(state.error.condition))
     if isinstance(state, Modified):

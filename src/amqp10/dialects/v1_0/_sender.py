@@ -150,7 +150,7 @@ class SenderEndpoint(ResumingSender):
     def post(self, payload: bytes, waiter: Any, *, settled: bool = False) -> OutgoingDelivery | None:
         """See `SenderLink`. The path of nearly every message of `send_many`. benchmarks/run.py, "send"."""
         flow, session = self.flow_state, self.session
-        window, limit, size = session.window, self.remote.max_message_size, len(payload)  # type: ignore[union-attr]
+        window, size = session.window, len(payload)
         number = self._next_tag
         tag = number.to_bytes(4 if number < 0x1_0000_0000 else 8, "big")
         if (
@@ -161,7 +161,7 @@ class SenderEndpoint(ResumingSender):
             or window.remote_incoming_window <= 0
             or session.held
             or size > self._usual_room
-            or (limit is not None and size > limit)
+            or ((limit := self.remote.max_message_size) is not None and size > limit)  # type: ignore[union-attr]
             or tag in self._unsettled
         ):
             return super().post(payload, waiter, settled=settled)

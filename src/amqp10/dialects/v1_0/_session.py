@@ -216,7 +216,10 @@ class SessionEndpoint(SettlingSession):
 
     def _receive_transfer(self, frame: Transfer, payload: bytes | Pieces) -> None:
         window = self.window
-        if not window.received():
+        if self.terms is None:
+            # Our begin is still to come, and so is our window: it is the link's credit that the peer does not have.
+            window.next_incoming_id = window.next_incoming_id + 1 & MASK
+        elif not window.received():
             raise SessionFault(
                 "amqp:session:window-violation", "a transfer came although our incoming window is used up"
             )
