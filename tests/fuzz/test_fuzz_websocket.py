@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from wsproto.connection import Connection, ConnectionType
 
 from amqp10.errors import ConnectionLost
-from amqp10.net import WebSocket, accept_websocket, parse_url
+from amqp10.net import StreamFacts, WebSocket, accept_websocket, parse_url
 from amqp10.net._stream import STREAM_ERRORS
 from amqp10.net._websocket import WebSocketStream
 from amqp10.net._websocket_handshake import open_websocket
@@ -151,7 +151,7 @@ def test_any_request(wire: bytes, where: list[int]) -> None:
     async def play() -> None:
         transport = Portions(cut(wire, where))
         try:
-            stream, received = await accept_websocket(transport, (), "a peer")
+            stream, received = await accept_websocket(transport, (), StreamFacts(secure=True, peer="the peer"))
         except ConnectionLost:
             assert transport.closed
             assert transport.sent[:9] in (b"", b"HTTP/1.1 ")

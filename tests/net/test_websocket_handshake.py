@@ -15,7 +15,7 @@ from amqp10 import Connection
 from amqp10.broker import Broker
 from amqp10.broker._memory import memory_streams
 from amqp10.errors import ConnectionLost, HandshakeRefused, Unsupported
-from amqp10.net import WebSocket, accept_websocket, parse_url
+from amqp10.net import StreamFacts, WebSocket, accept_websocket, parse_url
 from amqp10.net._websocket_handshake import open_websocket
 
 from .raw_websocket import BINARY, RawPeer, frame
@@ -211,7 +211,14 @@ def request(*changes: tuple[str, str | None], line: str = "GET /any?x=y HTTP/1.1
     return "\r\n".join([line, *lines, "", ""]).encode("latin-1")
 
 
-async def served(data: bytes, origins: tuple[str, ...] = (), portion: int = 65_536) -> tuple[Any, RawPeer]:
+LOCAL = StreamFacts(secure=True, peer="the peer")
+REMOTE = StreamFacts(secure=False, peer="the peer")
+TLS = StreamFacts(secure=True, tls=True, peer="the peer")
+
+
+async def served(
+    data: bytes, origins: tuple[str, ...] = (), portion: int = 65_536, facts: StreamFacts = LOCAL
+) -> tuple[Any, RawPeer]:
     """Have the server's side take what a peer begins with; its result or error, and the peer."""
     ours, theirs = memory_streams()
     result: Any = None
@@ -223,7 +230,7 @@ async def served(data: bytes, origins: tuple[str, ...] = (), portion: int = 65_5
 
         tasks.start_soon(feed)
         try:
-            result = await accept_websocket(ours, origins, "the peer")
+            result = await accept_websocket(ours, origins, facts)
         except Exception as error:
             result = error
     return result, RawPeer(theirs)
@@ -305,6 +312,38 @@ async def test_origins(origin: str | None, allowed: tuple[str, ...], taken: bool
     assert isinstance(result, ConnectionLost) is not taken
 
 
+@pytest.mark.spec("websocket 10.2", "an origin with the host and port that the request is for is taken")
+@pytest.mark.parametrize(
+    ("host", "origin", "facts", "taken"),
+    [
+        ("127.0.0.1:5672", "http://127.0.0.1:5672", LOCAL, True),
+        ("[::1]:5672", "http://[::1]:5672", LOCAL, True),
+        ("localhost:5672", "http://localhost:5672", LOCAL, True),
+        ("LocalHost:5672", "http://localhost:5672", LOCAL, True),
+        ("localhost", "http://localhost", LOCAL, True),
+        ("localhost", "http://localhost:80", LOCAL, True),
+        ("localhost:443", "https://localhost", TLS, True),
+        ("broker.example:5672", "http://broker.example:5672", REMOTE, True),
+        ("broker.example:5671", "https://broker.example:5671", TLS, True),
+        # A name that its owner has made to point to loopback: the page is the owner's.
+        ("broker.example:5672", "http://broker.example:5672", LOCAL, False),
+        ("localhost:5672", "http://localhost:8000", LOCAL, False),
+        ("localhost:5672", "http://localhost", LOCAL, False),
+        ("localhost:80", "https://localhost", LOCAL, False),
+        ("localhost:5672", "http://127.0.0.1:5672", LOCAL, False),
+        ("localhost:5672", "ftp://localhost:5672", LOCAL, False),
+        ("localhost:5672", "http://localhost:x", LOCAL, False),
+        ("localhost:5672", "http://[localhost:5672", LOCAL, False),
+        ("broker.example:5672", "http://broker.example.evil:5672", REMOTE, False),
+        ("broker.example:5672", "null", REMOTE, False),
+    ],
+)
+async def test_origin_of_the_broker_itself(host: str, origin: str, facts: StreamFacts, taken: bool) -> None:
+    """Netty, and so Qpid JMS and ProtonJ2, says where it connects to, in the place where a browser says the page."""
+    _, peer = await served(request(("Host", host), ("Origin", origin)), facts=facts)
+    assert (await peer.head()).startswith("HTTP/1.1 101 " if taken else "HTTP/1.1 403 ")
+
+
 @pytest.mark.parametrize(
     ("data", "status"),
     [
@@ -338,7 +377,7 @@ async def test_gone_within_its_request() -> None:
     await theirs.send(b"GET / HTTP/1.1\r\nHost")
     await theirs.aclose()
     with pytest.raises(ConnectionLost, match="gone before it was served"):
-        await accept_websocket(ours, (), "the peer")
+        await accept_websocket(ours, (), LOCAL)
 
 
 async def test_cancelled() -> None:
@@ -346,6 +385,6 @@ async def test_cancelled() -> None:
     ours, theirs = memory_streams()
     await theirs.send(b"GET ")
     with anyio.move_on_after(0.01):
-        await accept_websocket(ours, (), "the peer")
+        await accept_websocket(ours, (), LOCAL)
     with pytest.raises(anyio.EndOfStream):
         await theirs.receive()

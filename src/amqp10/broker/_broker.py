@@ -101,7 +101,7 @@ class Broker:
             EXTERNAL.
         websocket: answer WebSockets (ws://, or wss:// with `tls`) at the same TCP port, at any path.
         websocket_origins: the web pages that may use it, "https://app.example" for instance, "*" for all. Browsers say
-            which page asks, other clients say nothing and are not concerned.
+            which page asks. Who says none, or the host and port that the request is for, is let in without.
         path: a Unix socket to listen on, too.
         store: the file that keeps what is durable, made if it is not there; None for memory only. One broker at a time.
         queues, topics: names to begin with; a mapping gives each queue the arguments that RabbitMQ knows, such as

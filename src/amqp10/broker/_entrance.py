@@ -108,7 +108,7 @@ class Entrance:
                 stream, facts = await accept(stream, self._tls)
                 received = b""
                 if self._origins is not None:
-                    stream, received = await accept_websocket(stream, self._origins, facts.peer)
+                    stream, received = await accept_websocket(stream, self._origins, facts)
             except ConnectionLost as error:
                 _log.debug("%s", error)
                 return

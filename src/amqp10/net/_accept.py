@@ -88,15 +88,19 @@ async def accept(stream: ByteStream, tls: TLSSettings | None = None) -> tuple[By
     return secured, StreamFacts(secure=True, tls=True, identity=identity, peer=peer)
 
 
-async def accept_websocket(stream: ByteStream, origins: Collection[str], peer: str) -> tuple[ByteStream, bytes]:
+async def accept_websocket(
+    stream: ByteStream, origins: Collection[str], facts: StreamFacts
+) -> tuple[ByteStream, bytes]:
     """Take a stream whose peer may begin with HTTP: the WebSocket then, and else the stream with what it began with.
 
     A browser says in `Origin` which page asks. A page from anywhere can thus reach a broker on its visitor's own
-    machine, and nobody else would stop it (RFC 6455 §10.2): whoever has an origin must have one of `origins`.
+    machine, and nobody else would stop it (RFC 6455 §10.2): whoever has an origin must have one of `origins`, or the
+    host and port that the request itself is for, as clients have that set the header by themselves (Netty does).
 
     Args:
         origins: those whose pages may come in, "https://app.example" for instance; "*" for all.
-        peer: for people.
+        facts: the stream's. On loopback without TLS a request's own host counts only if it is an address or
+            "localhost": any name could have been made to point here by the page that asks (DNS rebinding).
 
     Raises:
         ConnectionLost: it was refused, and told so, or is gone; the stream is closed.
@@ -111,11 +115,11 @@ async def accept_websocket(stream: ByteStream, origins: Collection[str], peer: s
             received += await stream.receive()
         if not received.startswith(b"GET "):
             return stream, received
-        return await upgrade(stream, received, origins), b""
+        return await upgrade(stream, received, origins, names=facts.tls or not facts.secure), b""
     except BaseException as error:
         await anyio.aclose_forcefully(stream)
         if isinstance(error, STREAM_ERRORS):
-            raise ConnectionLost(f"{peer} was gone before it was served: {describe(error)}") from error
+            raise ConnectionLost(f"{facts.peer} was gone before it was served: {describe(error)}") from error
         if isinstance(error, Refused):
-            raise ConnectionLost(f"no WebSocket for {peer}: {error}") from error
+            raise ConnectionLost(f"no WebSocket for {facts.peer}: {error}") from error
         raise

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from http import HTTPStatus
+from ipaddress import ip_address
 from typing import Final
+from urllib.parse import urlsplit
 
 from anyio.abc import ByteStream
 from wsproto.connection import ConnectionType
@@ -80,8 +82,14 @@ class Refused(Exception):
     """The request was answered with a status other than 101."""
 
 
-async def upgrade(stream: ByteStream, received: bytes, origins: Collection[str]) -> WebSocketStream:
+async def upgrade(
+    stream: ByteStream, received: bytes, origins: Collection[str], *, names: bool = False
+) -> WebSocketStream:
     """Answer a request, of which the beginning was read.
+
+    Args:
+        origins: from where pages may come in, beside the host that the request is for.
+        names: that host may be any name, not only an address or "localhost".
 
     Raises:
         Refused: it is no request for a WebSocket that we take; it was answered, and the stream closed.
@@ -95,7 +103,7 @@ async def upgrade(stream: ByteStream, received: bytes, origins: Collection[str])
         while (request := next(handshake.events(), None)) is None:
             handshake.receive_data(await stream.receive())
         assert isinstance(request, Request)
-        answer = _judge(request, origins)
+        answer = _judge(request, origins, names)
     except (RemoteProtocolError, ValueError) as error:  # the latter: bytes in its headers that are no text
         hint = error.event_hint if isinstance(error, RemoteProtocolError) else None
         status = hint.status_code if isinstance(hint, RejectConnection) else HTTPStatus.BAD_REQUEST
@@ -119,12 +127,34 @@ async def upgrade(stream: ByteStream, received: bytes, origins: Collection[str])
     raise Refused(f"{reason} ({status})")
 
 
-def _judge(request: Request, origins: Collection[str]) -> AcceptConnection | tuple[str, int]:
+def _judge(request: Request, origins: Collection[str], names: bool) -> AcceptConnection | tuple[str, int]:
     """Take the request, or say why not, and with what status."""
     came_from = [value.decode("latin-1") for name, value in request.extra_headers if name == b"origin"]
-    if "*" not in origins and not all(origin in origins for origin in came_from):
+    if "*" not in origins and not all(
+        origin in origins or _is_of_host(origin, request.host, names) for origin in came_from
+    ):
         return f"pages of {', '.join(came_from)!r} may not come in", HTTPStatus.FORBIDDEN
     for name in SUBPROTOCOLS:
         if name in request.subprotocols:
             return AcceptConnection(name)
     return f"the subprotocol must be one of {', '.join(SUBPROTOCOLS)}", HTTPStatus.BAD_REQUEST
+
+
+def _is_of_host(origin: str, host: str, names: bool) -> bool:
+    """Return whether an origin has the host and port that the request's `Host` has, which `names` may name."""
+    try:
+        page, asked = urlsplit(origin), urlsplit(f"//{host}")
+        usual = {"http": 80, "https": 443}[page.scheme]
+        same = (page.hostname, page.port or usual) == (asked.hostname, asked.port or usual)
+    except (KeyError, ValueError):
+        return False
+    return same and asked.hostname is not None and (names or _is_address(asked.hostname))
+
+
+def _is_address(host: str) -> bool:
+    """Return whether no name server has a say in where a host is."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return True
