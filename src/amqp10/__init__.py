@@ -65,6 +65,7 @@ from .errors import MessageModified as MessageModified
 from .errors import MessageNotAccepted as MessageNotAccepted
 from .errors import MessageRejected as MessageRejected
 from .errors import MessageReleased as MessageReleased
+from .errors import RedirectRefused as RedirectRefused
 from .errors import RemoteProtocolError as RemoteProtocolError
 from .errors import RequestRefused as RequestRefused
 from .errors import SessionEnded as SessionEnded
@@ -224,6 +225,7 @@ __all__ = (
     "Received",
     "Receiver",
     "Reconnect",
+    "RedirectRefused",
     "Rejected",
     "Released",
     "RemoteProtocolError",

@@ -8,7 +8,8 @@
     ├── Unsupported               the dialect or the peer cannot do that; nothing was written
     ├── FilterNotApplied          the peer does not filter as it was asked to; carries the filters
     ├── AuthenticationFailed      SASL ended without success
-    ├── InsecureTransport         a secret would have crossed the network in the clear
+    ├── InsecureTransport         others could have read a secret: in the clear, or TLS with whoever answered
+    ├── RedirectRefused           the peer sends us to a host that the user did not allow
     ├── ConnectionLost            the transport broke, or the peer fell silent
     │   └── HandshakeRefused      a proxy or WebSocket server answered with an HTTP status that says no
     ├── EndpointError             the peer (or we) ended an endpoint; carries the peer's error
@@ -59,6 +60,7 @@ __all__ = (
     "MessageNotAccepted",
     "MessageRejected",
     "MessageReleased",
+    "RedirectRefused",
     "RemoteProtocolError",
     "RequestRefused",
     "SessionEnded",
@@ -137,7 +139,24 @@ class AuthenticationFailed(AmqpError):
 
 
 class InsecureTransport(AmqpError):
-    """A secret would have crossed an unencrypted transport beyond loopback; nothing was sent."""
+    """Others could have read a secret: beyond loopback there is no TLS, or TLS with a server that was not checked.
+
+    The secret was not sent.
+    """
+
+
+class RedirectRefused(AmqpError):
+    """The peer sends the connection or a link to a host where the login may not go (`Reconnect.redirect_hosts`).
+
+    Nothing was sent there. `host` is that host; `__cause__` has the peer's words, with all of `info`.
+    """
+
+    def __init__(self, message: str, host: str = "") -> None:
+        super().__init__(message)
+        self.host = host
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.host)
 
 
 class ConnectionLost(AmqpError):

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from amqp10.broker import Broker
-from amqp10.broker._access import Access, is_loopback
+from amqp10.broker._access import Access
 from amqp10.client import Connection
 from amqp10.errors import AmqpError, AuthenticationFailed
-from amqp10.net import TLS
+from amqp10.net import TLS, is_loopback
 from amqp10.sasl import External, Plain, ScramSha256
 from amqp10.testing import CertificateAuthority
 

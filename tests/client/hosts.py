@@ -22,7 +22,7 @@ from amqp10.types import Symbol
 
 from .conftest import Peer, Valve, replace_terminus
 
-QUICK = Reconnect(initial_delay=0.001, max_delay=0.01)
+QUICK = Reconnect(initial_delay=0.001, max_delay=0.01, redirect_hosts=["*"])
 
 
 class Hosts:

@@ -25,11 +25,12 @@ from amqp10 import (
     OAuthBearer,
     Plain,
     Reconnect,
+    RedirectRefused,
     RemoteProtocolError,
     SessionEnded,
     Symbol,
 )
-from amqp10.client._reconnect import failover_hosts, passing, redirect
+from amqp10.client._reconnect import MOST_ALTERNATIVES, failover_hosts, passing, redirect
 from amqp10.engine import ConnectionOpened, ConnectionTerms
 from amqp10.net import parse_url
 from amqp10.sasl import Authenticator
@@ -101,13 +102,16 @@ def test_redirects() -> None:
     here = parse_url("amqps://user:secret@a:5671")
 
     def there(info: dict[str, Any], condition: str = "amqp:connection:redirect") -> str | None:
-        found = redirect(ConnectionClosed(condition, None, info), here)
+        found = redirect(ConnectionClosed(condition, None, info), here, lambda there: None)
         assert found is None or found.password == "secret"
         return str(found) if found is not None else None
 
     assert there({"network-host": "b", "port": 7000}) == "amqps://b:7000"
     assert there({"hostname": "c"}) == "amqps://c:5671"
-    assert there({"network-host": "b", "scheme": "amqp"}) is None
+    with pytest.raises(RedirectRefused, match="has no TLS"):
+        there({"network-host": "b", "scheme": "amqp"})
+    with pytest.raises(RedirectRefused, match=r"'h\\r\\nX: y' is no host"):
+        there({"network-host": "h\r\nX: y"})
     assert there({"network-host": "b", "scheme": "http"}) is None
     assert there({"port": 5}) is None
     assert there({"network-host": "b", "port": "x"}) == "amqps://b:5671"
@@ -117,9 +121,14 @@ def test_redirects() -> None:
 def test_the_hosts_of_an_open() -> None:
     """The open's list for failover: those of it that are understood, none of them out of TLS."""
     listed = [{"network-host": "b", "port": 5673}, "nonsense", {"network-host": "c", "scheme": "amqp"}, {}]
-    found = failover_hosts({Symbol("failover-server-list"): listed}, parse_url("amqps://a"))
+    listed.append({"network-host": "h\r\nX: y"})
+    here = parse_url("amqps://a")
+    found, refused = failover_hosts({Symbol("failover-server-list"): listed}, here, lambda there: None)
     assert [str(each) for each in found] == ["amqps://b:5673"]
-    assert failover_hosts({"failover-server-list": 5}, parse_url("amqps://a")) == []
+    assert len(refused) == 2
+    assert failover_hosts({"failover-server-list": 5}, here, lambda there: None) == ([], [])
+    many = {"failover-server-list": [{"network-host": "b", "port": port} for port in range(1, 9999)]}
+    assert len(failover_hosts(many, here, lambda there: None)[0]) == MOST_ALTERNATIVES
 
 
 def test_what_does_not_go_together() -> None:

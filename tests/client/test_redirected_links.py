@@ -11,6 +11,7 @@ from amqp10 import (
     ConnectionLost,
     Error,
     LinkDetached,
+    RedirectRefused,
     Symbol,
 )
 from amqp10.engine import LinkEnded
@@ -107,3 +108,37 @@ async def test_links_that_are_sent_around(monkeypatch: pytest.MonkeyPatch) -> No
             with pytest.raises(LinkDetached, match="link:redirect"):
                 await connection.sender("q").__aenter__()
         assert len(hosts.asked) <= 12
+
+
+async def test_a_host_where_the_login_may_not_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link is sent to no host that the user has not named; the connection goes on."""
+    async with hosting(monkeypatch) as hosts:
+        redirecting(hosts, {"network-host": "evil", "address": "there"})
+        async with connecting(reconnect=replace(QUICK, redirect_hosts=["b"])) as connection:
+            with pytest.raises(RedirectRefused, match=r"redirect_hosts=\['evil'\]") as caught:
+                await connection.sender("q").__aenter__()
+            assert isinstance(caught.value.__cause__, LinkDetached)
+            hosts.peer.refusal = None
+            async with connection.sender("q") as sender:
+                await sender.send("x")
+        assert hosts.asked == ["a"]
+
+
+async def test_from_there_to_a_host_of_the_urls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hosts of the connection's URLs are allowed wherever a link comes by."""
+    async with hosting(monkeypatch) as hosts:
+        redirecting(hosts, {"network-host": "b"}, {"network-host": "c"})
+        reconnect = replace(QUICK, redirect_hosts=["b"])
+        async with connecting(["amqp://a", "amqp://c"], reconnect=reconnect) as connection:
+            async with connection.sender("q") as sender:
+                assert sender.connection.url == "amqp://c:5672"
+
+
+async def test_the_virtual_host_goes_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection to the other host asks for the same virtual host, and has the same profile."""
+    async with hosting(monkeypatch) as hosts:
+        redirecting(hosts, {"network-host": "b"})
+        async with connecting(hostname="vhost:x", profile="artemis") as connection, connection.sender("q") as sender:
+            assert sender.connection.profile is connection.profile
+            opens = [peer.engine.remote for peer in hosts.peers]
+            assert [remote.hostname for remote in opens if remote is not None] == ["vhost:x"] * 2

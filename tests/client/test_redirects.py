@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import pickle
 from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
+from anyio.abc import SocketAttribute, SocketStream
 
-from amqp10 import Connection, ConnectionDetails, ConnectionLost, ConnectionRestored, Plain, Reconnect
+from amqp10 import (
+    Anonymous,
+    Connection,
+    ConnectionClosed,
+    ConnectionDetails,
+    ConnectionInterrupted,
+    ConnectionLost,
+    ConnectionRestored,
+    Plain,
+    Reconnect,
+    RedirectRefused,
+)
 from amqp10.broker import Broker
 from amqp10.engine import ConnectionOpened, ConnectionTerms, Event, LinkAttached
 from amqp10.messaging import Error
 from amqp10.sasl import Authenticator
-from amqp10.testing import FaultProxy
+from amqp10.testing import Close, FaultProxy, ScriptedPeer
 from amqp10.types import Symbol
 
 from .hosts import QUICK, Hosts, connecting, hosting
@@ -141,3 +155,195 @@ async def test_time_bounds_each_attempt() -> None:
             proxy.cut()
             with anyio.fail_after(30), pytest.raises(ConnectionLost):
                 await receiver.receive()
+
+
+# Where the login may go
+
+HERE = replace(QUICK, redirect_hosts=())
+
+
+def redirecting(hosts: Hosts, *infos: dict[str, Any]) -> None:
+    """Each peer but those after the last info sends its connection where that says."""
+    left = list(infos)
+
+    def prepare(peer: Any) -> None:
+        info = left.pop(0) if left else None
+
+        def on_event(event: Event) -> bool:
+            if isinstance(event, ConnectionOpened) and info is not None:
+                peer.engine.open()
+                said = {Symbol(key): value for key, value in info.items()}
+                peer.engine.close(Error(Symbol("amqp:connection:redirect"), "go", said))
+                return True
+            return False
+
+        peer.on_event = on_event
+
+    hosts.prepare = prepare
+
+
+async def test_a_redirect_to_a_host_of_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The login goes to no host that the user has not named: an error says which, and how to allow it."""
+    async with hosting(monkeypatch) as hosts:
+        redirecting(hosts, {"network-host": "169.254.169.254"})
+        with pytest.raises(RedirectRefused, match=r"redirect_hosts=\['169.254.169.254'\]") as caught:
+            await connecting("amqp://u:secret@a", reconnect=HERE, sasl=Anonymous()).__aenter__()
+        assert hosts.asked == ["a"]
+        assert caught.value.host == "169.254.169.254"
+        assert isinstance(caught.value.__cause__, ConnectionClosed)
+        assert "secret" not in str(caught.value)
+        again = pickle.loads(pickle.dumps(caught.value))
+        assert (str(again), again.host) == (str(caught.value), caught.value.host)
+
+
+@pytest.mark.parametrize(
+    ("info", "allowed"),
+    [
+        ({"network-host": "A", "port": 7000}, []),
+        ({"network-host": "b.example"}, ["c", "B.example."]),
+        ({"network-host": "b.example"}, ["*.example"]),
+        ({"network-host": "b.example"}, ["*"]),
+        ({"network-host": "10.0.0.5", "hostname": "b.example"}, ["10.0.0.5", "*.example"]),
+    ],
+)
+async def test_a_redirect_to_an_allowed_host(
+    monkeypatch: pytest.MonkeyPatch, info: dict[str, Any], allowed: list[str]
+) -> None:
+    """The same host at any port, and those of `redirect_hosts`, by name or pattern."""
+    async with hosting(monkeypatch) as hosts:
+        redirecting(hosts, info)
+        async with connecting(reconnect=replace(HERE, redirect_hosts=allowed)):
+            assert hosts.asked == ["a", info["network-host"]]
+
+
+@pytest.mark.parametrize(
+    ("info", "allowed"),
+    [
+        ({"network-host": "example"}, ["*.example"]),
+        ({"network-host": "badexample"}, ["*.example"]),
+        ({"network-host": "10.0.0.5", "hostname": "b.example"}, ["10.0.0.5"]),
+        ({"network-host": "a", "hostname": "b.example"}, []),
+        ({"network-host": "h\r\nX-Injected: yes"}, ["*"]),
+        ({"network-host": "a", "hostname": "h\r\nX: y"}, ["*"]),
+        ({"network-host": "u:p@h"}, ["*"]),
+        ({"hostname": "a b"}, ["*"]),
+    ],
+)
+async def test_a_redirect_that_is_refused(
+    monkeypatch: pytest.MonkeyPatch, info: dict[str, Any], allowed: list[str]
+) -> None:
+    """Neither what is like an allowed name, nor another name for an allowed address, nor what is no host."""
+    async with hosting(monkeypatch) as hosts:
+        redirecting(hosts, info)
+        with pytest.raises(RedirectRefused) as caught:
+            await connecting(reconnect=replace(HERE, redirect_hosts=allowed)).__aenter__()
+        assert hosts.asked == ["a"]
+        assert str(caught.value).isprintable()
+
+
+async def test_a_redirect_among_the_hosts_of_the_urls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster whose nodes are all in the list needs no setting; what one node may not do leaves the others to try."""
+    async with hosting(monkeypatch) as hosts:
+        redirecting(hosts, {"network-host": "b", "port": 9}, {"network-host": "a"}, {"network-host": "evil"})
+        async with connecting(["amqp://a", "amqp://b"], reconnect=HERE) as connection:
+            assert hosts.asked == ["a", "b", "a", "b"]
+            assert connection.url == "amqp://b:5672"
+
+
+async def test_a_redirect_after_what_a_callable_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host that the callable said last is the user's; another one is not."""
+    async with hosting(monkeypatch) as hosts:
+        hosts.authenticator = Authenticator({"u": "p"})
+        redirecting(hosts, {"network-host": "a", "port": 1})
+        async with connecting(details, reconnect=HERE) as connection:
+            assert connection.url == "amqp://a:1"
+        redirecting(hosts, {"network-host": "b"})
+        with pytest.raises(RedirectRefused):
+            await connecting(details, reconnect=HERE).__aenter__()
+        assert hosts.asked == ["a"] * 3
+
+
+async def test_a_loss_by_a_redirect_that_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that was there comes back where it was: another node may answer there, and it is told why."""
+    async with hosting(monkeypatch) as hosts, connecting(reconnect=HERE) as connection:
+        events = connection.events()
+        hosts.peer.engine.close(Error(Symbol("amqp:connection:redirect"), "go", TO_B))
+        hosts.peer.pump.wake()
+        interrupted = await anext(events)
+        assert isinstance(interrupted, ConnectionInterrupted)
+        assert isinstance(interrupted.cause, RedirectRefused)
+        await restored(events)
+        assert hosts.asked == ["a", "a"]
+
+
+async def test_failover_to_a_host_of_nobody(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Hosts of the peer's list where the login may not go are left out, and the log says so, once."""
+    async with hosting(monkeypatch) as hosts:
+        spare = [{"network-host": "spare", "port": 1}, {"network-host": "evil\r\n"}, {"network-host": "b"}]
+        hosts.terms = ConnectionTerms("peer", properties={Symbol("failover-server-list"): spare})
+        async with connecting(["amqp://a", "amqp://b"], reconnect=HERE) as connection:
+            events = connection.events()
+            await hosts.cut()
+            await restored(events)
+        assert set(hosts.asked) == {"a"}
+        warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        assert len(warnings) == 1
+        assert "'spare'" in warnings[0]
+        assert "redirect_hosts" in warnings[0]
+        assert warnings[0].isprintable()
+
+
+@pytest.mark.parametrize("hosts", ["*.example.com", ["a b"], ["*."], ["*a*"], [""]])
+def test_hosts_that_are_none(hosts: Any) -> None:
+    """`redirect_hosts` is checked where it is given."""
+    with pytest.raises(ValueError, match="redirect_hosts"):
+        Reconnect(redirect_hosts=hosts)
+
+
+async def test_nothing_reaches_a_proxy() -> None:
+    """M3: a redirect with line breaks cannot make the client say anything to its HTTP proxy."""
+    lines = b""
+
+    async def serve(stream: SocketStream) -> None:
+        nonlocal lines
+        async with stream:
+            while b"\r\n\r\n" not in lines:
+                lines += await stream.receive()
+            await stream.send(b"HTTP/1.1 200 OK\r\n\r\n")
+            async with await anyio.connect_tcp("127.0.0.1", peer.port) as there, anyio.create_task_group() as both:
+
+                async def pass_on(one: SocketStream, other: SocketStream) -> None:
+                    async for data in one:
+                        await other.send(data)
+
+                both.start_soon(pass_on, stream, there)
+                both.start_soon(pass_on, there, stream)
+
+    async with ScriptedPeer() as peer, await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(listener.serve, serve)
+            port = listener.extra(SocketAttribute.local_port)
+
+            entered = anyio.Event()
+
+            async def redirect() -> None:
+                await peer.accept_connection()
+                await entered.wait()
+                host = "10.0.0.1:80 HTTP/1.1\r\nX-Injected: yes\r\n\r\nGET /secret HTTP/1.1\r\nX: "
+                info = {Symbol("network-host"): host}
+                await peer.send(Close(error=Error(Symbol("amqp:connection:redirect"), "go", info)))
+                await peer.drop()
+
+            tasks.start_soon(redirect)
+            reconnect = Reconnect(redirect_hosts=["*"], attempts=1, initial_delay=0.001)
+            proxy = f"http://u:secret@127.0.0.1:{port}"
+            with anyio.fail_after(5):
+                async with Connection(peer.url, proxy=proxy, reconnect=reconnect, close_timeout=0.1) as connection:
+                    events = connection.events()
+                    entered.set()
+                    interrupted = await anext(events)
+                    assert isinstance(interrupted, ConnectionInterrupted)
+                    assert isinstance(interrupted.cause, RedirectRefused)
+            tasks.cancel_scope.cancel()
+    assert lines.count(b"CONNECT") == 1
+    assert b"X-Injected" not in lines

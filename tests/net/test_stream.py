@@ -264,11 +264,10 @@ async def test_nobody_listens() -> None:
     assert isinstance(caught.value.__cause__, OSError)
 
 
-@pytest.mark.parametrize("host", ["no-such-host.invalid", "a" * 64, "a..b"])
-async def test_no_such_host(host: str) -> None:
-    """A name that is unknown, or none at all."""
+async def test_no_such_host() -> None:
+    """A name that is unknown."""
     with pytest.raises(ConnectionLost, match="cannot connect to amqp://"):
-        await connect(parse_url(f"amqp://{host}"))
+        await connect(parse_url("amqp://no-such-host.invalid"))
 
 
 async def test_no_such_socket(tmp_path: Path) -> None:

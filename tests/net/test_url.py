@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 
-from amqp10.net import Endpoint, parse_url
-from amqp10.net._url import is_loopback
+from amqp10 import TLS, Proxy
+from amqp10.net import Endpoint, Route, is_loopback, parse_url, same_host
 
 
 @pytest.mark.parametrize(
@@ -139,3 +141,99 @@ def test_a_query_is_not_shown() -> None:
     endpoint = parse_url("wss://h/p?sig=secret")
     assert endpoint.target == "/p?sig=secret"
     assert "secret" not in repr(endpoint) + str(endpoint)
+
+
+HOSTILE = [
+    "",
+    "a b",
+    "a\tb",
+    "h\r\nX-Injected: yes",
+    "h\0",
+    "h\x9b",
+    "h\u202e",
+    "user@h",
+    "user:password@h",
+    "[::1]",
+    "h/path",
+    "h?query",
+    "h#fragment",
+    "h%0d%0a",
+    "h,i",
+    "a..b",
+    ".a",
+    "☃.example",
+    "a\uff0fb",
+    "x" * 64,
+    "a." * 127 + "a",
+    "ü" * 100_000,
+    "::1%",
+    "fe80::1%eth0\r\nX: y",
+    "fe80::1%e h",
+    "::1]:80 HTTP/1.1\r\nX: y",
+    "h:80",
+]
+
+
+@pytest.mark.parametrize("host", HOSTILE, ids=range(len(HOSTILE)))
+def test_no_host(host: str) -> None:
+    """What would mean more than a host in a request, a header, TLS or a log is refused, and shown escaped."""
+    for make in (
+        lambda: Endpoint("amqp", host, 5672),
+        lambda: Endpoint("amqps", "h", 5671, name=host),
+        lambda: TLS(server_hostname=host),
+        lambda: parse_url("amqp://" + quote(host, safe="")),
+        lambda: Proxy("http://" + quote(host, safe="")),
+    ):
+        with pytest.raises(ValueError, match=r"host|a proxy is") as caught:
+            make()
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["broker", "b_1.example.com.", "10.0.0.1", "::1", "::ffff:10.0.0.1", "fe80::1%eth0.1", "bücher.example", "x" * 63],
+)
+def test_hosts(host: str) -> None:
+    """Names, addresses of both kinds, and names that are not ASCII."""
+    assert Endpoint("amqp", host, 5672).host == host
+    assert str(Endpoint("amqp", host, 5672)).isascii()
+
+
+def test_a_zone() -> None:
+    """A zone leads to a link-local address and is told nobody (RFC 9844); a proxy has no use of it."""
+    endpoint = parse_url("wss://[fe80::1%25eth0]:99")
+    assert (endpoint.host, endpoint.name, endpoint.authority) == ("fe80::1%eth0", "fe80::1", "[fe80::1]:99")
+    with pytest.raises(ValueError, match="zone"):
+        Route(Proxy("http://proxy")).check(endpoint, None)
+
+
+@pytest.mark.parametrize("port", [-1, 0, 65536])
+def test_no_port(port: int) -> None:
+    """Ports are in 1..65535."""
+    with pytest.raises(ValueError, match=f"1..65535, not {port}"):
+        Endpoint("amqp", "h", port)
+
+
+def test_a_socket_with_line_breaks() -> None:
+    """A path of the file system may have anything but a NUL; what is shown of it is one line."""
+    assert str(parse_url("amqp+unix:///run/a%0ab%e2%80%ae")) == r"amqp+unix:///run/a\nb\u202e"
+    with pytest.raises(ValueError, match="NUL"):
+        parse_url("amqp+unix:///run/a%00")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("A.Example", "a.example.", True),
+        ("bücher.example", "xn--bcher-kva.example", True),
+        ("::1", "0:0::1", True),
+        ("localhost", "127.0.0.1", True),
+        ("10.0.0.1", "10.0.0.2", False),
+        ("a.example", "b.example", False),
+        ("localhost", "localhost.example", False),
+    ],
+)
+def test_same_host(one: str, other: str, same: bool) -> None:
+    """Other spellings of one host; no name is looked up."""
+    assert same_host(one, other) is same

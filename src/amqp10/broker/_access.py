@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 
+from ..net import is_loopback
 from ..sasl import Authenticator
 
 
@@ -55,13 +55,3 @@ class Access:
             raise ValueError(
                 f"refusing to listen on {host!r} without users: give users=..., or anonymous=True to let everyone in"
             )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether nobody beyond this machine can reach that address; names other than localhost are not looked up."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

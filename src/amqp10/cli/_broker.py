@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 import anyio
 import click
 
 from ..broker import Broker
 from ..engine import dialect_names
-from ..net import TLS
+from ..net import TLS, is_loopback
 from ._main import start
 
 
@@ -22,13 +20,6 @@ def users_of(pairs: tuple[str, ...]) -> dict[str, str]:
             raise click.BadParameter("a user is NAME:PASSWORD", param_hint="--user")
         users[name] = password
     return users
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 @click.command()

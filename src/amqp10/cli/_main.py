@@ -23,6 +23,7 @@ from ..errors import (
     FilterNotApplied,
     InsecureTransport,
     MessageNotAccepted,
+    RedirectRefused,
 )
 
 T = TypeVar("T")
@@ -32,6 +33,7 @@ EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (ConnectionLost, 3),
     (AuthenticationFailed, 4),
     (InsecureTransport, 4),
+    (RedirectRefused, 4),
     (EndpointError, 5),
     (FilterNotApplied, 5),
     (MessageNotAccepted, 6),

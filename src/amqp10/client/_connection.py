@@ -147,7 +147,7 @@ class Connection(Endpoint, Facts, Links):
             self,
             lambda endpoint: Connection(
                 endpoint,  # type: ignore[arg-type]
-                reconnect=reconnect,
+                reconnect=self._lifeline.settings_elsewhere,
                 delivery_store=delivery_store,
                 tls=self._lifeline.login[1],
                 tls_upgrade=tls_upgrade,
@@ -164,6 +164,8 @@ class Connection(Endpoint, Facts, Links):
                 incoming_window=incoming_window,
                 close_timeout=close_timeout,
                 dialect=dialect,
+                hostname=hostname,
+                profile=profile,
             ),
         )
         self._recovery = Recovery(self) if reconnect is not None else None
@@ -316,6 +318,8 @@ class Connection(Endpoint, Facts, Links):
     def _reason(self, error: AmqpError | None) -> AmqpError | None:
         """Why something ended; a fault of our own goes first, for what the engine says then is its consequence."""
         if self._crash is None:
+            if error is not None:
+                error = self._lifeline.judged(error)
             if error is not None and self._engine is not None and self._engine.remote is not None:
                 self.profile.explain(error)
             return error

@@ -40,19 +40,21 @@ class Elsewhere:
         """Where a link that was refused so is to be attached, and how.
 
         Raises:
-            AmqpError: `cause`, if that is no redirect that may be followed; or why the other host cannot be reached.
+            AmqpError: `cause`, if that is no redirect that is followed; `RedirectRefused` for a host where the login
+                may not go; or why the other host cannot be reached.
 
         Cancelling: nothing changes, but that a connection to the other host may be there.
         """
-        here, recovery = self._connection._lifeline.endpoint, self._connection._recovery
+        lifeline, recovery = self._connection._lifeline, self._connection._recovery
+        here = lifeline.endpoint
         redirected = isinstance(cause, LinkDetached) and cause.condition == "amqp:link:redirect"
         if not redirected or here is None or recovery is None or not recovery.settings.follow_alternatives:
             raise self._connection._lost() if cause is None else fresh(cause)
         assert isinstance(cause, LinkDetached)
-        there = redirect(cause, here)
+        there = redirect(cause, here, lifeline.check_destination)
         address = cause.info.get("address")
         if there is None and (address is None or "network-host" in cause.info or "hostname" in cause.info):
-            raise fresh(cause)  # it leads out of TLS, or nowhere
+            raise fresh(cause)  # it leads nowhere
         if isinstance(address, str):
             name = "target" if sender else "source"
             terminus = getattr(terms, name)

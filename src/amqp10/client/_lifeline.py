@@ -10,6 +10,7 @@ is the end.
 from __future__ import annotations
 
 import inspect
+import logging
 import math
 import os
 import random
@@ -22,7 +23,7 @@ import anyio
 from anyio.abc import ByteStream
 
 from ..engine import ConnectionTerms, Dialect, Engine, dialects
-from ..errors import AmqpError, ConnectionLost, RemoteProtocolError
+from ..errors import AmqpError, ConnectionClosed, ConnectionLost, RedirectRefused, RemoteProtocolError
 from ..net import (
     TLS,
     Endpoint,
@@ -39,12 +40,22 @@ from ..net import (
 )
 from ..sasl import Mechanism, from_credentials
 from ._observe import ConnectionAttempted
-from ._reconnect import Address, ConnectionDetails, Reconnect, failover_hosts, passing, redirect
+from ._reconnect import (
+    Address,
+    ConnectionDetails,
+    Reconnect,
+    check_redirect_host,
+    failover_hosts,
+    passing,
+    redirect,
+)
 
 if TYPE_CHECKING:
     from ._connection import Connection
     from ._settings import SASLSettings
 
+
+_log = logging.getLogger("amqp10.connection")
 
 MOST_REDIRECTS: Final = 10
 """Redirects in a row that are followed."""
@@ -98,7 +109,9 @@ class Lifeline:
         self.given: tuple[ByteStream, StreamFacts] | None = None
         self.engine: Engine | None = None
         self.pump: Pump | None = None
+        self._named = self._hosts  # by the user; where a callable says them, the last
         self._alternatives: list[Endpoint] = []
+        self._left_out: list[str] = []  # of those that the peer named, and why
         self._first = True  # there was no connection yet
         self._opened = False  # the transport that is there has become a connection
         self._since = 0.0  # of that, or of the loss before it
@@ -144,14 +157,40 @@ class Lifeline:
         """Whether the connection goes on although its transport has ended so."""
         if owner._closed or owner._crash is not None or error is None:
             return False
-        self._error = error
+        self._error = judged = self.judged(error)
         late = self._deadline is not None and self._deadline.cancel_called
         if late and not self._opened and isinstance(error, ConnectionLost):
             return True  # it was cut off here, for it took too long: the next turn says what comes of that
         if self._opened:
             unresumed = owner._recovery is not None and owner._recovery.closed_for_resuming(error)
             return self.persistent and (unresumed or passing(error, credentials_anew=self._ask is not None))
-        return self._worth_another(error)
+        return self._worth_another(judged)
+
+    def judged(self, error: AmqpError) -> AmqpError:
+        """Return what to say of an end: a redirect of the connection to where it may not go is `RedirectRefused`."""
+        try:
+            if isinstance(error, ConnectionClosed):
+                self._redirected(error)
+        except RedirectRefused as refused:
+            return refused
+        return error
+
+    def check_destination(self, there: Endpoint) -> None:
+        """Refuse where the peer sends us, if the login may not go there.
+
+        Raises:
+            ValueError: it may not, or the connection's other settings do not fit that endpoint.
+        """
+        named = [each.host for each in self._named]
+        for host in (there.host, *((there.name,) if there.name is not None else ())):
+            check_redirect_host(host, named, self.settings.redirect_hosts)
+        self._route.check(there, self.login[1])
+
+    @property
+    def settings_elsewhere(self) -> Reconnect:
+        """The settings of a connection to where a link was redirected: this one's hosts are the user's there, too."""
+        named = [each.host for each in self._named if not each.unix]
+        return replace(self.settings, redirect_hosts=[*self.settings.redirect_hosts, *named])
 
     def _worth_another(self, error: AmqpError) -> bool:
         """Whether an attempt that failed so is followed by another."""
@@ -160,6 +199,7 @@ class Lifeline:
         more = bool(self._round) or self._rounds < self._most_rounds
         # What is no AMQP may be said by a gateway whose broker is away just now; and the next host is another one.
         stranger = isinstance(error, RemoteProtocolError) and (not self._first or bool(self._round))
+        stranger = stranger or (isinstance(error, RedirectRefused) and bool(self._round))
         if more and (stranger or passing(error, credentials_anew=self._ask is not None)):
             return True
         self._account(error)
@@ -167,7 +207,9 @@ class Lifeline:
 
     def _redirected(self, error: Exception | None) -> Endpoint | None:
         follow = self.persistent and self.settings.follow_alternatives and self._redirects < MOST_REDIRECTS
-        return redirect(error, self.endpoint) if follow and self.endpoint is not None else None
+        if not follow or self.endpoint is None:
+            return None
+        return redirect(error, self.endpoint, self.check_destination)
 
     def opened(self, properties: Any) -> float:
         """The transport has become a connection; return how long there was none, seconds."""
@@ -178,7 +220,11 @@ class Lifeline:
         self._opened, self._first = True, False
         if self.settings.follow_alternatives and self.endpoint is not None:
             known = [*self._hosts, self.endpoint]
-            self._alternatives = [each for each in failover_hosts(properties, self.endpoint) if each not in known]
+            found, refused = failover_hosts(properties, self.endpoint, self.check_destination)
+            self._alternatives = [each for each in found if each not in known]
+            if refused and refused != self._left_out:
+                _log.warning("%s names hosts for failover that are left out: %s", self.endpoint, "; ".join(refused))
+            self._left_out = refused
         return downtime
 
     def drop(self) -> None:
@@ -260,7 +306,7 @@ class Lifeline:
                 if said is None:
                     return False
                 endpoint, sasl, tls = self._details(said)
-                self.login = sasl, tls
+                self.login, self._named = (sasl, tls), [endpoint]
             sasl, tls = self.login
             self.endpoint = endpoint
             login = mechanisms(sasl, endpoint)

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from ..errors import (
@@ -16,10 +16,11 @@ from ..errors import (
     ConnectionClosed,
     ConnectionLost,
     LinkDetached,
+    RedirectRefused,
     RequestRefused,
     SessionEnded,
 )
-from ..net import Endpoint, backoff
+from ..net import PORTS, Endpoint, backoff, check_host, same_host
 from ..net import parse_url as parse_url
 
 if TYPE_CHECKING:
@@ -49,7 +50,10 @@ class Reconnect:
         attempt_timeout: seconds that one attempt may take, from connecting to the peer's open.
         order: "ordered": each round begins with the first host; "random": each round has an order of its own.
         follow_alternatives: go where the peer says: to the hosts that its open names for failover, and where a
-            redirect leads (§2.8.16, §2.8.18). Never from TLS to a host without it.
+            redirect leads (§2.8.16, §2.8.18), as far as `redirect_hosts` allows. Never from TLS to a host without it.
+        redirect_hosts: hosts beside those of the URLs where the peer may send the connection or a link, at any port,
+            for the login goes there, too: names, addresses, "*.example.com" for every name below example.com, "*" for
+            any host.
         on_uncertain: what to do with a message of which it is not known whether it arrived: "resend" it, so that it
             may be there twice, or "raise" `DeliveryUncertain` where its outcome is waited for.
         on_stale: settling a delivery that the peer did not resume: "raise" `StaleDelivery`, or "ignore" it.
@@ -73,6 +77,7 @@ class Reconnect:
     attempt_timeout: float = 20.0
     order: Order = "ordered"
     follow_alternatives: bool = True
+    redirect_hosts: Sequence[str] = ()
     on_uncertain: OnUncertain = "resend"
     on_stale: OnStale = "raise"
     resume_timeout: int = 60
@@ -90,6 +95,11 @@ class Reconnect:
             raise ValueError("there is one attempt at least, and time for it")
         if self.attempt_timeout <= 0 or not 0 <= self.resume_timeout <= 0xFFFF_FFFF:
             raise ValueError("attempt_timeout is positive, and resume_timeout 0 to 2**32 - 1")
+        if isinstance(self.redirect_hosts, str):
+            raise ValueError(f"redirect_hosts is a sequence of hosts, not one string: [{self.redirect_hosts!r}]")
+        for host in self.redirect_hosts:
+            if host != "*":
+                check_host(host.removeprefix("*."), "member of redirect_hosts")
 
     def delay(self, failures: int, chance: float) -> float:
         """The pause after so many rounds without success; `chance` is from [0, 1)."""
@@ -105,7 +115,7 @@ class ConnectionDetails:
         sasl, tls: as for `Connection`; None: as they were given there.
     """
 
-    url: str
+    url: str = field(repr=False)
     sasl: SASLSettings = None
     tls: TLSSettings | None = None
 
@@ -136,6 +146,9 @@ _HOPELESS: Final = frozenset(
         "amqp:link:transfer-limit-exceeded",
     }
 )
+MOST_ALTERNATIVES: Final = 64
+"""Hosts for failover that are taken of a peer's list."""
+
 TEMPORARY: Final = 4
 """The code of a SASL outcome that says to try again (§5.3.3.6 "sys-temp")."""
 
@@ -161,35 +174,94 @@ def passing(error: AmqpError | None, *, credentials_anew: bool = False) -> bool:
     return isinstance(error, ConnectionLost)
 
 
-def redirect(error: Exception | None, came_from: Endpoint) -> Endpoint | None:
-    """Where a redirect leads (§2.8.16, §2.8.18): None where there is none that may be followed."""
+def redirect(error: Exception | None, came_from: Endpoint, check: Callable[[Endpoint], None]) -> Endpoint | None:
+    """Return where a redirect leads (§2.8.16, §2.8.18): None where the error is none, or names no host.
+
+    Args:
+        check: raises ValueError for where the connection may not go.
+
+    Raises:
+        RedirectRefused: it leads where the connection may not go.
+    """
     if not isinstance(error, ConnectionClosed | LinkDetached):
         return None
     if error.condition not in ("amqp:connection:redirect", "amqp:link:redirect"):
         return None
-    return _elsewhere(error.info, came_from)
+    try:
+        there = _alternative(error.info, came_from)
+        if there is not None:
+            check(there)
+    except ValueError as reason:
+        raise RedirectRefused(
+            f"{came_from} redirects, and that is not followed: {reason}", _host(error.info)
+        ) from error
+    return there
 
 
-def failover_hosts(properties: Mapping[Any, Any], came_from: Endpoint) -> list[Endpoint]:
-    """The hosts that a peer's open names for failover: its property "failover-server-list", maps as in a redirect."""
+def failover_hosts(
+    properties: Mapping[Any, Any], came_from: Endpoint, check: Callable[[Endpoint], None]
+) -> tuple[list[Endpoint], list[str]]:
+    """Return the hosts that a peer's open names for failover, and why others of them are left out.
+
+    They are in its property "failover-server-list", maps as in a redirect; of a long list the first are taken.
+
+    Args:
+        check: raises ValueError for where the connection may not go.
+    """
     listed = properties.get("failover-server-list")
-    if not isinstance(listed, list | tuple):
-        return []
-    found = [_elsewhere(each, came_from) for each in listed if isinstance(each, Mapping)]
-    return [endpoint for endpoint in found if endpoint is not None]
+    found: list[Endpoint] = []
+    refused: list[str] = []
+    for each in listed[:MOST_ALTERNATIVES] if isinstance(listed, list | tuple) else ():
+        try:
+            there = _alternative(each, came_from) if isinstance(each, Mapping) else None
+            if there is not None:
+                check(there)
+                found.append(there)
+        except ValueError as reason:
+            refused.append(str(reason))
+    return found, refused
 
 
-def _elsewhere(info: Mapping[Any, Any], came_from: Endpoint) -> Endpoint | None:
-    """The endpoint that the peer names. The credentials go with it, so it may not be less secure than where we were."""
-    host = info.get("network-host") or info.get("hostname")
+def check_redirect_host(host: str, named: Iterable[str], allowed: Iterable[str]) -> None:
+    """Refuse a host where the login may not go.
+
+    Args:
+        named: the hosts that the user named by URLs.
+        allowed: `Reconnect.redirect_hosts`.
+
+    Raises:
+        ValueError: it is neither named nor allowed.
+    """
+    if any(same_host(host, each) for each in named):
+        return
+    for each in allowed:
+        if each == "*" or (host.lower().endswith(each[1:].lower()) if each[0] == "*" else same_host(host, each)):
+            return
+    raise ValueError(
+        f"the host {host!r} is in none of the connection's URLs; if the login may go there, allow it by "
+        f"Reconnect(redirect_hosts=[{host!r}])"
+    )
+
+
+def _host(info: Mapping[Any, Any]) -> Any:
+    return info.get("network-host") or info.get("hostname")
+
+
+def _alternative(info: Mapping[Any, Any], came_from: Endpoint) -> Endpoint | None:
+    """Return the endpoint that the peer names; None where it names none.
+
+    Raises:
+        ValueError: its host is none, or it leads out of TLS.
+    """
+    host = _host(info)
     port, scheme = info.get("port"), info.get("scheme", came_from.scheme)
     if not isinstance(host, str) or not host or came_from.unix:
         return None
     if not isinstance(scheme, str) or scheme not in ("amqp", "amqps", "ws", "wss"):
         return None
     if came_from.tls and scheme not in ("amqps", "wss"):
-        return None
+        raise ValueError(f"{scheme}:// at {host!r} has no TLS, and {came_from.scheme}:// has")
     if not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65536:
-        port = parse_url(f"{scheme}://host").port if scheme != came_from.scheme else came_from.port
+        port = PORTS[scheme] if scheme != came_from.scheme else came_from.port
     name = info.get("hostname")
     return replace(came_from, scheme=scheme, host=host, port=port, name=name if isinstance(name, str) else None)

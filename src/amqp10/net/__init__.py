@@ -19,10 +19,15 @@ from ._stream import StreamFacts as StreamFacts
 from ._stream import TLSSettings as TLSSettings
 from ._tls import TLS as TLS
 from ._trace import traced as traced
+from ._url import PORTS as PORTS
 from ._url import Endpoint as Endpoint
+from ._url import check_host as check_host
+from ._url import is_loopback as is_loopback
 from ._url import parse_url as parse_url
+from ._url import same_host as same_host
 
 __all__ = (
+    "PORTS",
     "TLS",
     "Endpoint",
     "Proxy",
@@ -36,12 +41,15 @@ __all__ = (
     "ask",
     "automatic",
     "backoff",
+    "check_host",
     "choose_dialect",
     "connect",
+    "is_loopback",
     "keep_from_children",
     "listen_tcp",
     "listen_unix",
     "parse_url",
     "require_wsproto",
+    "same_host",
     "traced",
 )

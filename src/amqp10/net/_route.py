@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
+from ._url import check_host
+
 if TYPE_CHECKING:
     from ._stream import TLSSettings
     from ._url import Endpoint
@@ -65,6 +67,8 @@ class Proxy:
                 "a proxy is http://host:port or https://host:port, with user:password@ before the host if it wants one "
                 "(and / ? # @ : in these written as %2F %3F %23 %40 %3A)"
             ) from None
+        host = unquote(host)
+        check_host(host, "proxy's host")
         if self.tls is not None and scheme == "http":
             raise ValueError("tls of a proxy is for https:// proxies; that of the peer is the connection's")
         object.__setattr__(self, "secure", scheme == "https")
@@ -109,6 +113,8 @@ class Route:
             raise ValueError("a Unix socket has no TLS")
         if endpoint.unix and self.proxy is not None:
             raise ValueError("a proxy does not lead to a Unix socket")
+        if self.proxy is not None and "%" in endpoint.host:
+            raise ValueError(f"the zone in {endpoint.host!r} is this machine's: a proxy cannot use it")
         if self.tls_upgrade and endpoint.scheme != "amqp":
             raise ValueError(f"tls_upgrade is for amqp:// URLs: {endpoint.scheme}:// has its own way of TLS")
         if self.websocket is not None and not endpoint.websocket:

@@ -13,6 +13,8 @@ from typing import Any
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
+from ._url import check_host
+
 
 @dataclass(frozen=True, slots=True)
 class TLS:
@@ -50,6 +52,8 @@ class TLS:
             raise ValueError("give certificate and key, or pkcs12, not both")
         if self.key is not None and self.certificate is None:
             raise ValueError("a key goes with a certificate")
+        if self.server_hostname is not None:
+            check_host(self.server_hostname, "server_hostname")
 
     def client_context(self) -> ssl.SSLContext:
         """The context of a client.

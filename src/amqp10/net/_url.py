@@ -8,6 +8,7 @@ are the HTTP server's.
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
@@ -15,6 +16,9 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 PORTS = {"amqp": 5672, "amqps": 5671, "amqp+unix": 0, "ws": 80, "wss": 443}
 SCHEMES = "amqp, amqps, amqp+unix, ws, wss"
+
+_NAME = re.compile(r"(?!.{254})([a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}\.?", re.IGNORECASE | re.ASCII)
+_ZONE = re.compile(r"[a-z0-9._~-]{1,64}", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +31,11 @@ class Endpoint:
         port: TCP port; 0 for a Unix socket.
         user, password: percent-decoded; None where the URL has none.
         path: of the URL, percent-decoded and without its leading slash; of a Unix socket, the socket's.
-        name: what TLS and the open call the host, if a redirect says other than `host`.
+        name: what TLS and the open call the host, if a redirect says other than `host`, or `host` has a zone.
         target: what to ask the HTTP server of a WebSocket for: path and query as they were written; "" otherwise.
+
+    Raises:
+        ValueError: `host` or `name` is no host name or IP address, `port` is not in 1..65535, or `path` has a NUL.
     """
 
     scheme: str
@@ -39,6 +46,17 @@ class Endpoint:
     path: str = ""
     target: str = field(default="", repr=False)  # the query may have a token
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.unix:
+            if "\0" in self.path:
+                raise ValueError(f"the path {self.path!r} of a Unix socket must not have a NUL")
+            return
+        check_host(self.host)
+        if self.name is not None:
+            check_host(self.name, "name")
+        if not 0 < self.port < 65536:
+            raise ValueError(f"the port must be in 1..65535, not {self.port}")
 
     @property
     def tls(self) -> bool:
@@ -66,21 +84,69 @@ class Endpoint:
 
     @property
     def authority(self) -> str:
-        """Host and port as URLs and HTTP write them."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        """Host and port as URLs and HTTP write them: in ASCII, and without the zone, which only this machine knows."""
+        host = _ascii(self.host.partition("%")[0])
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     def __str__(self) -> str:
         if self.unix:
-            return f"{self.scheme}://{self.path}"
+            path = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in self.path)
+            return f"{self.scheme}://{path}"
         return f"{self.scheme}://{self.authority}{self.target.partition('?')[0]}"
 
 
+def check_host(host: str, what: str = "host") -> None:
+    """Refuse a host that would mean more than a host in a URL, an HTTP header, TLS or a log.
+
+    Args:
+        what: the argument, for the error.
+
+    Raises:
+        ValueError: it is neither an IP address nor a name of letters, digits, "-", "_" and ".", 253 characters at most.
+    """
+    if ":" in host:
+        with suppress(ValueError):
+            address = ip_address(host)
+            if not isinstance(address, IPv6Address) or address.scope_id is None or _ZONE.fullmatch(address.scope_id):
+                return
+    elif len(host) <= 254:
+        with suppress(ValueError):
+            if _NAME.fullmatch(_ascii(host)):
+                return
+    shown = host if len(host) <= 254 else host[:64] + "..."
+    raise ValueError(
+        f"the {what} {shown!r} is no host: give a name of letters, digits, '-', '_' and '.', or an IP address, without "
+        "port, brackets or blanks"
+    )
+
+
+def same_host(one: str, other: str) -> bool:
+    """Return whether two hosts, each a name or an address, are surely one; no name is looked up."""
+    return _canonical(one) == _canonical(other) or (is_loopback(one) and is_loopback(other))
+
+
+def _canonical(host: str) -> str:
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        return _ascii(host).lower().removesuffix(".")
+
+
+def _ascii(host: str) -> str:
+    """A host as DNS writes it (RFC 5891); UnicodeError, which is a ValueError, where it has no such form."""
+    if host.isascii():
+        return host
+    import idna  # which anyio needs, too
+
+    return idna.encode(host, uts46=True).decode()
+
+
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine by its name or address; other names are not looked up."""
+    """Return whether a host is this machine by its name or address; other names are not looked up."""
     if host == "localhost":
         return True
     try:
-        address = ip_address(host)
+        address = ip_address(host.strip("[]"))
     except ValueError:
         return False
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
@@ -126,14 +192,17 @@ def parse_url(url: str) -> Endpoint:
         return Endpoint("amqp+unix", "", 0, user, password, unquote(parts.path))
     if not host:
         raise ValueError("the URL has no host")
+    host = unquote(host)
     return Endpoint(
         parts.scheme,
-        unquote(host),
+        host,
         port if port is not None else PORTS[parts.scheme],
         user,
         password,
         unquote(parts.path).removeprefix("/"),
         _target(parts) if websocket else "",
+        # A certificate is for an address, whatever the interface that leads to it.
+        host.partition("%")[0] if "%" in host else None,
     )
 
 

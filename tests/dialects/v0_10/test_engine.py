@@ -137,17 +137,32 @@ def test_out_of_order() -> None:
         assert isinstance(the_end(raw), RemoteProtocolError)
 
 
-def test_redirect() -> None:
+@pytest.mark.parametrize(
+    ("host", "info"),
+    [
+        ("other.example.com:5673", {"network-host": "other.example.com", "port": 5673}),
+        ("other.example.com", {"network-host": "other.example.com"}),
+        ("[::1]:5673", {"network-host": "::1", "port": 5673}),
+        ("::1", {"network-host": "::1"}),
+        ("[::1]", {"network-host": "::1"}),
+        ("h:²", {"network-host": "h:²"}),  # which str.isdigit takes for a digit
+        ("h:" + "9" * 200, {"network-host": "h:" + "9" * 200}),
+        (":1", {"network-host": "", "port": 1}),
+        ("", {"network-host": ""}),
+        ("a\nb:1", {"network-host": "a\nb", "port": 1}),
+    ],
+)
+def test_redirect(host: str, info: dict[str, Any]) -> None:
     """A server sends a client elsewhere, as redirects of 1.0 do."""
     raw = a_client()
     raw.put(PROTOCOL_HEADER)
     raw.say(ConnectionStart({}, ["ANONYMOUS"], ["en_US"]), 0)
     raw.say(ConnectionTune(256, 65_535, 0, 0), 0)
-    raw.say(ConnectionRedirect("other.example.com:5673", []), 0)
+    raw.say(ConnectionRedirect(host, []), 0)
     error = the_end(raw)
     assert isinstance(error, ConnectionClosed)
     assert error.condition == "amqp:connection:redirect"
-    assert error.info == {"network-host": "other.example.com", "port": 5673}
+    assert error.info == info
 
 
 def test_time() -> None:

@@ -9,6 +9,7 @@ The peer's faults are caught here, in one place: whatever the layers below raise
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -284,9 +285,7 @@ class V010Engine(TimedEngine):
             # Before anybody looks for the messages that are in there.
             self.aftermath.settle(lambda: self.emit(ConnectionOpened()))
         elif isinstance(control, ConnectionRedirect) and login.proved:
-            host, _, port = control.host.rpartition(":")
-            info = {"network-host": host or control.host, **({"port": int(port)} if port.isdigit() and host else {})}
-            self._end(ConnectionClosed("amqp:connection:redirect", control.host, info))
+            self._end(ConnectionClosed("amqp:connection:redirect", control.host, _redirect_info(control.host)))
         else:
             raise RemoteProtocolError(f"{control.spec_name} out of order", "amqp:illegal-state")
 
@@ -492,3 +491,12 @@ def server(terms: ConnectionTerms, authenticator: Authenticator) -> V010Engine:
     engine = V010Engine(Role.SERVER, terms)
     engine.login = ServerLogin(engine.say, terms, authenticator)
     return engine
+
+
+def _redirect_info(said: str) -> dict[str, Any]:
+    """Return the info that a redirect of 1.0 would have: a host, and a port where one is said behind a colon."""
+    found = re.fullmatch(r"(\[.+\]|[^:]*):([0-9]{1,5})", said, re.DOTALL)
+    host, port = found.groups() if found is not None else (said, None)
+    if host[:1] + host[-1:] == "[]":
+        host = host[1:-1]
+    return {"network-host": host} if port is None else {"network-host": host, "port": int(port)}
