@@ -361,7 +361,7 @@ def test_described_and_composite() -> None:
         (wire(0xF3, *[None] * 15, Array("string", ["a"])), "names: expected symbol, found an array of string"),
         (wire(0xF3, *[None] * 15, Array("symbol", ["a"], [ULong(1)])), "names: expected symbol, found an array"),
         (wire(0xF3, *[None] * 18, Described(ULong(0xF2), [])), "inner: a test:other:list is no inner"),
-        (wire(0xF3, *[None] * 18, "x"), "inner: a str is no inner"),
+        (wire(0xF3, *[None] * 18, "x"), "inner: a string is no inner"),
         (wire(0xF3, *[None] * 19, {1: Described(ULong(0xF2), [])}), "inners: a test:other:list is no inner"),
         (wire(0xF3, *[None] * 18, Described(ULong(0xF1), [])), "test:inner:list number is mandatory"),
         (wire(0xF3, *[None] * 13, []), "properties: expected map, found list"),
@@ -396,7 +396,7 @@ def test_limits_hold_within_composites() -> None:
         with pytest.raises(DecodeError, match="nested too deeply"):
             Everything.decode(deep.encode(), limits)
     with pytest.raises(DecodeError, match="no width"):
-        Everything.decode(Everything(any=Array("null", [None] * 5)).encode(), Limits(max_elements=4))
+        Everything.decode(Everything(any=Array("null", [None] * 50)).encode(), Limits(max_elements=4))
 
 
 # Properties

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ..errors import DecodeError, EncodeError
 from ..types import decode_from
+from ..types._decode import room_for
 from ..types._encode import BINARY_HEAD, WRITERS, pack_word
 from ._body import AmqpSequence, AmqpValue, Data
 from ._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS
@@ -105,8 +106,10 @@ def write_data(out: bytearray, data: bytes | bytearray | memoryview) -> None:
     WRITERS[type(data)](out, data)
 
 
-def read_body(payload: bytes, code: int, place: Place) -> Any:
+def read_body(payload: bytes, code: int, place: Place, room: list[int] | None = None) -> Any:
     """The body that is at this place: bytes for one data section, the plain value of an amqp-value section.
+
+    `room` is that of all sections of the message.
 
     Raises:
         DecodeError: a section is malformed, or not of the type that its descriptor promises.
@@ -116,8 +119,9 @@ def read_body(payload: bytes, code: int, place: Place) -> Any:
         return payload[value_at + 2 : end]
     values = []
     wanted = _WANTED[code]
+    room = room or room_for(payload)
     while True:
-        value, stop = decode_from(payload, value_at)
+        value, stop = decode_from(payload, value_at, room=room)
         if wanted is not None and type(value) is not wanted:
             raise DecodeError(f"a section of {NAMES[code]} holds a {type(value).__name__}")
         values.append(value)

@@ -175,13 +175,13 @@ class FieldsSection:
         else:
             del out[start:]
 
-    def read(self, payload: bytes, place: Place) -> Any:
-        """The section at this place, as `Header` or `Properties`.
+    def read(self, payload: bytes, place: Place, room: list[int] | None = None) -> Any:
+        """The section at this place, as `Header` or `Properties`; `room` is that of all sections of the message.
 
         Raises:
             DecodeError: it is not a list, has too many fields, or one of the wrong type.
         """
-        section, end = decode_fields(self.declared, payload, place[1])
+        section, end = decode_fields(self.declared, payload, place[1], room)
         if end != place[2]:
             raise DecodeError(f"the {NAMES[self.code]} section is not as long as it says")
         for name in self._ids:
@@ -243,14 +243,14 @@ class MapSection:
                 self._known.clear()
             self._known[key] = bytes(out[start:])
 
-    def read(self, payload: bytes, place: Place) -> dict[Any, Any]:
-        """The entries of the section at this place.
+    def read(self, payload: bytes, place: Place, room: list[int] | None = None) -> dict[Any, Any]:
+        """The entries of the section at this place; `room` is that of all sections of the message.
 
         Raises:
             DecodeError: it is not a map, has a key twice, or a key or value of a type that has no place there.
         """
         _, value_at, section_end = place
-        entries, end = decode_from(payload, value_at)
+        entries, end = decode_from(payload, value_at, room=room)
         if end != section_end:
             raise DecodeError(f"the {NAMES[self.code]} section is not as long as it says")
         if type(entries) is Map and self._read_keys.issuperset(map(type, entries)):

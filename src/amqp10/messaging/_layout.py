@@ -47,6 +47,9 @@ _BY_SYMBOL: Final = {
 
 _REPEATABLE: Final = frozenset((DATA, AMQP_SEQUENCE))
 
+# Constructors of what a descriptor may be: ulong and symbol.
+_DESCRIPTORS: Final = frozenset((0x44, 0x53, 0x80, 0xA3, 0xB3))
+
 # Constructors of the values whose size is the octet behind: binary, string, symbol, list, map (§1.6).
 _SHORT: Final = frozenset((0xA0, 0xA1, 0xA3, 0xC0, 0xC1))
 
@@ -98,6 +101,8 @@ def descriptor_at(payload: bytes, at: int) -> tuple[int, int]:
 def _wide_descriptor(payload: bytes, at: int) -> tuple[int, int]:
     if payload[at]:
         raise DecodeError(f"no message section begins at offset {at}, but a value with constructor 0x{payload[at]:02x}")
+    if payload[at + 1] not in _DESCRIPTORS:
+        raise DecodeError(f"the descriptor at offset {at} is neither a symbol nor an ulong: that of no message section")
     descriptor, value_at = decode_from(payload, at + 1)
     code = None
     if type(descriptor) is Symbol:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from ..errors import DecodeError, EncodeError
 from ..types import Timestamp
+from ..types._decode import room_for
 from ._body import AmqpValue, Data
 from ._codec import DATA_HEADS, data_head, read_body, wide_data_head, write_body, write_head, write_map
 from ._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS, FieldsSection
@@ -62,7 +63,7 @@ _UNREAD: Final[Any] = object()
 _LISTS: Final = {HEADER: HEADER_FIELDS, PROPERTIES: PROPERTIES_FIELDS}
 _MAP_NAMES: Final = {section.name: code for code, section in MAPS.items()}
 # Apart from the class, for type checkers would take the fields, which are properties, for read-only beside them.
-_SLOTS: Final = ("_apart", "_body", "_fields", "_parsed", "_places", "_source")
+_SLOTS: Final = ("_apart", "_body", "_fields", "_parsed", "_places", "_room", "_source")
 _WIDE_DATA: Final = wide_data_head(0)[:4]
 _read_wide: Final = Struct(">4sI").unpack_from
 _NO_PLACES: Final[dict[int, Place]] = {}
@@ -126,6 +127,7 @@ class Message:
     _fields: dict[str, Any]  # what was set, and the maps that were read
     _places: dict[int, Place] | None  # where the payload's sections are, once it was scanned
     _parsed: dict[int, Any]  # Header and Properties of the payload, once they were read
+    _room: list[int]  # what all sections together may have of what takes no bytes, once the payload was scanned
     _source: bytes | Unmapped | None  # of a decoded message the payload, or what that is made of when it is asked for
 
     def __init__(self, body: Any = None, **fields: Unpack[MessageFields]) -> None:
@@ -241,6 +243,7 @@ class Message:
             payload = self._payload
             places = self._places = _NO_PLACES if payload is None else scan(payload)
             self._parsed = {}
+            self._room = room_for(payload or b"")
         return places
 
     def _read_field(self, name: str, section: FieldsSection, default: Any) -> Any:
@@ -263,7 +266,7 @@ class Message:
         parsed = self._parsed.get(section.code)
         if parsed is None:
             payload: Any = self._source  # there is a place in it, so it was looked at
-            parsed = self._parsed[section.code] = section.read(payload, place)
+            parsed = self._parsed[section.code] = section.read(payload, place, self._room)
         return parsed
 
     def _read_map(self, name: str) -> dict[Any, Any]:
@@ -277,7 +280,7 @@ class Message:
                 places = self._scanned()
             place = places.get(code)
             if place is not None:
-                fields[name] = entries = MAPS[code].read(self._source, place)  # type: ignore[arg-type]
+                fields[name] = entries = MAPS[code].read(self._source, place, self._room)  # type: ignore[arg-type]
                 return entries
         fields[name] = entries = {} if value is None else dict(value)
         return entries
@@ -291,10 +294,10 @@ class Message:
         places = self._scanned()
         place = places.get(DATA)
         if place is not None:
-            self._body = value = read_body(payload, DATA, place)
+            self._body = value = read_body(payload, DATA, place, self._room)
             return value
         code = next((code for code in BODY if code in places), None)
-        self._body = value = None if code is None else read_body(payload, code, places[code])
+        self._body = value = None if code is None else read_body(payload, code, places[code], self._room)
         return value
 
     def encode(self) -> bytes:
@@ -418,7 +421,7 @@ class Message:
         if self._payload is not None:
             copy._places = self._places
             if self._places is not None:
-                copy._parsed = self._parsed
+                copy._parsed, copy._room = self._parsed, self._room
         kept = {name: dict(value) if type(value) is dict else value for name, value in self._fields.items()}
         copy._fields = kept | fields
         return copy

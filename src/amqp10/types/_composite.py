@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, dataclass
 
 from ..errors import DecodeError
 from ._codes import name_of
-from ._decode import BROKEN, DEFAULT_LIMITS, Data, Limits, broken, skip
+from ._decode import BROKEN, DEFAULT_LIMITS, Data, Limits, broken, room_for, skip
 from ._encode import WRITERS, encode
 from ._readers import READERS, Reader
 from ._values import TYPE_NAMES, Described, Symbol, ULong
@@ -154,6 +154,8 @@ WRITERS[Composite] = lambda out, value: value.encode_to(out)
 # From the descriptor to the decoder of what it describes.
 _BY_CODE: Final[dict[Any, Reader]] = {}
 _BY_NAME: Final[dict[Any, Reader]] = {}
+# From either descriptor to the type.
+_TYPES: Final[dict[Any, type[Composite]]] = {}
 
 C = TypeVar("C", bound=Composite)
 
@@ -207,6 +209,7 @@ def composite(code: int, name: str, *, provides: tuple[str, ...] = ()) -> Callab
             cls.__hash__ = None if fields else _hash_of_type  # type: ignore[assignment]
         provided.update(archetypes)
         _BY_CODE[code] = _BY_NAME[name] = derived.reader
+        _TYPES[code] = _TYPES[name] = cls
         return cls
 
     return declare
@@ -238,21 +241,41 @@ def decode_composite(data: Data, at: int = 0, limits: Limits = DEFAULT_LIMITS) -
     try:
         if data[at]:
             raise DecodeError(f"a described value was expected, found {name_of(data[at])}")
-        return read_composite(data, at + 1, [limits.max_depth, limits.max_elements])
+        return read_composite(data, at + 1, room_for(data, limits))
     except BROKEN as e:
         raise broken(e) from None
 
 
-def decode_fields(cls: type[C], data: bytes, at: int, limits: Limits = DEFAULT_LIMITS) -> tuple[C, int]:
+def decode_fields(cls: type[C], data: bytes, at: int, room: list[int] | None = None) -> tuple[C, int]:
     """The instance of `cls` whose list of fields begins at the offset `at`, behind a descriptor that is known already.
+
+    `room` is what `room_for` gave for several values of the same data together.
 
     Raises:
         DecodeError: it breaks the rules of the type, or exceeds the limits.
     """
+    if room is None:
+        room = room_for(data)
+    else:
+        room[0] = DEFAULT_LIMITS.max_depth
     try:
-        return _BY_CODE[cls.descriptor_code](data, at, [limits.max_depth, limits.max_elements])
+        return _BY_CODE[cls.descriptor_code](data, at, room)
     except BROKEN as e:
         raise broken(e) from None
+
+
+def type_at(data: bytes, at: int) -> type[Composite] | None:
+    """Return the composite type that the descriptor at `at` names, None if it names none.
+
+    What it describes is not read, nor a descriptor that is neither number nor symbol.
+    """
+    code = data[at] if at < len(data) else 0
+    if code not in (0x53, 0x80, 0x44, 0xA3, 0xB3):
+        return None
+    try:
+        return _TYPES.get(READERS[code](data, at + 1, [])[0])
+    except BROKEN:
+        return None
 
 
 def read_composite(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
@@ -286,13 +309,34 @@ def as_composite(value: Any) -> Any:
     return decode_composite(encode(value))[0] if value.descriptor in known else value
 
 
-def check_archetype(value: Any, archetype: str, what: str) -> None:
-    """Refuse what stands in a field that requires an archetype and does not provide it (§1.4)."""
-    if isinstance(value, Composite):
-        if archetype not in value.provides:
-            raise DecodeError(f"{what}: a {value.descriptor_name} is no {archetype}")
-    elif archetype in provided and (type(value) is not Described or archetype in CLOSED):
-        raise DecodeError(f"{what}: a {type(value).__name__} is no {archetype}")
+def check_archetype(code: int, data: bytes, at: int, archetype: str, what: str) -> None:
+    """Refuse what a field that requires an archetype may not hold, before it is read (§1.4).
+
+    Args:
+        code: the constructor of the value.
+        at: the offset after it.
+    """
+    if code:
+        if archetype in provided:
+            raise DecodeError(f"{what}: a {name_of(code)} is no {archetype}")
+        return
+    kind = type_at(data, at)
+    if kind is None and archetype in CLOSED:
+        raise DecodeError(f"{what}: a described value of an unknown type is no {archetype}")
+    if kind is not None and archetype not in kind.provides:
+        raise DecodeError(f"{what}: a {kind.descriptor_name} is no {archetype}")
+
+
+def as_archetype(value: Any, archetype: str, what: str) -> Any:
+    """Return a `Described` as the composite that its descriptor names; anything else, and an unknown one, as it is.
+
+    Raises:
+        DecodeError: the type does not provide the archetype, or the value breaks its rules.
+    """
+    composite = as_composite(value)
+    if isinstance(composite, Composite) and archetype not in composite.provides:
+        raise DecodeError(f"{what}: a {composite.descriptor_name} is no {archetype}")
+    return composite
 
 
 from ._derive import derive  # noqa: E402

@@ -14,16 +14,14 @@ from typing import Any, Final, cast
 from ..errors import DecodeError, EncodeError
 from ._codes import CODES, name_of
 from ._encode import encode
-from ._readers import READERS, beyond, reads, unpack_words
+from ._readers import READERS, SMALL_VALUES, Reader, beyond, reads, unpack_words
 from ._values import (
     Array,
-    Byte,
     Described,
     Int,
     Map,
     Short,
     TypeName,
-    UByte,
     UInt,
     ULong,
     UShort,
@@ -90,7 +88,7 @@ def _entries(data: bytes, at: int, end: int, count: int, room: list[int]) -> tup
     count >>= 1
     if count > _TRUSTED_ENTRIES:
         return _large_map(data, at, end, count, room)
-    readers = READERS
+    readers, key_readers = READERS, KEY_READERS
     entries: dict[Any, Any] = {}
     for done in range(count):
         # Short strings are read here, without a call: nearly all keys are (benchmarks/codec.py, "decode").
@@ -98,7 +96,7 @@ def _entries(data: bytes, at: int, end: int, count: int, room: list[int]) -> tup
             key: Any = data[at + 2 : stop].decode()
             at = stop
         else:
-            key, at = readers[data[at]](data, at + 1, room)
+            key, at = key_readers[data[at]](data, at + 1, room)
         try:
             known = key in entries
         except TypeError:  # a list, a map, or a signaling NaN
@@ -123,9 +121,9 @@ def _more_pairs(
     data: bytes, at: int, end: int, count: int, pairs: list[tuple[Any, Any]], room: list[int]
 ) -> tuple[Any, int]:
     """The map that begins with these pairs, has `count` more at `at`, and keys that a dict may not hold."""
-    readers = READERS
+    readers, key_readers = READERS, KEY_READERS
     for _ in repeat(None, count):
-        key, at = readers[data[at]](data, at + 1, room)
+        key, at = key_readers[data[at]](data, at + 1, room)
         value, at = readers[data[at]](data, at + 1, room)
         pairs.append((key, value))
     if at != end:
@@ -175,12 +173,6 @@ def _array32(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
 
 # Elements that are read all at once, with the letter of `struct` and what is made of the numbers.
 _LAYOUTS: Final[dict[int, tuple[str, type | None]]] = {
-    0x50: ("B", UByte),
-    0x51: ("b", Byte),
-    0x52: ("B", UInt),
-    0x53: ("B", ULong),
-    0x54: ("b", Int),
-    0x55: ("b", None),
     0x60: ("H", UShort),
     0x61: ("h", Short),
     0x70: ("I", UInt),
@@ -189,6 +181,10 @@ _LAYOUTS: Final[dict[int, tuple[str, type | None]]] = {
     0x81: ("q", None),
     0x82: ("d", None),
 }
+
+
+# An empty list takes so many times the memory of a reference to null, true or 0.
+_LIST0_COST: Final = 8
 
 
 def _elements(data: bytes, at: int, end: int, count: int, room: list[int]) -> tuple[Any, int]:
@@ -215,11 +211,15 @@ def _elements(data: bytes, at: int, end: int, count: int, room: list[int]) -> tu
             raise DecodeError(f"{count} elements cannot be in {max(end - at, 0)} octets")
     else:
         # They take no bytes, so that nothing but a limit stands between a small array and all the memory.
-        room[1] -= count
+        room[1] -= count * _LIST0_COST if code == 0x45 else count
         if room[1] < 0:
             raise DecodeError("too many array elements of no width")
     items: list[Any]
-    if code in _LAYOUTS:
+    if code in SMALL_VALUES:
+        values = SMALL_VALUES[code]
+        items = [values[octet] for octet in data[at : at + count]]
+        at += count
+    elif code in _LAYOUTS:
         layout, python = _LAYOUTS[code]
         numbers = struct.Struct(f">{count}{layout}").unpack_from(data, at)
         items = list(numbers if python is None else map(python, numbers))
@@ -250,3 +250,25 @@ def _described(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
     value, at = readers[data[at]](data, at + 1, room)
     room[0] += 1
     return Described(descriptor, value), at
+
+
+# Keys of maps
+
+_KEY_LEVELS: Final = 4
+
+
+def _within_key(read: Reader) -> Reader:
+    """Read a key that contains values: keys are compared encoded, at every level anew, so that these have to be few."""
+
+    def read_key(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+        levels = room[0]
+        room[0] = min(levels, _KEY_LEVELS)
+        key, at = read(data, at, room)
+        room[0] = levels
+        return key, at
+
+    return read_key
+
+
+_CONTAINERS: Final = frozenset((0x00, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0))
+KEY_READERS: Final = [_within_key(read) if code in _CONTAINERS else read for code, read in enumerate(READERS)]

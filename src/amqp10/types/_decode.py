@@ -20,14 +20,25 @@ class Limits:
 
     Attributes:
         max_depth: levels of lists, maps, arrays and described values within each other.
-        max_elements: array elements that take no bytes (null, true, uint0, ...), all arrays of a value together.
+        max_elements: array elements that take no bytes (null, true, uint0, ...), all arrays of the data together. To
+            these, one is added for every 8 bytes of the data. An element that is a list0 counts as 8.
     """
 
     max_depth: int = 32
-    max_elements: int = 65_536
+    max_elements: int = 256
 
 
 DEFAULT_LIMITS: Final = Limits()
+
+
+def room_for(data: Data, limits: Limits = DEFAULT_LIMITS) -> list[int]:
+    """Return the `room` of the readers for this data: levels, and array elements that take no bytes.
+
+    Who reads the values of one message or frame one by one gives each the same room, so that the limit holds for all
+    of them together.
+    """
+    return [limits.max_depth, limits.max_elements + (len(data) >> 3)]
+
 
 # What a reader may raise when the data ends early, text is not UTF-8, or values nest deeper than the interpreter goes.
 BROKEN: Final = (IndexError, struct.error, UnicodeDecodeError, RecursionError)
@@ -45,19 +56,26 @@ def decode(data: Data, limits: Limits = DEFAULT_LIMITS) -> Any:
     return value
 
 
-def decode_from(data: Data, at: int = 0, limits: Limits = DEFAULT_LIMITS) -> tuple[Any, int]:
+def decode_from(
+    data: Data, at: int = 0, limits: Limits = DEFAULT_LIMITS, room: list[int] | None = None
+) -> tuple[Any, int]:
     """The value that begins at the offset `at`, and the offset after it.
 
-    `bytes` are read in place; of another buffer the octets of the value are copied first.
+    `bytes` are read in place; of another buffer the octets of the value are copied first. `room` is what `room_for`
+    gave for several values of the same data together.
 
     Raises:
         DecodeError: there is no valid encoding at `at`, or it exceeds the limits.
     """
     if type(data) is not bytes:
         end = skip(data, at)
-        return decode_from(bytes(data[at:end]), 0, limits)[0], end
+        return decode_from(bytes(data[at:end]), 0, limits, room)[0], end
+    if room is None:
+        room = [limits.max_depth, limits.max_elements + (len(data) >> 3)]
+    else:
+        room[0] = limits.max_depth  # a value that failed leaves it lower
     try:
-        return READERS[data[at]](data, at + 1, [limits.max_depth, limits.max_elements])
+        return READERS[data[at]](data, at + 1, room)
     except BROKEN as e:
         raise broken(e) from None
 

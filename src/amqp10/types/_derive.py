@@ -422,19 +422,25 @@ _FAST_READS: Final[dict[str, Sequence[str]]] = {
 
 def _special_reader(cls: type[Composite], index: int) -> Callable[[int, bytes, int, list[int]], tuple[Any, int]]:
     """The reader of a field that no short block knows, called with the constructor and the offset after it."""
-    from ._composite import Composite, as_composite, check_archetype, read_composite
+    from ._composite import CLOSED, Composite, as_archetype, check_archetype, read_composite
 
     declared = cls.fields[index]
     place = _place(cls, index)
     codes = frozenset(code for code, (name, _) in CODES.items() if declared.type in ("*", name))
     requires, choices = declared.requires, declared.choices
+    closed = requires in CLOSED
     words = {number: word for word, number in choices.items()} if choices else {}
 
     def read_any(code: int, data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
         if requires is None:
             return READERS[code](data, at, room)
-        value, at = read_composite(data, at, room) if code == 0 else READERS[code](data, at, room)
-        check_archetype(value, requires, place)
+        if code or closed:
+            check_archetype(code, data, at, requires, place)
+            if code:
+                return READERS[code](data, at, room)
+        value, at = read_composite(data, at, room)
+        if isinstance(value, Composite) and requires not in value.provides:
+            raise DecodeError(f"{place}: a {value.descriptor_name} is no {requires}")
         return value, at
 
     def read_several(code: int, data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
@@ -459,14 +465,9 @@ def _special_reader(cls: type[Composite], index: int) -> Callable[[int, bytes, i
             return words[value], at
         if requires is not None and type(value) is dict:
             for key, item in value.items():
-                value[key] = item = as_composite(item)
-                if isinstance(item, Composite):
-                    check_archetype(item, requires, place)
+                value[key] = as_archetype(item, requires, place)
         elif requires is not None and type(value) is Map:
-            value.pairs = [(key, as_composite(item)) for key, item in value.pairs]
-            for _, item in value.pairs:
-                if isinstance(item, Composite):
-                    check_archetype(item, requires, place)
+            value.pairs = [(key, as_archetype(item, requires, place)) for key, item in value.pairs]
         return value, at
 
     if declared.multiple:

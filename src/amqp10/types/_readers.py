@@ -90,12 +90,17 @@ def _octet(code: int, values: list[Any]) -> None:
 _SIGNED = (*range(128), *range(-128, 0))
 SMALL_UINT: Final = [UInt(n) for n in range(256)]
 SMALL_ULONG: Final = [ULong(n) for n in range(256)]
-_octet(0x50, [UByte(n) for n in range(256)])
-_octet(0x51, [Byte(n) for n in _SIGNED])
-_octet(0x52, SMALL_UINT)
-_octet(0x53, SMALL_ULONG)
-_octet(0x54, [Int(n) for n in _SIGNED])
-_octet(0x55, list(_SIGNED))
+# The numbers of one octet, by constructor and octet: none is made for a value that is read.
+SMALL_VALUES: Final[dict[int, list[Any]]] = {
+    0x50: [UByte(n) for n in range(256)],
+    0x51: [Byte(n) for n in _SIGNED],
+    0x52: SMALL_UINT,
+    0x53: SMALL_ULONG,
+    0x54: [Int(n) for n in _SIGNED],
+    0x55: list(_SIGNED),
+}
+for _code, _values in SMALL_VALUES.items():
+    _octet(_code, _values)
 
 
 @reads(0x56)

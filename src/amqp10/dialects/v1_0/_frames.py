@@ -12,6 +12,7 @@ from typing import Final
 from ...errors import DecodeError, RemoteProtocolError
 from ...messaging._pieces import LARGE, Pieces
 from ...types import Composite, decode_composite
+from ...types._composite import type_at
 from ._performatives import (
     Attach,
     Begin,
@@ -43,9 +44,13 @@ FRAME_SASL: Final = 1
 HEARTBEAT: Final = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 """An empty frame: it carries nothing but a sign of life (§2.4.5)."""
 
-BODIES: Final = {
+BODIES: Final[dict[int, frozenset[type[Composite]]]] = {
     FRAME_AMQP: frozenset({Open, Begin, Attach, Flow, Transfer, Disposition, Detach, End, Close}),
     FRAME_SASL: frozenset({SaslMechanisms, SaslInit, SaslChallenge, SaslResponse, SaslOutcome}),
+}
+
+_SHORT_DESCRIPTORS: Final = {
+    kind: frozenset(bytes((0, 0x53, body.descriptor_code)) for body in bodies) for kind, bodies in BODIES.items()
 }
 
 Frame = tuple[int, int, Composite | None, bytes | Pieces]
@@ -257,12 +262,14 @@ class FrameReader:
         bodies = BODIES.get(kind)
         if bodies is None:
             raise RemoteProtocolError(f"a frame of type {kind}, which AMQP 1.0 does not have")
+        # The descriptor first: what an unknown one describes may be anything, and is not read.
+        if body[:3] not in _SHORT_DESCRIPTORS[kind] and body[0] == 0 and (found := type_at(body, 1)) not in bodies:
+            name = found.__name__ if found is not None else "an unknown described value"
+            raise DecodeError(f"a frame of type {kind} with {name} for a body")
         performative, after = decode_composite(body)
-        if not isinstance(performative, Composite) or type(performative) not in bodies:
-            raise DecodeError(f"a frame of type {kind} with {type(performative).__name__} for a body")
         if after != len(body) and type(performative) is not Transfer:
             raise DecodeError(f"{len(body) - after} octets follow the {type(performative).__name__.lower()}")
-        return kind, channel, performative, body[after:]
+        return kind, channel, performative, body[after:]  # type: ignore[return-value]
 
 
 def encode_frame(channel: int, performative: Composite, payload: bytes | memoryview = b"") -> bytes:
