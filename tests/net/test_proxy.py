@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from amqp10 import Connection
+from amqp10 import Connection, Plain
 from amqp10.broker import Broker
 from amqp10.errors import ConnectionLost, HandshakeRefused, InsecureTransport
 from amqp10.net import TLS, Proxy, Route, connect, parse_url
@@ -191,3 +191,34 @@ async def test_byte_by_byte(count: int) -> None:
             await stream.send(b"AMQP")
             assert await stream.receive() == b"AMQP"
         tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("dialect", ["1.0", "0-9-1", "0-9", "0-9-draft", "0-10", "fast"])
+async def test_secrets_do_not_trust_an_unchecked_server(
+    authority: CertificateAuthority, own: bool, dialect: str
+) -> None:
+    """L14: TLS with `verify=False` is TLS with whoever sits between: no password is sent readable, but by a word."""
+    files = authority.server()
+    server = TLS(certificate=files.certificate, key=files.key)
+    unchecked = TLS(verify=False)
+    with connect_proxy() as proxy:
+        async with Broker(tls=server, users={"u": "secret"}) as broker:
+            tls = unchecked.client_context() if own else unchecked
+            settings: dict[str, Any] = {"tls": tls, "proxy": proxy.url, "dialect": dialect}
+            with pytest.raises(InsecureTransport, match="verify=False"):
+                await Connection(broker.url, sasl=Plain("u", "secret"), **settings).__aenter__()
+            login = Plain("u", "secret", allow_insecure=True)
+            async with Connection(broker.url, sasl=login, **settings) as connection:
+                assert connection.open
+
+
+async def test_an_unchecked_server_chooses_no_dialect(authority: CertificateAuthority) -> None:
+    """Who sits between cannot say that only an older dialect is spoken, to have the secret told in a weaker way."""
+    files = authority.server()
+    server = TLS(certificate=files.certificate, key=files.key)
+    with connect_proxy() as proxy:
+        async with Broker(tls=server, dialects=["0-9-1"]) as broker:
+            settings: dict[str, Any] = {"proxy": proxy.url, "sasl": Plain("u", "secret"), "dialect": "auto"}
+            with pytest.raises(InsecureTransport, match="verify=False"):
+                await Connection(broker.url, tls=TLS(verify=False), **settings).__aenter__()

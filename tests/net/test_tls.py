@@ -6,10 +6,17 @@ import contextlib
 import os
 import ssl
 import tempfile
+from contextlib import nullcontext, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from amqp10.net import TLS
 from amqp10.net._tls import certificate_identity
@@ -185,3 +192,33 @@ def test_server_name_indication(authority: CertificateAuthority) -> None:
         with contextlib.suppress(ssl.SSLWantReadError):
             end.do_handshake()
     assert seen == ["inside.example"]
+
+
+def test_no_common_names(tmp_path: Path) -> None:
+    """L12: a certificate says its hosts by subjectAltName (RFC 9525 §2); one that has only a common name is refused."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+    )
+    named = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+    for each, taken in ((named, True), (builder, False)):
+        pem = tmp_path / f"{taken}.pem"
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        pem.write_bytes(each.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM) + private)
+        to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = TLS(ca=pem).client_context().wrap_bio(to_client, to_server, server_hostname="localhost")
+        server = TLS(certificate=pem).server_context().wrap_bio(to_server, to_client, server_side=True)
+
+        with nullcontext() if taken else pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+            for side in (client, server, client, server):
+                with suppress(ssl.SSLWantReadError):
+                    side.do_handshake()
+            assert client.version() is not None

@@ -135,7 +135,11 @@ def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[
             click.option("--tls-no-verify", is_flag=True, help="do not check the server's certificate"),
             click.option("--tls-upgrade", is_flag=True, help="begin in the clear and ask for TLS by AMQP's own header"),
             click.option("--proxy", metavar="URL", help="an HTTP proxy to go through, http://user:password@host:port"),
-            click.option("--allow-insecure", is_flag=True, help="send the password without TLS beyond loopback"),
+            click.option(
+                "--allow-insecure",
+                is_flag=True,
+                help="send the password without TLS, or with --tls-no-verify, beyond loopback",
+            ),
             click.option("--container-id", help="our container-id; made up when not given"),
             click.option(
                 "--dialect",

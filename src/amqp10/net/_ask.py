@@ -48,8 +48,8 @@ async def choose_dialect(
         secret: there are credentials, or a mechanism is named: what answers is to be who it says it is.
 
     Raises:
-        InsecureTransport: in the clear, and with a secret to be told, the server claims not to speak the best one: who
-            sits between could say so to have it told in a weaker way.
+        InsecureTransport: in the clear, or by TLS that checks nobody, and with a secret to be told, the server claims
+            not to speak the best one: who sits between could say so to have it told in a weaker way.
         Unsupported: it speaks none of them.
         ConnectionLost: it answers nothing, to none of them; or, over TLS or with a secret, not to a better one than it
             answers to: who sits between could keep that answer back. Or see `connect`, as for the other errors.
@@ -65,8 +65,8 @@ async def choose_dialect(
             right = f"name the dialect ({dialect.name!r}) if that is right"
             if dialect is not best and secret and not facts.secure:
                 raise InsecureTransport(
-                    f"{endpoint} speaks {dialect.name} and not {best.name}, as it says in the clear: use TLS, or "
-                    f"{right}"
+                    f"{endpoint} speaks {dialect.name} and not {best.name}, as somebody says without TLS, or with "
+                    f"verify=False: use TLS that checks the server, or {right}"
                 )
             if silent and (secret or facts.tls):
                 raise ConnectionLost(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
@@ -61,7 +63,9 @@ async def connect(
             raise
     except (*STREAM_ERRORS, UnicodeError) as error:  # the last: a host that can be no name
         raise ConnectionLost(f"cannot connect to {endpoint}: {describe(error)}") from error
-    return stream, StreamFacts(secure=secure or local, tls=secure, peer=str(endpoint))
+    # TLS with a server that nobody checked is TLS with whoever sits between.
+    checked = context is not None and context.verify_mode != ssl.CERT_NONE
+    return stream, StreamFacts(secure=checked or local, tls=secure, peer=str(endpoint))
 
 
 async def _reach(endpoint: Endpoint, route: Route) -> tuple[ByteStream, bool]:

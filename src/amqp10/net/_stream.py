@@ -28,7 +28,8 @@ class StreamFacts:
     """What is known of a stream's other end.
 
     Attributes:
-        secure: secrets may cross as they are: TLS, loopback, or a Unix socket.
+        secure: secrets may cross as they are: TLS with a server whose certificate was checked, loopback, or a Unix
+            socket.
         tls: TLS is on.
         identity: who the verified client certificate is for; None without one.
         peer: the other end's address, for people.

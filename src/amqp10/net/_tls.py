@@ -27,8 +27,9 @@ class TLS:
         key: PEM file of its key; None if it is in the certificate's file.
         pkcs12: a PKCS#12 file with certificate, key and chain, in place of the two.
         password: of the key or the PKCS#12 file; never shown.
-        verify: check the peer's certificate. False makes anybody the server.
-        check_hostname: check that the certificate is for the host of the URL.
+        verify: check the peer's certificate. False makes anybody the server, so that what others could read there,
+            a password by PLAIN or a token, is sent only with `allow_insecure=True`, or to this machine.
+        check_hostname: check that the certificate is for the host of the URL, by its subjectAltName.
         server_hostname: the name to check and to send (SNI), when it is not the URL's. It is then also the virtual
             host that the open asks for, unless a `hostname` says otherwise (§2.7.1: the two should agree).
         alpn: application protocols to offer or to take (RFC 7301), the preferred one first. AMQP needs none; some
@@ -64,6 +65,7 @@ class TLS:
         """
         context = self._trusting(ssl.Purpose.SERVER_AUTH)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.hostname_checks_common_name = False  # which is no host's name by any rule (RFC 9525 §2)
         if not self.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

@@ -38,7 +38,8 @@ def choose(offered: Iterable[str], mechanisms: Sequence[Mechanism], *, secure: b
     Args:
         offered: names, as the server gave them.
         mechanisms: what the credentials allow.
-        secure: secrets may cross the transport as they are: TLS, loopback or a Unix socket.
+        secure: secrets may cross the transport as they are: TLS with a server that was checked, loopback or a Unix
+            socket.
 
     Raises:
         AuthenticationFailed: none is offered; the message names both lists.
@@ -57,5 +58,6 @@ def choose(offered: Iterable[str], mechanisms: Sequence[Mechanism], *, secure: b
             return one
     assert refused is not None
     raise InsecureTransport(
-        f"{refused.name} would send a secret readable over the network: use amqps://, or say allow_insecure=True"
+        f"{refused.name} would send a secret readable to others, for there is no TLS, or TLS with verify=False, which "
+        "lets anybody be the server: use amqps:// and have the server checked, or say allow_insecure=True"
     )

@@ -57,7 +57,7 @@ class External(Mechanism):
 
 
 class Plain(Mechanism):
-    """User and password, readable: over TLS, to loopback, or with `allow_insecure=True` anywhere.
+    """User and password, readable: over TLS that checks the server, to loopback, or with `allow_insecure=True`.
 
     Raises:
         ValueError: the user is empty, or something has a NUL.
