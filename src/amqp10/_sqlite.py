@@ -3,6 +3,11 @@
 The journal is a write-ahead log, for a commit is then one write and one fsync; `synchronous=FULL` makes it return
 after the fsync. The lock is exclusive and kept until the file is closed: nobody else has any business in it.
 
+A file may come from elsewhere, so nothing in it is trusted: what it defines is compared with what we define, before
+anything of it is used. SQLite would run triggers on our writes, and views in the place of our tables.
+
+Files hold messages, so they are their owner's alone. The log has the rights of the file.
+
 A forked child has none either, and its copy of the connection must not even be closed: SQLite would take it for the
 last one, and remove the log that the parent goes on to write.
 """
@@ -11,6 +16,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
@@ -18,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 from weakref import WeakSet
 
+from ._files import create_private, make_private
 from .errors import StoreError
 
 
@@ -48,6 +55,7 @@ class Database:
     """
 
     def __init__(self, path: str, form: Format) -> None:
+        create_private(path)
         try:
             # `commit` may be called in another thread, and nothing else is at the time.
             self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
@@ -55,6 +63,8 @@ class Database:
             raise StoreError(f"{path}: {error}") from error
         self.run = self._connection.execute
         self.run_many = self._connection.executemany
+        # Text that is not UTF-8 is for whoever reads the row to refuse, not a fault of the whole table.
+        self._connection.text_factory = lambda octets: octets.decode(errors="surrogateescape")
         _open.add(self)
         try:
             self._check(path, form)
@@ -67,6 +77,7 @@ class Database:
 
     def _check(self, path: str, form: Format) -> None:
         run = self.run
+        self._distrust()
         run("PRAGMA locking_mode = EXCLUSIVE")
         run("BEGIN EXCLUSIVE")
         application, version = self.pragma("application_id"), int(self.pragma("user_version"))
@@ -76,10 +87,14 @@ class Database:
             version = form.version
         elif application != form.application:
             raise StoreError(f"{path}: a database, but not {form.name}")
+        self._refuse_foreign(path, form, version)
         while version != form.version and version in form.upgrades:
             self._make(form.upgrades[version], version := version + 1)
         if version != form.version:
             raise StoreError(f"{path}: {form.name}, of version {version}; this is version {form.version}")
+        self._refuse_foreign(path, form, version)
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            make_private(path + suffix)
         run("COMMIT")
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
@@ -87,6 +102,38 @@ class Database:
         found = self.pragma("quick_check(1)")
         if found != "ok":
             raise StoreError(f"{path}: {form.name} is damaged: {found}")
+
+    def _distrust(self) -> None:
+        """Have SQLite defend itself against the file, as far as this version of it and of Python can."""
+        self.run("PRAGMA trusted_schema = OFF")
+        self.run("PRAGMA cell_size_check = ON")
+        self.run("PRAGMA mmap_size = 0")
+        for name, value in (("DEFENSIVE", True), ("ENABLE_TRIGGER", False), ("ENABLE_VIEW", False)):
+            option = getattr(sqlite3, f"SQLITE_DBCONFIG_{name}", None)  # since Python 3.12
+            if option is not None:
+                self._connection.setconfig(option, value)  # type: ignore[attr-defined, unused-ignore]
+
+    def _refuse_foreign(self, path: str, form: Format, version: int) -> None:
+        """Refuse a file that defines anything else than ours do; of an earlier version, anything but tables."""
+        ours = _definitions(form.schema)
+        foreign = []
+        for (kind, name), sql in self._definitions().items():
+            if version != form.version:
+                good = kind == "table" and "virtual table" not in sql.lower()
+            else:
+                good = ours.pop((kind, name), None) == sql
+            if not good:
+                foreign.append(f"{kind} {name!r:.60}")
+        if foreign or (version == form.version and ours):
+            missing = [f"{kind} {name!r} is missing" for kind, name in ours] if not foreign else []
+            raise StoreError(
+                f"{path}: {form.name}, but with what this program does not make: {', '.join(foreign + missing)}; "
+                "it was changed by something else, or made to deceive"
+            )
+
+    def _definitions(self) -> dict[tuple[str, str], str]:
+        rows = self.run("SELECT type, name, sql FROM sqlite_master")
+        return {(kind, name): _plain(sql) for kind, name, sql in rows if not _is_sqlites(kind, name, sql)}
 
     def _make(self, statements: str, version: int) -> None:
         for statement in statements.split(";"):
@@ -145,6 +192,24 @@ def _in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
+
+
+def _definitions(schema: str) -> dict[tuple[str, str], str]:
+    """Return what a file has that these statements made, as `Database` reads it."""
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(schema)
+        rows = database.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+    return {(kind, name): _plain(sql) for kind, name, sql in rows if not _is_sqlites(kind, name, sql)}
+
+
+def _is_sqlites(kind: str, name: str, sql: str | None) -> bool:
+    """Return True for what SQLite makes itself: indexes of unique columns, and what ANALYZE counts."""
+    return (kind == "index" and sql is None) or (kind == "table" and name.startswith("sqlite_stat"))
+
+
+def _plain(sql: str | None) -> str:
+    """Return a definition without the blanks that mean nothing; a column that was added later has fewer of them."""
+    return re.sub(r" ?([(),]) ?", r"\1", " ".join((sql or "").split()))
 
 
 def _reason(error: sqlite3.Error, form: Format) -> str:

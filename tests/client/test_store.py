@@ -16,7 +16,7 @@ import pytest
 
 from amqp10.client._store import DeliveryStore, LinkKey, MemoryDeliveryStore, StoredDelivery
 from amqp10.client._store_sqlite import SQLiteDeliveryStore
-from amqp10.errors import StoreError
+from amqp10.errors import EncodeError, StoreError
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Modified, Rejected
 from amqp10.types import Symbol
 
@@ -246,3 +246,32 @@ def test_killed(path: Path) -> None:
     assert ended.returncode == -signal.SIGKILL
     with SQLiteDeliveryStore(path) as store:
         assert [each.tag for each in store.load(OUT)] == [bytes([number]) for number in range(90, 100)]
+
+
+async def test_an_outcome_that_cannot_be_encoded(path: Path) -> None:
+    """It is refused when it is given, and nothing else of the store is forgotten because of it."""
+    with SQLiteDeliveryStore(path) as store:
+        store.add(OUT, b"1", b"one", 0)
+        store.outcome(IN, b"1", ACCEPTED)
+        with pytest.raises(EncodeError):
+            store.outcome(IN, b"1", Modified(message_annotations={Symbol("x-opt-n"): object()}))
+        await store.commit()
+    with SQLiteDeliveryStore(path) as store:
+        assert facts(store.load(OUT)) == [(b"1", b"one", 0, None)]
+        assert facts(store.load(IN)) == [(b"1", b"", 0, ACCEPTED)]
+
+
+async def test_what_cannot_be_formed_is_not_forgotten(path: Path) -> None:
+    """A row that cannot be formed fails the commit; the others are written by the next one that can be."""
+    with SQLiteDeliveryStore(path) as store:
+        store.outcome(IN, b"1", ACCEPTED)
+        annotations: dict[Symbol, object] = {}
+        store.outcome(IN, b"2", Modified(message_annotations=annotations))
+        annotations[Symbol("x-opt-n")] = object()
+        for _ in range(2):
+            with pytest.raises(EncodeError):
+                await store.commit()
+        annotations.clear()
+        await store.commit()
+    with SQLiteDeliveryStore(path) as store:
+        assert [each.tag for each in store.load(IN)] == [b"1", b"2"]

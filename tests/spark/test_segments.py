@@ -16,6 +16,7 @@ pytest.importorskip("pyspark")
 
 from amqp10 import AmqpError
 from amqp10.spark import _segments
+from amqp10.spark._again import keep_ids
 from amqp10.spark._segments import Claimant, Segment
 from amqp10.spark._wal import begin, begin_batch
 
@@ -55,6 +56,23 @@ def test_a_segment_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(os, "link", link)
     make(segment, "a")
     assert done == [".tmp", "link part-0.arrow", f"{tmp_path.name}/1", tmp_path.name]
+
+
+@pytest.mark.anyio
+async def test_their_owner_alone_reads_them(tmp_path: Path) -> None:
+    """Segments, the ids that are kept of them, claims and locks have the rights 0600, whatever the umask."""
+    before = os.umask(0o022)
+    try:
+        segment = Segment(str(tmp_path), 1, 0)
+        make(segment, "a")
+        keep_ids(segment.path, ".ids.arrow")
+        async with segment.alone(1):
+            with segment.claimed(FIRST, 1):
+                found = {path.name: path.stat().st_mode & 0o777 for path in segment.folder.iterdir()}
+    finally:
+        os.umask(before)
+    assert len(found) >= 3
+    assert set(found.values()) == {0o600}, found
 
 
 def test_who_publishes_first_wins(tmp_path: Path) -> None:

@@ -66,7 +66,11 @@ class DeliveryStore(ABC):
 
     @abstractmethod
     def outcome(self, link: LinkKey, tag: bytes, outcome: Outcome) -> None:
-        """A receiver's outcome is about to be written; the last one for a tag counts."""
+        """A receiver's outcome is about to be written; the last one for a tag counts.
+
+        Raises:
+            EncodeError: it cannot be encoded, so neither kept nor written; what was there before stays.
+        """
 
     @abstractmethod
     def settled(self, link: LinkKey, tags: Iterable[bytes]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sqlite3
 from os import PathLike, fspath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.to_thread
@@ -14,6 +14,9 @@ from .._sqlite import Database, Format
 from ..errors import DecodeError, StoreError
 from ..types import decode_composite, encode
 from ._store import LinkKey, MemoryDeliveryStore, StoredDelivery
+
+if TYPE_CHECKING:
+    from ..messaging import Outcome
 
 _FORMAT: Final = Format(
     "a store of deliveries",
@@ -76,6 +79,10 @@ class SQLiteDeliveryStore(MemoryDeliveryStore):
             self._rows[delivery] = number
             self._numbers = itertools.count(number + 1)
 
+    def outcome(self, link: LinkKey, tag: bytes, outcome: Outcome) -> None:
+        encode(outcome)  # it is kept in this form
+        super().outcome(link, tag, outcome)
+
     def _came(self, link: LinkKey, delivery: StoredDelivery) -> None:
         self._come[delivery] = link
         self._told += 1
@@ -117,8 +124,10 @@ class SQLiteDeliveryStore(MemoryDeliveryStore):
 
     def _begin(self) -> tuple[dict[StoredDelivery, LinkKey], list[int], int]:
         come, left = self._come, self._left
-        self._come, self._left = {}, []
+        # Formed first: whatever raises here, nothing is forgotten.
         rows = [self._row(link, delivery) for delivery, link in come.items()]
+        self._come, self._left = {}, []
+        self._rows.update((delivery, row[0]) for delivery, row in zip(come, rows, strict=True))
         try:
             self._file.begin()
             self._file.run_many("INSERT INTO deliveries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
@@ -127,10 +136,9 @@ class SQLiteDeliveryStore(MemoryDeliveryStore):
             raise self._failed(error, come, left) from error
         return come, left, self._told
 
-    def _row(self, link: LinkKey, delivery: StoredDelivery) -> tuple[object, ...]:
-        number = self._rows[delivery] = next(self._numbers)
+    def _row(self, link: LinkKey, delivery: StoredDelivery) -> tuple[Any, ...]:
         outcome = encode(delivery.outcome) if delivery.outcome is not None else None
-        place = (number, link.container_id, link.name, link.role)
+        place = (next(self._numbers), link.container_id, link.name, link.role)
         return (*place, delivery.tag, delivery.message_format, delivery.payload, outcome)
 
     def _failed(self, error: sqlite3.Error, come: dict[StoredDelivery, LinkKey], left: list[int]) -> StoreError:

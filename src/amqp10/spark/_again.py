@@ -18,6 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .._files import private
 from ._malformed import bare
 from ._variants import is_variant, plain
 
@@ -121,7 +122,7 @@ def keep_ids(path: Path, suffix: str) -> None:
             ids, bodies = zip(*kept, strict=True)
             draft = path.with_suffix(".ids.tmp")
             schema = pa.schema({IDS: pa.string(), DIGEST: pa.string()}, table.schema.metadata)
-            with draft.open("wb") as file:
+            with open(draft, "wb", opener=private) as file:
                 with pa.ipc.new_stream(file, schema) as writer:
                     writer.write_table(pa.table([ids, bodies], schema))
                 file.flush()

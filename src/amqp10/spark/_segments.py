@@ -33,6 +33,7 @@ from typing import Final, Self
 import anyio
 import pyarrow as pa
 
+from .._files import create_private, private
 from ..errors import AmqpError
 from ._again import IDS, in_common, known_again
 
@@ -167,6 +168,7 @@ class Segment:
             AmqpError: one has been at it for `silence` seconds, and has not said for as long that it is alive.
         """
         path = self._lock
+        create_private(str(path))
         with path.open("ab") as file:  # closing it gives the lock back, and so does dying
             sign, began = (-1, -1), time.monotonic()
             while True:
@@ -211,16 +213,16 @@ class Claim:
     def make(self) -> bool:
         """Make it, if there is none."""
         try:
-            descriptor = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+            with open(self._path, "x", opener=private) as file:
+                file.write(self._text)
         except FileExistsError:
             return False
-        with open(descriptor, "w") as file:
-            file.write(self._text)
         return True
 
     def take_over(self) -> None:
         draft = self._path.with_suffix(f".{self._token}.tmp")
-        draft.write_text(self._text)
+        with open(draft, "x", opener=private) as file:
+            file.write(self._text)
         draft.replace(self._path)
 
     def renew(self) -> None:
@@ -244,7 +246,7 @@ class Draft:
 
     def _open(self) -> None:
         self._path = self._segment.path.with_suffix(f".{uuid.uuid4().hex}.tmp")
-        self._file = self._path.open("xb")
+        self._file = open(self._path, "xb", opener=private)  # noqa: SIM115 (closed by `publish` or `__exit__`)
         self._writer = pa.ipc.new_stream(self._file, self._schema)
 
     def append(self, batch: pa.RecordBatch) -> None:
