@@ -9,12 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp10 import Connection, LinkDetached, Message, MessageRejected, SessionEnded
+from amqp10 import Connection, DecodeError, LinkDetached, Message, MessageRejected, Rejected, SessionEnded
 from amqp10.broker import Broker
 from amqp10.broker._claims import forged
+from amqp10.broker._node import Limits
+from amqp10.broker._router import Router
 from amqp10.engine import dialect_names
+from amqp10.messaging import Target
 from amqp10.testing.strategies import messages
 from amqp10.types import ULong
+
+from ._wire import Wire, queue_of
 
 OLDER = ("0-10", "0-9", "0-9-1", "0-9-draft")
 REFUSED: dict[str, tuple[type[Any], str]] = {
@@ -44,8 +49,8 @@ def test_claims_behind_ids(message_id: Any) -> None:
 @pytest.mark.parametrize("checks", [None, True, False])
 @pytest.mark.parametrize("dialect", sorted(dialect_names()))
 async def test_users(dialect: str, checks: bool | None) -> None:
-    """Older AMQPs are asked for the truth by default, all are if the broker says so, none if it says no."""
-    asked = checks if checks is not None else dialect in OLDER
+    """Where clients have names all are asked for the truth, unless the broker says no."""
+    asked = checks is not False
     async with Broker(users={"me": "secret"}, anonymous=True, check_user_id=checks) as broker:
         for login in ("me:secret@", ""):
             mine = b"me" if login else None
@@ -100,3 +105,73 @@ async def test_without_names(dialect: str) -> None:
         async with connection.sender("q") as sender:
             await sender.send(Message("x", user_id=b"you"))
         assert broker.queue("q").depth == 1
+
+
+CLAIM = b"\0\x53\x73\xc0\x09\x02\x40\xa0\x05alice"  # properties with a user-id
+NOTHING = b"\0\x53\x73\x45"
+WIDE = b"\0\x80\0\0\0\0\0\0\0\x73" + CLAIM[3:]
+NAMED = b"\0\xa3\x14amqp:properties:list" + CLAIM[3:]
+APPLICATION = b"\0\x53\x74\xc1\x01\x00"
+BODY = b"\0\x53\x75\xa0\x01x"
+VALUE = b"\0\x53\x77\x45"
+HIDING_MAP = b"\0\x53\x72\xc1" + bytes((1 + len(CLAIM), 0)) + CLAIM  # whose entries end before it does
+HIDING_LIST = b"\0\x53\x76\xc0" + bytes((1 + len(CLAIM), 0)) + CLAIM
+INNER = b"\0\x53\x75\xa0" + bytes((len(CLAIM + BODY),)) + CLAIM + BODY
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        APPLICATION + CLAIM + BODY,
+        BODY + CLAIM,
+        NOTHING + CLAIM + BODY,
+        NOTHING + BODY + CLAIM,
+        NOTHING + BODY + WIDE,
+        NOTHING + BODY + NAMED,
+        CLAIM + NOTHING + BODY,
+        b"\xa0\x01x" + CLAIM + BODY,
+        b"\0\x53\x24\x45" + CLAIM + BODY,
+        HIDING_MAP + NOTHING + BODY,
+        NOTHING + HIDING_LIST,
+        BODY + VALUE + CLAIM,
+        CLAIM[:-1],
+        NOTHING[:-1] + b"\xa0\x00" + CLAIM,
+        BODY[:-2] + b"\xff" + CLAIM,
+    ],
+)
+@pytest.mark.parametrize("message_format", [0, 1, 0x8001_3700])
+def test_doubtful(payload: bytes, message_format: int) -> None:
+    """A user-id that some decoder might find is not passed on, wherever it stands."""
+    with pytest.raises(DecodeError):
+        forged(payload, "bob", message_format)
+
+
+@pytest.mark.parametrize("claim", [CLAIM, WIDE, NAMED])
+def test_descriptors(claim: bytes) -> None:
+    """Properties are found by each of their descriptors, in a message of another format too."""
+    assert forged(claim + BODY, "bob") is not None
+    assert forged(claim + BODY, "alice") is None
+    assert forged(claim + BODY, "bob", 1) is not None
+
+
+def test_formats() -> None:
+    """Another format is taken where it has no properties but plain ones; what is in its body may be a message."""
+    assert forged(b"anything", "bob", 1) is None
+    assert forged(NOTHING + BODY, "bob", 1) is None
+    assert forged(INNER, "bob", 0x8001_3700) is not None
+    assert forged(INNER, "bob") is None
+
+
+def test_formats_are_refused() -> None:
+    """A sender's message-format, or order of sections, does not get a forged user-id past the broker."""
+    wire = Wire(Router(clock=lambda: 0.0, limits=Limits(), check_user_id=True))
+    for address in ("q", None):
+        link = wire.send_to(Target(address=address))
+        for payload, message_format in ((CLAIM + BODY, 1), (BODY + CLAIM, 0), (NOTHING + BODY + CLAIM, 0)):
+            delivery = link.send(payload, message_format=message_format)
+            wire.turn()
+            assert isinstance(delivery.remote_state, Rejected)
+    link = wire.send_to("q", name="another")
+    link.send(BODY, message_format=1)
+    wire.turn()
+    assert queue_of(wire.router, "q").depth == 1

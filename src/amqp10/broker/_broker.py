@@ -121,9 +121,9 @@ class Broker:
         duplicate_ids: how many ids each node remembers of messages that name one in their application property
             `_AMQ_DUPL_ID`, as on Artemis: what is sent again is accepted and dropped. A store remembers the ids of
             messages that are still there. None for taking every message.
-        check_user_id: refuse messages whose `user_id` is not the name that their sender logged in with. True: from
-            everyone; False: from no one, bridges among them that pass on what others sent; None: from clients of 0-9-1,
-            0-9 and 0-10, as brokers of these do, where clients have names: where there are users, or certificates.
+        check_user_id: refuse messages whose `user_id` is not the name that their sender logged in with, or cannot be
+            told. None: where clients have names: where there are users, or certificates. False: take what bridges
+            pass on that others sent.
         max_message_size: the largest message that is taken, bytes.
         max_connections: how many peers at once; None for any number.
         credit: messages that one sender may send ahead.
@@ -204,7 +204,7 @@ class Broker:
             max_subscription_timeout=max_subscription_timeout,
             transaction_timeout=transaction_timeout,
             duplicate_ids=duplicate_ids,
-            check_user_id=check_user_id if check_user_id is not None or access.names else False,
+            check_user_id=check_user_id if check_user_id is not None else access.names,
             on_alarm=self._on_alarm,
         )
         limits = [credit, max_message_size, max_queue_messages, max_queue_bytes, max_connections]

@@ -45,8 +45,7 @@ class ProducerLink(Producer):
         self._router = router
         self._node = node
         self._may_reject = may_reject
-        checks = router.check_user_id
-        self._checks_user = link.delivery_type is RoutedDelivery if checks is None else checks
+        self._checks_user = router.check_user_id
         self.kept: KeptLink | None = None
         self._keeper = router.links.keeper
 
@@ -220,7 +219,7 @@ class ProducerLink(Producer):
         Raises:
             DecodeError: it is malformed.
         """
-        error = forged(delivery.payload, self._peer.engine.identity) if delivery.message_format == 0 else None
+        error = forged(delivery.payload, self._peer.engine.identity, delivery.message_format)
         if error is None:
             return False
         silent = delivery.local_settled

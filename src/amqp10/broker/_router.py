@@ -53,7 +53,7 @@ class Router:
         nodes: by name.
         topology: the exchanges, and what binds them.
         auto_create: nodes are made on demand.
-        check_user_id: of all messages; None: of those of dialects whose brokers do.
+        check_user_id: messages are refused that say they are somebody else's.
         unroutable: messages that came for no node and whose sender could not be told, for they were sent
             settled; malformed ones count too.
         subscriptions: those that outlive their links, or are shared.
@@ -77,7 +77,7 @@ class Router:
         max_subscription_timeout: int | None = None,
         transaction_timeout: float | None = None,
         duplicate_ids: int | None = None,
-        check_user_id: bool | None = False,
+        check_user_id: bool = False,
         on_alarm: Callable[[], None] = lambda: None,
     ) -> None:
         self.nodes: dict[str, Node] = {}
