@@ -306,7 +306,7 @@ class PeerLinks:
     def _node_of(self, link: Link, terminus: Source | Target) -> Node | None:
         """The node that a terminus means; made for this link if it is dynamic; None if it has no address."""
         if terminus.dynamic:
-            node = self.owned[link] = self._router.temporary(terminus.capabilities)
+            node = self.owned[link] = self._router.temporary(terminus.capabilities, self._peer.proprietor)
             return node
         address = address_of(terminus)
         if address is None:

@@ -122,8 +122,12 @@ class Node(ABC):
         shelf: its place in the store; None for a node that does not survive the broker.
         recent: ids of messages that senders may send again; None where nobody asked to have them told apart.
         duplicates: messages that senders sent again, and that were dropped.
+        owner: the connection that alone may receive from it and delete it; None for all.
+        for_replies: it has an owner, and yet others may find it, for they send to it.
     """
 
+    owner: object | None = None
+    for_replies = False
     shelf: Shelf | None = None
     recent: RecentIds | None = None
     duplicates = 0

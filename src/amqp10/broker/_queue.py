@@ -57,12 +57,10 @@ class Queue(Node):
             `max_delivery_count` times; `dead_lettered` counts those of the three that were given to `dead_letter`.
         copied: copies handed to browsers.
         terms: how it was declared; None if it was made on demand.
-        owner: the connection that alone may use it; None for all.
         dead_letter_to: exchange and routing key for its dead letters; None for the broker's own queue of them.
     """
 
     terms: QueueTerms | None = None
-    owner: object | None = None
     dead_letter_to: tuple[str, str | None] | None = None
 
     def __init__(

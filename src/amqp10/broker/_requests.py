@@ -48,14 +48,13 @@ _ON_DEMAND: Final = QueueTerms()  # what a queue is that nobody declared
 
 
 def check_owner(node: Node, asking: object) -> None:
-    """Keep others away from a queue that is for one connection.
+    """Keep others away from a node that is for one connection.
 
     Raises:
         AddressError: it is not for this one.
     """
-    owner = node.owner if isinstance(node, Queue) else None
-    if owner is not None and owner is not asking:
-        raise AddressError("amqp:resource-locked", f"queue {node.name!r} is for another connection only")
+    if node.owner is not None and node.owner is not asking:
+        raise AddressError("amqp:resource-locked", f"{node.name!r} is for another connection only")
 
 
 class Requests:
@@ -126,7 +125,8 @@ class Requests:
             address = name if prefixed(name) is not None else route_address("", name)
             return _facts(self._router.resolve(address, on_demand=asked.on_demand))
         if node is not None:
-            check_owner(node, self._owner)
+            if not (asked.passive and node.for_replies):
+                check_owner(node, self._owner)
             if not asked.passive:
                 _check_same(node, asked)
             if isinstance(node, DeclaredQueue):
@@ -141,6 +141,7 @@ class Requests:
         queue = self._router.declare_queue(
             name or f"amq.gen-{secrets.token_urlsafe(16)}", terms, self._owner if asked.exclusive else None
         )
+        queue.for_replies = asked.for_replies
         if exclusive:
             self._exclusive[queue] = None
         return _facts(queue)

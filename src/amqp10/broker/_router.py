@@ -199,11 +199,15 @@ class Router:
             kind = "queue" if name == self._dead_letter_name else usual_kind(name)
         return self.declare(name, kind)
 
-    def temporary(self, capabilities: Iterable[str] = ()) -> Node:
-        """Make a node with a name of our choice, for a dynamic terminus; whoever asked for it deletes it."""
+    def temporary(self, capabilities: Iterable[str] = (), owner: object | None = None) -> Node:
+        """Make a node with a name of our choice, for a dynamic terminus; whoever asked for it deletes it.
+
+        Others than the owner may send to it, and not receive from it.
+        """
         kind = split_address("", capabilities)[1] or "queue"
         name = f"temporary-{kind}/{uuid.uuid4()}"
         node = self._make_topic(name, temporary=True) if kind == "topic" else self._make_queue(name, temporary=True)
+        node.owner, node.for_replies = owner, True
         self._add(node)
         return node
 

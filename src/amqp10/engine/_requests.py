@@ -112,6 +112,7 @@ class DeclareQueue(Request[QueueFacts]):
         on_demand: with `passive`: make it if nodes are made on demand here.
         arguments: `x-message-ttl` and others.
         outlives: an exclusive one stays when its session ends, and is free then.
+        for_replies: others find an exclusive one, for they send to it.
     """
 
     name: str = ""
@@ -122,6 +123,7 @@ class DeclareQueue(Request[QueueFacts]):
     on_demand: bool = False
     arguments: Mapping[str, Any] = field(default_factory=dict)
     outlives: bool = False
+    for_replies: bool = False
 
 
 @dataclass(frozen=True, slots=True)

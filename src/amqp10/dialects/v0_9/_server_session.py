@@ -270,7 +270,7 @@ class ServerSession(Session, Channel):
             raise Fault(406, "reply consumer cannot acknowledge", method.code, soft=True)
         if self.replies_at:
             raise Fault(406, "reply consumer already set", method.code, soft=True)
-        self._ask(DeclareQueue(auto_delete=True), method)
+        self._ask(DeclareQueue(exclusive=True, auto_delete=True, for_replies=True), method)
 
     def receive_cancel(self, method: BasicCancel) -> None:
         self.consumers.cancel(method)
