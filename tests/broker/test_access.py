@@ -7,8 +7,10 @@ import pytest
 from amqp10.broker import Broker
 from amqp10.broker._access import Access
 from amqp10.client import Connection
+from amqp10.engine import dialect_names
 from amqp10.errors import AmqpError, AuthenticationFailed
-from amqp10.net import TLS, is_loopback
+from amqp10.messaging import Message
+from amqp10.net import TLS, CertificateName, is_loopback
 from amqp10.sasl import External, Plain, ScramSha256
 from amqp10.testing import CertificateAuthority
 
@@ -18,7 +20,7 @@ from amqp10.testing import CertificateAuthority
     [
         (Access(), True),
         (Access(users={"a": "b"}), False),
-        (Access(users={}), True),
+        (Access(users={}), False),
         (Access(users={"a": "b"}, anonymous=True), True),
         (Access(anonymous=False), False),
         (Access(external=True), False),
@@ -50,6 +52,18 @@ def test_passwords_are_not_shown() -> None:
     """Neither the rules nor their authenticator show a password."""
     access = Access(users={"ann": "secret"})
     assert "secret" not in repr(access) + repr(access.authenticator())
+
+
+@pytest.mark.anyio
+async def test_no_users() -> None:
+    """A list of users that turned out to be empty lets nobody in, by whatever dialect."""
+    async with Broker(users={}) as broker:
+        for dialect in sorted(dialect_names()):
+            for login in ("", "ann:secret@"):
+                with pytest.raises(AmqpError):
+                    async with Connection(broker.url.replace("//", f"//{login}"), dialect=dialect):
+                        pass
+        assert broker.connections == 0
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +98,26 @@ async def test_tls_and_external(authority: CertificateAuthority, server_tls: TLS
             async with Connection(broker.url, tls=TLS(ca=authority.ca)):
                 pass
         assert broker.connections == 0
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("part", "name"), [("CN", "ann"), ("subject", "CN=ann"), ("email", None)])
+async def test_certificate_name(
+    authority: CertificateAuthority, server_tls: TLS, part: CertificateName, name: str | None
+) -> None:
+    """Whoever runs the broker says which part of a certificate is the user; one that lacks it is nobody's."""
+    files = authority.client("ann")
+    tls = TLS(ca=authority.ca, certificate=files.certificate, key=files.key)
+    async with Broker(tls=server_tls, certificate_name=part) as broker:
+        if name is None:
+            with pytest.raises(AuthenticationFailed):
+                async with Connection(broker.url, tls=tls, sasl=External()):
+                    pass
+            return
+        async with Connection(broker.url, tls=tls, sasl=External()) as connection, connection.sender("q") as sender:
+            await sender.send(Message("x", user_id=name.encode()))
+    with pytest.raises(ValueError, match="certificate_name"):
+        Broker(certificate_name="cn")  # type: ignore[arg-type]
 
 
 @pytest.mark.anyio

@@ -9,7 +9,7 @@ import tempfile
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from cryptography import x509
@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from amqp10.net import TLS
-from amqp10.net._tls import certificate_identity
+from amqp10.net._tls import CertificateName, certificate_identity
 from amqp10.testing import CertificateAuthority
 
 
@@ -144,14 +144,32 @@ def test_repr_hides_the_password() -> None:
         ({}, None),
         ({"subject": ((("countryName", "X"),), (("commonName", "ann"),))}, "ann"),
         ({"subject": ((("commonName", "ann"),),), "subjectAltName": (("DNS", "h"),)}, "ann"),
-        ({"subject": (), "subjectAltName": (("IP Address", "::1"), ("email", "ann@h"))}, "ann@h"),
-        ({"subject": ((("commonName", ""),),), "subjectAltName": (("URI", "spiffe://ann"),)}, "spiffe://ann"),
+        ({"subject": ((("commonName", "ann"),), (("commonName", "bob"),))}, None),
+        ({"subject": (), "subjectAltName": (("IP Address", "::1"), ("email", "ann@h"))}, None),
+        ({"subject": ((("commonName", ""),),), "subjectAltName": (("URI", "spiffe://ann"),)}, None),
         ({"subject": ((("organizationName", "X"),),)}, None),
     ],
 )
 def test_identity(certificate: dict[str, Any] | None, identity: str | None) -> None:
-    """The common name, else an alternative name of a kind that names somebody."""
+    """The common name, if there is one and no other."""
     assert certificate_identity(certificate) == identity
+
+
+def test_identity_by_another_part() -> None:
+    """Whoever runs the server says which part of a certificate names its user."""
+    names = (("DNS", "h"), ("email", "ann@h"), ("URI", "spiffe://one"), ("URI", "spiffe://two"))
+    subject = ((("organizationName", "a, b"),), (("commonName", "ann"), ("serialNumber", "7")))
+    certificate = {"subject": subject, "subjectAltName": names}
+    found = {part: certificate_identity(certificate, part) for part in get_args(CertificateName)}
+    assert found == {
+        "CN": "ann",
+        "email": "ann@h",
+        "DNS": "h",
+        "URI": None,
+        "subject": r"CN=ann+serialNumber=7,O=a\, b",
+    }
+    assert certificate_identity({"subject": ()}, "subject") is None
+    assert certificate_identity({"subject": ((("commonName", " #\\ "),),)}, "subject") == r"CN=\ #\\\ "
 
 
 @pytest.mark.parametrize(

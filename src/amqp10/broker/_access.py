@@ -14,7 +14,7 @@ class Access:
     """The rules of one broker.
 
     Attributes:
-        users: name -> password, for PLAIN and SCRAM; None for no users.
+        users: name -> password, for PLAIN and SCRAM; None: nobody has a name, and an empty mapping: nobody may come in.
         anonymous: ANONYMOUS is offered, and the bare AMQP header without SASL is answered. None: where there are
             neither users nor client certificates, and then on loopback only.
         external: client certificates that TLS has verified name their users (EXTERNAL).
@@ -38,7 +38,7 @@ class Access:
     @property
     def names(self) -> bool:
         """Whether peers come in by names."""
-        return bool(self.users) or self.external
+        return self.users is not None or self.external
 
     @property
     def anonymous_allowed(self) -> bool:

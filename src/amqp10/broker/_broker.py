@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Iterable, Mapping
 from os import PathLike, fspath
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, get_args
 
 import anyio
 from anyio.abc import ByteStream, TaskGroup, TaskStatus
@@ -23,6 +23,7 @@ from ..client import Connection
 from ..engine import ConnectionTerms, SessionTerms, dialect
 from ..net import (
     TLS,
+    CertificateName,
     StreamFacts,
     TLSSettings,
     require_wsproto,
@@ -91,7 +92,7 @@ class Broker:
 
     Args:
         host, port: where to listen; port 0 for any that is free, host None for no TCP at all.
-        users: name -> password, for PLAIN and SCRAM.
+        users: name -> password, for PLAIN and SCRAM. An empty mapping: nobody may come in.
         anonymous: let peers in without a name, by ANONYMOUS or without SASL. None: where there are no users, nor
             client certificates, and then on loopback only.
         allow_insecure: offer PLAIN beyond loopback without TLS too, where everybody on the way can read the password;
@@ -99,6 +100,9 @@ class Broker:
         tls: a `TLS` or any `ssl.SSLContext` for the server's side; TCP is then TLS only, which peers begin with or ask
             for by AMQP's header (§5.2.1). Where it asks for client certificates, the names in these may log in by
             EXTERNAL.
+        certificate_name: which part of a client's certificate is that name: "CN", its common name; "email", "DNS" or
+            "URI", its alternative name of that kind; "subject", all of its subject, "CN=ann,O=example" for one. A
+            certificate that has no such part, or several, is nobody's.
         websocket: answer WebSockets (ws://, or wss:// with `tls`) at the same TCP port, at any path.
         websocket_origins: the web pages that may use it, "https://app.example" for instance, "*" for all. Browsers say
             which page asks. Who says none, or the host and port that the request is for, is let in without.
@@ -153,6 +157,7 @@ class Broker:
         anonymous: bool | None = None,
         allow_insecure: bool = False,
         tls: TLSSettings | None = None,
+        certificate_name: CertificateName = "CN",
         websocket: bool = False,
         websocket_origins: Iterable[str] = (),
         path: str | PathLike[str] | None = None,
@@ -184,6 +189,9 @@ class Broker:
         context = tls.server_context() if isinstance(tls, TLS) else tls
         if websocket:
             require_wsproto()
+        if certificate_name not in get_args(CertificateName):
+            parts = ", ".join(get_args(CertificateName))
+            raise ValueError(f"certificate_name is one of {parts}, not {certificate_name!r}")
         external = context is not None and context.verify_mode != ssl.CERT_NONE
         access = Access(users, anonymous, external, allow_insecure)
         if host is not None:
@@ -243,6 +251,7 @@ class Broker:
             port,
             path=fspath(path) if path is not None else None,
             tls=context,
+            certificate_name=certificate_name,
             origins=frozenset(websocket_origins) if websocket else None,
             handshake_timeout=handshake_timeout,
         )

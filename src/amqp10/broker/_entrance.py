@@ -11,7 +11,7 @@ import anyio
 from anyio.abc import ByteStream, Listener, TaskGroup
 
 from ..errors import ConnectionLost
-from ..net import accept, accept_websocket, listen_tcp, listen_unix
+from ..net import CertificateName, accept, accept_websocket, listen_tcp, listen_unix
 from ._serving import Doorkeeper
 
 _log = logging.getLogger("amqp10.broker")
@@ -28,6 +28,7 @@ class Entrance:
         host, port: of TCP; host None for none.
         path: of a Unix socket; None for none.
         tls: TCP is TLS then.
+        certificate_name: the part of a client's certificate that names it.
         origins: WebSockets are answered, those of web pages from here; None: no WebSockets.
         handshake_timeout: seconds that a peer has from connecting to its open.
 
@@ -43,6 +44,7 @@ class Entrance:
         *,
         path: str | None,
         tls: ssl.SSLContext | None,
+        certificate_name: CertificateName,
         origins: frozenset[str] | None,
         handshake_timeout: float,
     ) -> None:
@@ -52,6 +54,7 @@ class Entrance:
         self._port = port
         self._path = path
         self._tls = tls
+        self._certificate_name: CertificateName = certificate_name
         self._origins = origins
         self._handshake_timeout = handshake_timeout
         self._listeners: list[Listener[ByteStream]] = []
@@ -105,7 +108,7 @@ class Entrance:
         """A stream came in at a listener."""
         with anyio.CancelScope(deadline=anyio.current_time() + self._handshake_timeout) as scope:
             try:
-                stream, facts = await accept(stream, self._tls)
+                stream, facts = await accept(stream, self._tls, self._certificate_name)
                 received = b""
                 if self._origins is not None:
                     stream, received = await accept_websocket(stream, self._origins, facts)

@@ -18,6 +18,7 @@ from ._route import WebSocket as WebSocket
 from ._stream import StreamFacts as StreamFacts
 from ._stream import TLSSettings as TLSSettings
 from ._tls import TLS as TLS
+from ._tls import CertificateName as CertificateName
 from ._trace import traced as traced
 from ._url import PORTS as PORTS
 from ._url import Endpoint as Endpoint
@@ -29,6 +30,7 @@ from ._url import same_host as same_host
 __all__ = (
     "PORTS",
     "TLS",
+    "CertificateName",
     "Endpoint",
     "Proxy",
     "Pump",

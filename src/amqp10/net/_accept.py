@@ -17,7 +17,7 @@ from ..errors import ConnectionLost
 from ._fork import keep_from_children
 from ._socket import take_over
 from ._stream import STREAM_ERRORS, StreamFacts, TLSSettings, describe, set_no_delay
-from ._tls import certificate_identity
+from ._tls import CertificateName, certificate_identity
 from ._tls_stream import TLSStream
 from ._tls_upgrade import answer_for_tls
 from ._url import is_loopback
@@ -48,10 +48,13 @@ async def listen_unix(path: str | PathLike[str]) -> tuple[Listener[ByteStream], 
     return listener, f"amqp+unix://{quote(os.path.abspath(path))}"  # noqa: ASYNC240 - no file is looked at
 
 
-async def accept(stream: ByteStream, tls: TLSSettings | None = None) -> tuple[ByteStream, StreamFacts]:
+async def accept(
+    stream: ByteStream, tls: TLSSettings | None = None, certificate_name: CertificateName = "CN"
+) -> tuple[ByteStream, StreamFacts]:
     """Take a stream that a listener gave: secure it (unless it is a Unix socket's), and tell what is known of its peer.
 
     With `tls` the peer may begin with TLS, or ask for it by AMQP's header (§5.2.1); without it nothing is spoken.
+    `certificate_name` says which part of the peer's certificate names it.
 
     Raises:
         ConnectionLost: the peer is gone, or TLS could not be agreed on; the stream is closed then.
@@ -84,7 +87,7 @@ async def accept(stream: ByteStream, tls: TLSSettings | None = None) -> tuple[By
         raise
     secured.transport = stream  # what was read ahead is used up
     certificate = secured.extra(TLSAttribute.peer_certificate, None)
-    identity = certificate_identity(certificate)
+    identity = certificate_identity(certificate, certificate_name)
     return secured, StreamFacts(secure=True, tls=True, identity=identity, peer=peer)
 
 

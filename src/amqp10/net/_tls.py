@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import ssl
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
@@ -149,16 +149,49 @@ def _readable(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
         return path
 
 
-def certificate_identity(certificate: dict[str, Any] | None) -> str | None:
-    """Who a verified certificate is for, as SASL EXTERNAL names users: the subject's common name, else a name in its
-    alternative names; None without a verified certificate. `certificate` is what `SSLSocket.getpeercert()` gives."""
+CertificateName = Literal["CN", "email", "DNS", "URI", "subject"]
+"""The part of a certificate that names its user: see `certificate_identity`."""
+
+_ATTRIBUTES: Final = {
+    "commonName": "CN",
+    "countryName": "C",
+    "domainComponent": "DC",
+    "localityName": "L",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "stateOrProvinceName": "ST",
+    "streetAddress": "STREET",
+    "userId": "UID",
+}
+
+
+def certificate_identity(certificate: Mapping[str, Any] | None, part: CertificateName = "CN") -> str | None:
+    """Return whom a verified certificate is for, as SASL EXTERNAL names users.
+
+    A certificate that has no such name, or several, is nobody's: None.
+
+    Args:
+        certificate: what `SSLSocket.getpeercert()` gives; None without a verified one.
+        part: "CN" for the subject's common name; "email", "DNS" or "URI" for an alternative name of that kind;
+            "subject" for the whole subject, as in "CN=ann,O=example" (RFC 4514: the last attribute first).
+    """
     if not certificate:
         return None
-    for part in certificate.get("subject", ()):
-        for name, value in part:
-            if name == "commonName" and value:
-                return str(value)
-    for kind, value in certificate.get("subjectAltName", ()):
-        if kind in ("email", "DNS", "URI"):
-            return str(value)
-    return None
+    subject = certificate.get("subject", ())
+    if part == "subject":
+        return ",".join("+".join(_attribute(*each) for each in several) for several in reversed(subject)) or None
+    if part == "CN":
+        found = [str(value) for several in subject for name, value in several if name == "commonName"]
+    else:
+        found = [str(value) for kind, value in certificate.get("subjectAltName", ()) if kind == part]
+    return found[0] or None if len(found) == 1 else None
+
+
+def _attribute(name: str, value: str) -> str:
+    """Return one attribute of a distinguished name, with what is special in it escaped (RFC 4514 §2.4)."""
+    text = "".join(f"\\{each}" if each in ',+"\\<>;=' else each for each in value)
+    if text.startswith(("#", " ")):
+        text = f"\\{text}"
+    if text.endswith(" ") and len(text) > 1:
+        text = f"{text[:-1]}\\ "
+    return f"{_ATTRIBUTES.get(name, name)}={text}"
