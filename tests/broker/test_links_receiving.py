@@ -238,11 +238,13 @@ class TestDynamic:
         sender = wire.send_to(Target(dynamic=True), name="outbox")
         assert sender.remote is not None
         assert isinstance(sender.remote.target, Target)
+        address = sender.remote.target.address
         other = Wire(wire.router)
-        receiver = other.receive_from(sender.remote.target.address, credit=1)
+        other.receive_from(address, credit=1)
+        assert other.refusal().condition == "amqp:resource-locked"
+        receiver = wire.receive_from(address, credit=1)
         sender.send(Message("x").encode())
         wire.turn()
-        other.turn()
         assert bodies(receiver) == ["x"]
         wire.server.receive_eof()
         wire.peer.handle(wire.server.events())

@@ -16,7 +16,10 @@ pytestmark = pytest.mark.anyio
 
 NAMES = sorted(dialect_names())
 DIRECT = "amq.rabbitmq.reply-to"
-PAIRS = [*((each, "0-9-1", None) for each in NAMES), *(("1.0", each, None) for each in NAMES)]
+PAIRS: list[tuple[str, str, str | None]] = [
+    *((each, "0-9-1", None) for each in NAMES),
+    *(("1.0", each, None) for each in NAMES),
+]
 PAIRS += [("0-9-1", each, DIRECT) for each in NAMES]
 
 
