@@ -246,8 +246,9 @@ class TestDynamic:
         sender.send(Message("x").encode())
         wire.turn()
         assert bodies(receiver) == ["x"]
+        another = other.send_to(address)
         wire.server.receive_eof()
         wire.peer.handle(wire.server.events())
         other.turn()
         assert wire.router.nodes == {}
-        assert not receiver.attached
+        assert not another.attached
