@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,10 +21,10 @@ from amqp10.sasl import (
     ScramSha256,
     ScramSha512,
     Step,
+    StoredKeys,
     Success,
     XOAuth2,
 )
-from amqp10.sasl._authenticator import MAX_STRANGERS
 
 USERS = {"ann": "apple", "bob": "banana", "Jürgen": "schlüssel", "eve": ""}
 SCRAM = ["SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1"]
@@ -178,31 +179,87 @@ def test_strangers_look_like_users() -> None:
     assert len({ann["s"], nobody["s"], other["s"]}) == 3
 
 
-def test_strangers_cost_as_much_as_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys are derived at the first try and not again, for both: the time tells nothing."""
-    derived = []
+STORED = {name: StoredKeys.from_password(password, iterations=4096) for name, password in USERS.items()}
+
+
+@pytest.fixture
+def derived(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Each derivation of keys, which is what costs."""
+    calls: list[Any] = []
     real = hashlib.pbkdf2_hmac
 
     def count(*args: Any) -> bytes:
-        derived.append(args)
+        calls.append(args)
         return real(*args)
 
     monkeypatch.setattr(hashlib, "pbkdf2_hmac", count)
-    authenticator = Authenticator(USERS)
-    for name in ("ann", "nobody"):
-        derived.clear()
-        first_challenge(authenticator.for_connection(secure=False), name)
-        assert len(derived) == 1
-        first_challenge(authenticator.for_connection(secure=False), name)
-        assert len(derived) == 1
+    return calls
 
 
-def test_strangers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is bounded however many names are tried; and a name's salt stays nevertheless."""
-    monkeypatch.setattr(hashlib, "pbkdf2_hmac", lambda *args: b"k" * 32)
-    authenticator = Authenticator(USERS)
-    salt = first_challenge(authenticator, "nobody")["s"]
-    for number in range(MAX_STRANGERS + 10):
-        first_challenge(authenticator, f"nobody-{number}")
-    assert len(authenticator._users._strangers) <= MAX_STRANGERS
-    assert first_challenge(authenticator, "nobody")["s"] == salt
+@pytest.mark.parametrize("users", [USERS, STORED, {**USERS, **dict(list(STORED.items())[:2])}])
+def test_strangers_cost_as_much_as_users(users: dict[str, Any], derived: list[Any]) -> None:
+    """SCRAM derives nothing on the server, for nobody; PLAIN as often for a stranger as for each user."""
+    authenticator = secure(users=users)
+    derived.clear()
+    for name in (*users, "nobody"):
+        first_challenge(authenticator, name)
+    assert not derived
+    costs = set()
+    for name in (*USERS, "nobody"):
+        for password in ("wrong", USERS.get(name, "")):
+            derived.clear()
+            authenticator.exchange("PLAIN").step(f"\0{name}\0{password}".encode())
+            costs.add(len(derived))
+    assert costs == {0 if users is USERS else 1}
+
+
+@pytest.mark.parametrize("make", [ScramSha1, ScramSha256, ScramSha512, Plain])
+def test_stored_keys(make: type[Plain]) -> None:
+    """Who has keys in place of a password logs in by the password, after a trip through text, too."""
+    users = {name: StoredKeys.parse(str(keys)) for name, keys in STORED.items()}
+    assert users == {
+        name: StoredKeys({k: replace(v, client_key=b"") for k, v in keys.keys.items()}) for name, keys in STORED.items()
+    }
+    authenticator = secure(users=users)
+    for user, password in USERS.items():
+        assert isinstance(log_in(authenticator, make(user, password)), Success)
+        assert log_in(authenticator, make(user, password + "x")) == Failure()
+    assert log_in(authenticator, make("nobody", "")) == Failure()
+
+
+def test_strangers_after_a_restart() -> None:
+    """Where a user's salt stays, a stranger's does as well."""
+    one, two = secure(users=STORED), secure(users=STORED)
+    for name in (*STORED, "nobody", "other"):
+        assert first_challenge(one, name)["s"] == first_challenge(two, name)["s"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "SCRAM-SHA-256$4096:YQ==$YQ==:YQ==", str(STORED["ann"]).replace("$4096", "$4095")]
+)
+def test_no_stored_keys(text: str) -> None:
+    """What is not the keys of a password for all mechanisms is refused, and so are too few iterations."""
+    with pytest.raises(ValueError, match="keys of a password"):
+        StoredKeys.parse(text)
+    with pytest.raises(ValueError, match="iterations must be in"):
+        StoredKeys.from_password("x", iterations=4095)
+
+
+def test_stored_keys_are_not_shown() -> None:
+    """Neither the keys nor a part of them is in a repr."""
+    assert repr(STORED["ann"]) == "StoredKeys(...)"
+
+
+def test_failures_are_told() -> None:
+    """Whoever binds the authenticator to a connection hears of the logins that fail, and of no others."""
+    told: list[tuple[str, str | None]] = []
+    authenticator = Authenticator(USERS).for_connection(
+        secure=True, failed=lambda mechanism, name: told.append((mechanism, name))
+    )
+    log_in(authenticator, Plain("ann", "apple"))
+    log_in(authenticator, ScramSha256("ann", "apple"))
+    assert told == []
+    log_in(authenticator, Plain("ann", "x"))
+    log_in(authenticator, ScramSha256("no=body", "x"))
+    authenticator.exchange("PLAIN").step(b"rubbish")
+    assert told == [("PLAIN", "ann"), ("SCRAM-SHA-256", "no=body"), ("PLAIN", None)]

@@ -16,6 +16,7 @@ from ..net import Pump, StreamFacts, keep_from_children, traced
 from ..types import Symbol
 from ._carrier import Carrier, PeerTerms
 from ._connection import Peer
+from ._failed_logins import FailedLogins
 from ._router import Router
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ _log = logging.getLogger("amqp10.broker")
 
 MOST_OUTPUT = 16_777_216
 """Bytes, beyond one message, that may wait for a peer that does not read before it is cut off."""
+
+
+MOST_NAME = 80
+"""Characters of a name in the log that a peer claimed to have."""
 
 
 class Doorkeeper:
@@ -53,6 +58,7 @@ class Doorkeeper:
         self._terms = terms
         self._max_connections = max_connections
         self._dialects = dialects
+        self._failed_logins = FailedLogins(anyio.current_time)
         self._visits: dict[Visit, None] = {}
         self._closing = False
         self._quiet: anyio.Event | None = None
@@ -76,6 +82,10 @@ class Doorkeeper:
         Cancelling: the peer's links end, the stream is closed.
         """
         try:
+            wait = self._failed_logins.wait(facts.peer)
+            if wait:
+                scope.deadline += wait
+                await anyio.sleep(wait)
             negotiation = await self._negotiate(stream, received)
             if negotiation.dialect is not None:
                 engine = self._make_engine(negotiation.dialect, negotiation.received, facts)
@@ -100,7 +110,15 @@ class Doorkeeper:
 
     def _make_engine(self, dialect: Dialect, received: bytes, facts: StreamFacts) -> Engine:
         """The engine of a new peer, which has read what the peer said so far."""
-        authenticator = self._authenticator.for_connection(secure=facts.secure, external_identity=facts.identity)
+
+        def failed(mechanism: str, claimed: str | None) -> None:
+            name = "without a name" if claimed is None else f"as {claimed[:MOST_NAME]!a}"
+            _log.warning("%s could not log in %s by %s", facts.peer, name, mechanism)
+            self._failed_logins.failed(facts.peer)
+
+        authenticator = self._authenticator.for_connection(
+            secure=facts.secure, external_identity=facts.identity, failed=failed
+        )
         engine = dialect.server(self._terms.connection, authenticator)
         engine.start()
         engine.receive_data(received)

@@ -19,6 +19,7 @@ from ._plain import Plain as Plain
 from ._scram import ScramSha1 as ScramSha1
 from ._scram import ScramSha256 as ScramSha256
 from ._scram import ScramSha512 as ScramSha512
+from ._stored import StoredKeys as StoredKeys
 
 __all__ = (
     "Anonymous",
@@ -35,6 +36,7 @@ __all__ = (
     "ScramSha512",
     "ServerExchange",
     "Step",
+    "StoredKeys",
     "Success",
     "TokenVerifier",
     "XOAuth2",

@@ -4,42 +4,53 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 
-from ._mechanism import ServerExchange
+from ._mechanism import Failure, ServerExchange, Step
 from ._oauth import OAuthBearerServer, TokenVerifier, XOAuth2Server
 from ._plain import AnonymousServer, ExternalServer, PlainServer
 from ._prepare import prepare
-from ._scram import DIGESTS, ScramKeys, ScramServer, derive_keys
+from ._scram import DIGESTS, SERVER_ITERATIONS, ScramKeys, ScramServer
+from ._stored import StoredKeys
 
-# Keys of users that are not there, made up and kept like those of real ones; beyond that many all are forgotten.
-MAX_STRANGERS = 1024
+LoginFailed = Callable[[str, str | None], None]
+"""Told of a login that failed: the mechanism, and the name that was claimed, None where there was none."""
 
 
 class Users:
-    """Names and passwords in memory, prepared (RFC 4013). Keys for SCRAM are derived when first needed.
+    """Names and passwords, prepared (RFC 4013), or the keys that are kept of these.
 
-    Whether a user is there is not to be found out: a stranger has a password that nobody knows, the same salt at each
-    try, and keys that take as long to derive the first time.
+    Whether a user is there is not to be found out, neither by the answers nor by what they cost. All keys are derived
+    here; a stranger gets made-up ones, the same salt at each try, and nothing is derived for either. Where PLAIN has to
+    derive keys to compare, for somebody whose password is not known, it does so once for everybody.
 
     Raises:
         ValueError: a name is empty, or a name or a password has characters that no login may have.
     """
 
-    def __init__(self, users: Mapping[str, str]) -> None:
+    def __init__(self, users: Mapping[str, str | StoredKeys], iterations: int = SERVER_ITERATIONS) -> None:
         self._secret = secrets.token_bytes(32)
-        self._users: dict[str, tuple[str, str]] = {}
+        self._users: dict[str, tuple[str, bytes | None, StoredKeys]] = {}  # name, digest of a known password, keys
         for name, password in users.items():
             try:
-                prepared = prepare(name), prepare(password)
+                prepared = prepare(name)
+                if isinstance(password, StoredKeys):
+                    digest, keys = None, password
+                else:
+                    digest = self._digest(f"password {prepare(password)}")
+                    keys = StoredKeys.from_password(password, iterations=iterations)
             except ValueError as error:
                 raise ValueError(f"user {name!r}: {error}") from None
-            if not prepared[0]:
+            if not prepared:
                 raise ValueError("the user name is empty")
-            self._users[prepared[0]] = name, prepared[1]
-        self._keys: dict[tuple[str, str], ScramKeys] = {}
-        self._strangers: dict[tuple[str, str], ScramKeys] = {}
+            self._users[prepared] = name, digest, keys
+        # What strangers' keys are made up to look like, and whether they have to look so after a restart, too.
+        self._kinds = [(keys, digest is None) for _, digest, keys in self._users.values()]
+        lasting = [keys.keys["SCRAM-SHA-256"].server_key for keys, lasts in self._kinds if lasts]
+        self._lasting_secret = hmac.digest(b"strangers", b"".join(lasting), "sha256")
+        self._stranger = secrets.token_bytes(32)
+        self._derives = any(digest is None for _, digest, _ in self._users.values())
 
     def __bool__(self) -> bool:
         return bool(self._users)
@@ -50,40 +61,61 @@ class Users:
             user, password = prepare(user), prepare(password)
         except ValueError:
             return None
-        name, right = self._users.get(user, (None, ""))
+        name, right, keys = self._users.get(user, (None, self._stranger, self._like(user)[0]))
+        fits = keys.fits(password) if self._derives else False
         # Digests are compared, all of one length, so that the time tells nothing of the password's.
-        same = hmac.compare_digest(self._digest(password), self._digest(right))
-        return name if same else None
+        same = hmac.compare_digest(self._digest(f"password {password}"), right if right is not None else self._stranger)
+        return name if (same if right is not None else fits) else None
 
     def keys(self, mechanism: str, user: str) -> tuple[str | None, ScramKeys]:
         """Name and keys of a user by its prepared name; None and keys that fit no password for a stranger."""
-        name, password = self._users.get(user, (None, ""))
-        if name is None:
-            password = self._digest(f"password {user}").hex()
-            kept = self._strangers
-            if len(kept) >= MAX_STRANGERS:
-                kept.clear()
-        else:
-            kept = self._keys
-        keys = kept.get((mechanism, user))
-        if keys is None:
-            salt = self._digest(f"salt {mechanism} {user}")[:16]
-            keys = kept[mechanism, user] = derive_keys(DIGESTS[mechanism], password, salt)
-        return name, keys
+        kind, lasts = self._like(user)
+        like, secret = kind.keys[mechanism], self._lasting_secret if lasts else self._secret
+        salt, stored, server = (
+            hmac.digest(secret, f"{what} {mechanism} {user}".encode(), "sha256")
+            for what in ("salt", "stored", "server")
+        )
+        name, _, keys = self._users.get(user, (None, None, None))
+        if keys is not None:
+            return name, keys.keys[mechanism]
+        size = len(like.stored_key)
+        salt = (salt * 8)[: len(like.salt)]
+        return None, ScramKeys(salt, like.iterations, b"", (stored + server)[:size], (server + stored)[:size])
+
+    def _like(self, user: str) -> tuple[StoredKeys, bool]:
+        """Keys of some user, always the same for that stranger, and whether they outlast this process."""
+        picked = hmac.digest(self._lasting_secret, f"like {user}".encode(), "sha256")
+        return self._kinds[int.from_bytes(picked[:8], "big") % len(self._kinds)]
 
     def _digest(self, text: str) -> bytes:
         return hmac.digest(self._secret, text.encode(), "sha256")
+
+
+class _Watched(ServerExchange):
+    """An exchange whose failure somebody is told of."""
+
+    def __init__(self, exchange: ServerExchange, mechanism: str, failed: LoginFailed) -> None:
+        self._exchange = exchange
+        self._mechanism = mechanism
+        self._failed = failed
+
+    def step(self, response: bytes | None) -> Step:
+        step = self._exchange.step(response)
+        if isinstance(step, Failure):
+            self._failed(self._mechanism, self._exchange.claimed)
+        return step
 
 
 class Authenticator:
     """Who may come in. One for a server; `for_connection` binds it to what is known of one connection.
 
     Args:
-        users: name -> password, for PLAIN and SCRAM; taken as they are now.
+        users: name -> password, or the keys of one, for PLAIN and SCRAM; taken as they are now.
         anonymous: offer ANONYMOUS, and answer the bare AMQP header without SASL.
         external: let in by EXTERNAL whom TLS has verified.
         tokens: checks access tokens, for XOAUTH2 and OAUTHBEARER; None for neither.
         allow_insecure: offer PLAIN and tokens on a transport that shows them, too.
+        iterations: of the keys that are derived of passwords here.
 
     Raises:
         ValueError: a name is empty, or a name or a password has characters that no login may have.
@@ -91,31 +123,37 @@ class Authenticator:
 
     def __init__(
         self,
-        users: Mapping[str, str] | None = None,
+        users: Mapping[str, str | StoredKeys] | None = None,
         *,
         anonymous: bool = False,
         external: bool = False,
         tokens: TokenVerifier | None = None,
         allow_insecure: bool = False,
+        iterations: int = SERVER_ITERATIONS,
     ) -> None:
-        self._users = Users(users or {})
+        self._users = Users(users or {}, iterations)
         self._anonymous = anonymous
         self._external = external
         self._tokens = tokens
         self._allow_insecure = allow_insecure
         self._secure = False
         self._external_identity: str | None = None
+        self._failed: LoginFailed | None = None
 
-    def for_connection(self, *, secure: bool, external_identity: str | None = None) -> Authenticator:
+    def for_connection(
+        self, *, secure: bool, external_identity: str | None = None, failed: LoginFailed | None = None
+    ) -> Authenticator:
         """The same rules, for one connection.
 
         Args:
             secure: secrets may cross the transport as they are: TLS, loopback or a Unix socket.
             external_identity: whose certificate TLS has verified.
+            failed: told of each login that fails.
         """
         bound = copy(self)
         bound._secure = secure
         bound._external_identity = external_identity
+        bound._failed = failed
         return bound
 
     @property
@@ -150,6 +188,10 @@ class Authenticator:
         """
         if name not in self.mechanisms():
             raise ValueError(f"{name} is not offered")
+        exchange = self._exchange(name)
+        return exchange if self._failed is None else _Watched(exchange, name, self._failed)
+
+    def _exchange(self, name: str) -> ServerExchange:
         if name == "EXTERNAL":
             return ExternalServer(self._external_identity if self._external else None)
         if name == "PLAIN":

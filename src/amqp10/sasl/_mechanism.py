@@ -81,7 +81,13 @@ Step = Challenge | Success | Failure
 
 
 class ServerExchange(ABC):
-    """One try, from the server's side."""
+    """One try, from the server's side.
+
+    Attributes:
+        claimed: who the client says it is, as far as it said so; nothing of it is proved.
+    """
+
+    claimed: str | None = None
 
     @abstractmethod
     def step(self, response: bytes | None) -> Step:

@@ -122,5 +122,6 @@ class PlainServer(ServerExchange):
             authzid, user, password = (part.decode() for part in parts)
         except UnicodeDecodeError:
             return Failure()
+        self.claimed = user
         identity = self._check(user, password)
         return Success(identity) if identity is not None and authzid in ("", user) else Failure()

@@ -26,7 +26,7 @@ from ._prepare import prepare
 
 MIN_ITERATIONS = 4096  # RFC 7677, section 4; a server that asks for less wants to guess the password
 MAX_ITERATIONS = 1_000_000  # beyond that a server could keep us busy for minutes
-SERVER_ITERATIONS = 4096
+SERVER_ITERATIONS = 10_000  # some 10 ms for a client of SCRAM-SHA-512, at each new connection
 _GS2 = "n,,"  # no channel binding, no authorization identity
 
 
@@ -41,7 +41,7 @@ class ScramKeys:
     server_key: bytes
 
 
-def derive_keys(digest: str, password: str, salt: bytes, iterations: int = SERVER_ITERATIONS) -> ScramKeys:
+def derive_keys(digest: str, password: str, salt: bytes, iterations: int = MIN_ITERATIONS) -> ScramKeys:
     """The keys of a prepared password."""
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", digest)
@@ -252,7 +252,8 @@ class ScramServer(ServerExchange):
         escaped = fields["n"]
         if "=" in escaped.replace("=2C", "").replace("=3D", ""):
             return Failure()
-        user = prepare(escaped.replace("=2C", ",").replace("=3D", "="))
+        self.claimed = escaped.replace("=2C", ",").replace("=3D", "=")
+        user = prepare(self.claimed)
         if not user or authzid not in ("", f"a={escaped}") or not fields["r"]:
             return Failure()
         self._gs2 = f"{binding},{authzid},"

@@ -1,0 +1,84 @@
+"""What a server keeps of a password: keys for SCRAM, from which the password cannot be read (RFC 5802 §3, RFC 5803).
+
+Who has them can try passwords, more slowly the more iterations they were made with, and can play the server; who has
+only listened, or has a copy of them, cannot log in as the user by SCRAM.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Self
+
+from ._prepare import prepare
+from ._scram import DIGESTS, MAX_ITERATIONS, MIN_ITERATIONS, SERVER_ITERATIONS, ScramKeys, derive_keys
+
+_ENTRY: Final = re.compile(r"(SCRAM-SHA-\d+)\$(\d{1,7}):([\w+/=]+)\$([\w+/=]+):([\w+/=]+)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StoredKeys:
+    """The keys of one password, for each of the SCRAM mechanisms; `str` and `parse` are for a file of them.
+
+    Attributes:
+        keys: by mechanism.
+    """
+
+    keys: Mapping[str, ScramKeys]
+
+    @classmethod
+    def from_password(cls, password: str, *, iterations: int = SERVER_ITERATIONS, salt: bytes | None = None) -> Self:
+        """Derive the keys of a password, which takes a while on purpose: some 25 ms for the usual 10,000 iterations.
+
+        Args:
+            iterations: how slow trying a password is, for a thief of the keys and for each login.
+            salt: 16 octets; None for random ones.
+
+        Raises:
+            ValueError: the password has characters that no login may have, or `iterations` is out of range.
+        """
+        if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+            raise ValueError(f"iterations must be in {MIN_ITERATIONS}..{MAX_ITERATIONS}, not {iterations}")
+        prepared, salt = prepare(password), salt if salt is not None else secrets.token_bytes(16)
+        return cls({name: derive_keys(digest, prepared, salt, iterations) for name, digest in DIGESTS.items()})
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read what `str` gave.
+
+        Raises:
+            ValueError: it is nothing of that kind, or lacks one of the mechanisms.
+        """
+        keys = {}
+        for entry in text.split(","):
+            read = _ENTRY.fullmatch(entry.strip())
+            if read is None or not MIN_ITERATIONS <= int(read[2]) <= MAX_ITERATIONS:
+                raise ValueError("not the keys of a password: MECHANISM$ITERATIONS:SALT$STORED:SERVER, in base64")
+            salt, stored, server = (base64.b64decode(part, validate=True) for part in read.groups()[2:])
+            keys[read[1]] = ScramKeys(salt, int(read[2]), b"", stored, server)
+        if keys.keys() != DIGESTS.keys():
+            raise ValueError(f"the keys of a password are those for {', '.join(DIGESTS)}")
+        return cls(keys)
+
+    def fits(self, password: str) -> bool:
+        """Return whether they are those of a prepared password; as slow as deriving keys."""
+        mine = self.keys["SCRAM-SHA-256"]
+        derived = derive_keys("sha256", password, mine.salt, mine.iterations)
+        return hmac.compare_digest(derived.stored_key, mine.stored_key)
+
+    def __str__(self) -> str:
+        return ",".join(
+            f"{name}${each.iterations}:{_text(each.salt)}${_text(each.stored_key)}:{_text(each.server_key)}"
+            for name, each in self.keys.items()
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(...)"
+
+
+def _text(octets: bytes) -> str:
+    return base64.b64encode(octets).decode()

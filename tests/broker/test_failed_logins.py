@@ -1,0 +1,113 @@
+"""Logins that fail: logged, and slowed down by address."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from amqp10 import AmqpError, Connection
+from amqp10.broker import Broker
+from amqp10.broker import _failed_logins as module
+from amqp10.broker._failed_logins import FORGOTTEN, FREE, LONGEST, MOST, SHORTEST, FailedLogins
+from amqp10.engine import dialect_names
+from amqp10.sasl import Plain, ScramSha256
+
+from .conftest import Clock
+
+
+@pytest.fixture
+def logins() -> FailedLogins:
+    """No failures yet."""
+    return FailedLogins(Clock())
+
+
+def fail(logins: FailedLogins, peer: str, times: int) -> None:
+    for _ in range(times):
+        logins.failed(peer)
+
+
+def test_grows(logins: FailedLogins) -> None:
+    """The first failures are free; then each doubles the time, up to the longest."""
+    waits = []
+    for _ in range(FREE + 10):
+        logins.failed("192.0.2.1:1000")
+        waits.append(logins.wait("192.0.2.1:2000"))
+    assert waits[:FREE] == [0.0] * FREE
+    assert waits[FREE : FREE + 3] == [SHORTEST, 2 * SHORTEST, 4 * SHORTEST]
+    assert waits[-1] == LONGEST
+    fail(logins, "192.0.2.1:1000", 5000)
+    assert logins.wait("192.0.2.1:1") == LONGEST
+
+
+def test_by_address(logins: FailedLogins) -> None:
+    """Others do not wait; one IPv6 network and an IPv4 address in IPv6's spelling are one each."""
+    for peer in ("192.0.2.1:1", "[2001:db8::1]:1", "a local socket"):
+        fail(logins, peer, 10)
+    for peer in ("192.0.2.2:1", "[2001:db8:0:1::1]:1", "a local socket", "this process"):
+        assert logins.wait(peer) == 0.0
+    assert logins.wait("[::ffff:192.0.2.1]:1") == logins.wait("192.0.2.1:1") > 0
+    assert logins.wait("[2001:db8::2]:1") > 0
+
+
+def test_forgotten() -> None:
+    """Who has not failed for a while begins anew."""
+    clock = Clock()
+    logins = FailedLogins(clock)
+    fail(logins, "192.0.2.1:1", 10)
+    clock.now += FORGOTTEN + 1
+    assert logins.wait("192.0.2.1:1") == 0.0
+    logins.failed("192.0.2.1:1")
+    assert logins.wait("192.0.2.1:1") == 0.0
+
+
+def test_bounded(logins: FailedLogins) -> None:
+    """However many addresses fail, as many are remembered as there is room for: those that failed last."""
+    fail(logins, "192.0.2.1:1", 10)
+    for number in range(MOST):
+        logins.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}:1")
+    assert logins.wait("192.0.2.1:1") == 0.0
+    assert len(logins) == MOST
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("dialect", sorted(dialect_names()))
+async def test_logged(dialect: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A warning says who tried what: the name quoted, cut and without line breaks, and never the password."""
+    name = "eve\n2026 ann logged in\u009b" + "x" * 200
+    with caplog.at_level(logging.WARNING, "amqp10.broker"):
+        async with Broker(users={"ann": "secret"}) as broker:
+            for sasl in (Plain("ann", "wrong-word"), ScramSha256("ann", "wrong-word"), Plain(name, "wrong-word")):
+                with pytest.raises(AmqpError):
+                    async with Connection(broker.url, dialect=dialect, sasl=sasl):
+                        pass
+            async with Connection(broker.url, dialect=dialect, sasl=Plain("ann", "secret")):
+                pass
+    told = [record.getMessage() for record in caplog.records if "could not log in" in record.getMessage()]
+    said = [each.partition(" could not log in ")[2] for each in told]
+    assert said[:2] == ["as 'ann' by PLAIN", "as 'ann' by SCRAM-SHA-256"]
+    assert len(told) == 3
+    assert all(each.startswith("127.0.0.1:") and each.isprintable() and len(each) < 300 for each in told)
+    assert not any("wrong-word" in each for each in told)
+
+
+@pytest.mark.anyio
+async def test_slowed_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has failed too often waits before being served, and gets in then."""
+    monkeypatch.setattr(module, "FREE", 0)
+    waited = []
+    real = FailedLogins.wait
+
+    def wait(self: FailedLogins, peer: str) -> float:
+        waited.append(real(self, peer))
+        return waited[-1] / 100
+
+    monkeypatch.setattr(FailedLogins, "wait", wait)
+    async with Broker(users={"ann": "secret"}) as broker:
+        for password in ("wrong", "wrong"):
+            with pytest.raises(AmqpError):
+                async with Connection(broker.url, sasl=Plain("ann", password)):
+                    pass
+        async with Connection(broker.url, sasl=Plain("ann", "secret")):
+            pass
+    assert waited == [0.0, SHORTEST, 2 * SHORTEST]
