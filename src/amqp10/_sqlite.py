@@ -63,8 +63,7 @@ class Database:
             raise StoreError(f"{path}: {error}") from error
         self.run = self._connection.execute
         self.run_many = self._connection.executemany
-        # Text that is not UTF-8 is for whoever reads the row to refuse, not a fault of the whole table.
-        self._connection.text_factory = lambda octets: octets.decode(errors="surrogateescape")
+        self._connection.text_factory = _text
         _open.add(self)
         try:
             self._check(path, form)
@@ -200,6 +199,14 @@ def _definitions(schema: str) -> dict[tuple[str, str], str]:
         database.executescript(schema)
         rows = database.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
     return {(kind, name): _plain(sql) for kind, name, sql in rows if not _is_sqlites(kind, name, sql)}
+
+
+def _text(octets: bytes) -> str | bytes:
+    """Return text; what is not UTF-8 as octets: one such row is no fault of the whole table."""
+    try:
+        return octets.decode()
+    except UnicodeDecodeError:
+        return octets
 
 
 def _is_sqlites(kind: str, name: str, sql: str | None) -> bool:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from amqp10.broker._declared import QueueTerms
+from amqp10.broker._node import Limits
+from amqp10.broker._queue import Queue
+from amqp10.broker._router import Router
 from amqp10.broker._store import Store
 from amqp10.broker._store_file import StoreFile
 from amqp10.broker._store_load import load
 from amqp10.messaging import Message
 
-from .conftest import Begin, Life
+from .conftest import Begin, Clock, Life
 
 PAYLOAD = Message(b"x", durable=True).encode()
 
@@ -107,7 +113,7 @@ def test_a_store_of_the_first_version(tmp_path: Path) -> None:
     path = str(tmp_path / "store")
     StoreFile(path).close()
     with closing(sqlite3.connect(path)) as database:
-        for table in ("declarations", "exchanges", "bindings", "branches", "work"):
+        for table in ("declarations", "exchanges", "bindings", "branches", "work", "quarantine"):
             database.execute(f"DROP TABLE {table}")
         database.execute("ALTER TABLE messages DROP COLUMN arrived")
         database.execute("PRAGMA user_version = 1")
@@ -120,4 +126,44 @@ def test_a_store_of_the_first_version(tmp_path: Path) -> None:
         assert list(file.exchanges()) == []
         assert list(file.messages()) == [(2, 1, 0, 0, 0, None, b"\0", None)]
         assert list(file.branches()) == []
-        assert file.pragma("user_version") == 4
+        assert file.pragma("user_version") == 5
+
+
+@pytest.mark.parametrize("arguments", [None, {"x-max-length": 5}])
+def test_bindings_that_the_program_adds(tmp_path: Path, clock: Clock, arguments: dict[str, Any] | None) -> None:
+    """A binding that the program names since the first run is there in the next, and in those without it."""
+
+    def run(*bindings: tuple[str, str, str]) -> list[list[str]]:
+        router = Router(clock=clock, limits=Limits())
+        router.begin_with({"q": arguments or {}}, [], {"e": "direct"}, bindings)
+        store = Store(str(tmp_path / "store"), clock)
+        load(store, router)
+        store.commit()
+        store.file.close()
+        topology = router.topology
+        assert len(topology.bound_to(router.nodes["q"])) == len(set(bindings) | {("e", "a", "q")})
+        assert set(router.nodes) == {"q"}
+        ways = (topology.route(topology.find("e"), key, PAYLOAD).nodes for key in "ab")
+        return [[node.name for node in nodes] for nodes in ways]
+
+    assert run(("e", "a", "q")) == [["q"], []]
+    assert run(("e", "a", "q"), ("e", "b", "q")) == [["q"], ["q"]]
+
+
+def test_bindings_to_a_queue_that_a_peer_declared(begin: Begin, tmp_path: Path, clock: Clock) -> None:
+    """The same where a peer had declared the queue with arguments of its own: those stay, and the binding is there."""
+    life = begin()
+    life.router.declare_queue("q", QueueTerms(arguments={"x-max-length": 2}))
+    life.put(1, name="q")
+    life.store.commit()
+    life.store.file.close()
+    router = Router(clock=clock, limits=Limits())
+    router.begin_with(["q"], [], {"e": "direct"}, [("e", "b", "q")])
+    store = Store(str(tmp_path / "store"), clock)
+    load(store, router)
+    store.close()
+    (queue,) = router.topology.route(router.topology.find("e"), "b", PAYLOAD).nodes
+    assert isinstance(queue, Queue)
+    assert queue is router.nodes["q"]
+    assert (queue.depth, queue.terms) == (1, QueueTerms(arguments={"x-max-length": 2}))
+    assert reached(begin(), "e", "b") == ["q"]

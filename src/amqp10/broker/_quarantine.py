@@ -70,7 +70,8 @@ class Quarantine:
     """The messages that a broker has set aside, the oldest first: iterate over it, or take one by its number.
 
     It is bounded: beyond 10,000 messages or 64 MiB the oldest are dropped, with a warning in the log. The newest is
-    always kept, whatever its size.
+    always kept, whatever its size. What comes back from a store is not counted, and stays until somebody releases or
+    drops it.
 
     Attributes:
         journal: told of durable messages that come and go; None where there is no store.
@@ -93,6 +94,8 @@ class Quarantine:
         self._messages: dict[int, QuarantinedMessage] = {}  # by number, so in order
         self._nodes: dict[int, Node] = {}  # of messages set aside since the start
         self._size = 0
+        self._sizes: dict[int, int] = {}  # of those set aside since the start, by number
+        self._size_since = 0
         self._highest = 0
         self._traced: set[object] = set()  # faults whose traceback is in the log
 
@@ -162,6 +165,8 @@ class Quarantine:
         moment = datetime.fromtimestamp(self._wall(), UTC)
         message = QuarantinedMessage(self._highest + 1, name, moment, reason, payload, message_format, durable)
         self._add(message)
+        self._sizes[message.number] = len(payload)
+        self._size_since += len(payload)
         if node is not None:
             self._nodes[message.number] = node
         _log.error(
@@ -177,7 +182,7 @@ class Quarantine:
         return message
 
     def restore(self, message: QuarantinedMessage) -> None:
-        """Take back what the journal had kept of the broker before; in order of number."""
+        """Take what the journal had kept of the broker before, or could not restore; in order of number."""
         self._add(message)
 
     def _add(self, message: QuarantinedMessage) -> None:
@@ -189,12 +194,14 @@ class Quarantine:
         del self._messages[message.number]
         self._nodes.pop(message.number, None)
         self._size -= len(message.payload)
+        self._size_since -= self._sizes.pop(message.number, 0)
         if message.durable and self.journal is not None:
             self.journal.removed(message)
 
     def _make_room(self) -> None:
-        while len(self) > 1 and (len(self) > self._most_messages or self._size > self._most_bytes):
-            oldest = next(iter(self._messages.values()))
+        sizes = self._sizes
+        while len(sizes) > 1 and (len(sizes) > self._most_messages or self._size_since > self._most_bytes):
+            oldest = self._messages[next(iter(sizes))]
             _log.warning("the quarantine is full: number %d, of %r, is dropped", oldest.number, oldest.node)
             self._remove(oldest)
 

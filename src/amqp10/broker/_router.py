@@ -220,6 +220,7 @@ class Router:
     def keep(self, store: Store) -> None:
         """What is here and not temporary survives the broker from now on."""
         self._store = self.subscriptions.store = self.topology.store = self.prepared.store = store
+        self.quarantine.journal = store.quarantine
         self.links.keeper = store.keeper
         for node in self.nodes.values():
             if node.shelf is None and not node.temporary:

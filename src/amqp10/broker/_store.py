@@ -20,13 +20,14 @@ import sqlite3
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
 
 from ..types import encode
 from ._exchange import Exchange
+from ._quarantine import QuarantineJournal
 from ._queue import Queue
 from ._store_file import (
     BindingRow,
@@ -35,6 +36,7 @@ from ._store_file import (
     ExchangeRow,
     MessageRow,
     NodeRow,
+    QuarantineRow,
     StoreFile,
     SubscriptionRow,
     WorkRow,
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from ._entry import Clock, Entry
     from ._exchange import Binding
     from ._node import Node
+    from ._quarantine import QuarantinedMessage
     from ._store_links import KeptRow
     from ._subscriptions import Lasting
 
@@ -131,11 +134,15 @@ class Changes:
     branches: list[BranchRow] = field(default_factory=list)
     work: list[WorkRow] = field(default_factory=list)
     completed: list[int] = field(default_factory=list)  # branches
+    quarantined: list[QuarantineRow] = field(default_factory=list)
+    unquarantined: list[int] = field(default_factory=list)
+    unrestored: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)  # rows, each with its table
 
     def __bool__(self) -> bool:
         others = self.nodes or self.subscriptions or self.dropped or self.links or self.deliveries or self.ended
         ways = self.exchanges or self.bindings or self.closed
-        return bool(self.messages or others or ways or self.branches or self.completed)
+        aside = self.quarantined or self.unquarantined or self.unrestored
+        return bool(self.messages or others or ways or self.branches or self.completed or aside)
 
     def before(self, later: Changes) -> Changes:
         """These, which could not be written, and what came later."""
@@ -156,7 +163,33 @@ class Changes:
             self.branches + later.branches,
             self.work + later.work,
             self.completed + later.completed,
+            self.quarantined + later.quarantined,
+            self.unquarantined + later.unquarantined,
+            self.unrestored + later.unrestored,
         )
+
+
+class QuarantineKeeper(QuarantineJournal):
+    """Notes in a store what becomes of durable messages in the quarantine."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def added(self, message: QuarantinedMessage) -> None:
+        self.keep(message)
+
+    def keep(self, message: QuarantinedMessage, origin: str | None = None, content: bytes | None = None) -> None:
+        """Keep a message; or a row of the table `origin`, which could not be restored."""
+        moment = message.time.timestamp()
+        node, reason = (text.encode(errors="backslashreplace").decode() for text in (message.node, message.reason))
+        told = (reason, message.message_format, message.payload)
+        row = QuarantineRow(message.number, node, moment, *told, origin, content)
+        self._store.changes.quarantined.append(row)
+        self._store.note()
+
+    def removed(self, message: QuarantinedMessage) -> None:
+        self._store.changes.unquarantined.append(message.number)
+        self._store.note()
 
 
 class Store:
@@ -178,9 +211,10 @@ class Store:
         self.file = StoreFile(path)
         self.path = path
         self.changes = Changes()
-        self.failure: sqlite3.Error | None = None
+        self.failure: Exception | None = None
         self.on_failure: Callable[[], None] = lambda: None
         self.keeper = LinkKeeper(self)
+        self.quarantine = QuarantineKeeper(self)
         self._clock = clock
         self._wall = wall
         self._numbers = itertools.count(1)
@@ -260,8 +294,7 @@ class Store:
     def add_branch(self, user: str | None, branch: BranchId, work: Work) -> int:
         """Keep a prepared branch, and what is to be done when it is committed, from now on; its number."""
         number = self.number()
-        self.changes.branches.append(BranchRow(number, user, *branch))
-        rows = self.changes.work
+        rows: list[WorkRow] = []
         for node, entry in work.posted:
             if entry.durable and node.shelf is not None:
                 moment = self._time_of_day(entry.expires)
@@ -271,6 +304,8 @@ class Store:
             if entry.row and queue.shelf is not None:
                 done = (entry.row, encode(outcome), None, None, None, None)
                 rows.append(WorkRow(number, len(rows), queue.shelf.number, *done))
+        self.changes.branches.append(BranchRow(number, user, *branch))
+        self.changes.work += rows
         self.note()
         return number
 
@@ -298,7 +333,7 @@ class Store:
                     # Not in line behind what the program does in threads.
                     await anyio.to_thread.run_sync(self.file.commit, limiter=anyio.CapacityLimiter(1))
                 self._succeeded()
-            except sqlite3.Error as error:
+            except Exception as error:  # of SQLite; or a row cannot be formed, which must not end the broker either
                 self._failed(error)
                 await anyio.sleep(RETRY)
 
@@ -317,12 +352,12 @@ class Store:
         """Write what is noted, at once.
 
         Raises:
-            sqlite3.Error: it is noted still.
+            Exception: it is noted still; of SQLite, or a row cannot be formed.
         """
         try:
             self._begin()
             self.file.commit()
-        except sqlite3.Error as error:
+        except Exception as error:
             self._failed(error)
             raise
         self._succeeded()
@@ -343,6 +378,8 @@ class Store:
                 come.append(self._row(entry, shelf))
         file = self.file
         file.begin()
+        if changes.unrestored:
+            file.remove_rows(changes.unrestored)
         file.put_nodes(changes.nodes)
         file.put_declarations(changes.declarations)
         file.put_exchanges(changes.exchanges)
@@ -362,6 +399,9 @@ class Store:
         if changes.branches or changes.completed:
             file.put_branches(changes.branches, changes.work)
             file.remove_branches((number,) for number in changes.completed)
+        if changes.quarantined or changes.unquarantined:
+            file.put_quarantine(changes.quarantined)
+            file.remove_quarantine((number,) for number in changes.unquarantined)
 
     def _write_links(self, changes: Changes) -> None:
         come, gone = self.keeper.delivery_rows(changes.deliveries)
@@ -409,7 +449,7 @@ class Store:
         if done is not None:
             done.set()
 
-    def _failed(self, error: sqlite3.Error) -> None:
+    def _failed(self, error: Exception) -> None:
         changes, self._writing = self._writing, None
         assert changes is not None
         self.changes = changes.before(self.changes)
@@ -427,7 +467,7 @@ class Store:
         try:
             if self.changes:
                 self.commit()
-        except sqlite3.Error:
+        except Exception:
             pass  # it is logged, and nobody was told otherwise
         finally:
             self.file.close()

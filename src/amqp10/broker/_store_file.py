@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from functools import cache
+from typing import Any, Final, NamedTuple, get_args, get_type_hints
 
 from .._sqlite import Database, Format
 
@@ -46,11 +47,22 @@ _BRANCHES: Final = """
             payload BLOB,
             PRIMARY KEY (branch, place)) WITHOUT ROWID;"""
 
+_QUARANTINE: Final = """
+        CREATE TABLE quarantine (
+            number INTEGER PRIMARY KEY,
+            node TEXT NOT NULL,
+            moment REAL NOT NULL,
+            reason TEXT NOT NULL,
+            format INTEGER NOT NULL,
+            payload BLOB NOT NULL,
+            origin TEXT,
+            content BLOB);"""
+
 _FORMAT: Final = Format(
     "the store of a broker",
     application=0x616D7170,  # "amqp"
-    version=4,
-    upgrades={1: _TOPOLOGY, 2: "ALTER TABLE messages ADD COLUMN arrived REAL;", 3: _BRANCHES},
+    version=5,
+    upgrades={1: _TOPOLOGY, 2: "ALTER TABLE messages ADD COLUMN arrived REAL;", 3: _BRANCHES, 4: _QUARANTINE},
     schema="""
         CREATE TABLE nodes (
             number INTEGER PRIMARY KEY,
@@ -91,8 +103,16 @@ _FORMAT: Final = Format(
             outcome BLOB,
             PRIMARY KEY (link, tag)) WITHOUT ROWID;"""
     + _TOPOLOGY
-    + _BRANCHES,
+    + _BRANCHES
+    + _QUARANTINE,
 )
+
+_KEYS: Final = {
+    # A tag that is text in a file from elsewhere is read as what it is; see `_sqlite`.
+    "deliveries": "link = ? AND CAST(tag AS BLOB) = CAST(? AS BLOB)",
+    "work": "branch = ? AND place = ?",
+}
+"""Conditions for one row of a table by its first columns, where that is not its number."""
 
 
 class NodeRow(NamedTuple):
@@ -209,6 +229,39 @@ class WorkRow(NamedTuple):
     payload: bytes | None
 
 
+class QuarantineRow(NamedTuple):
+    """A message that was set aside, at that time of day.
+
+    A row that could not be restored has the name of its table in `origin`, and in `content` its columns as an encoded
+    map; if it is no message, the payload is a message that has this map for its body.
+    """
+
+    number: int
+    node: str
+    moment: float
+    reason: str
+    format: int
+    payload: bytes
+    origin: str | None
+    content: bytes | None
+
+
+def check_row(row: tuple[Any, ...]) -> None:
+    """Check that the values of a row are what its columns are for; SQLite takes any in any.
+
+    Raises:
+        TypeError: one is something else.
+    """
+    for name, value, types in zip(row._fields, row, _types(type(row)), strict=True):  # type: ignore[attr-defined]
+        if not isinstance(value, types):
+            raise TypeError(f"{name} cannot be {value!r:.60}")
+
+
+@cache
+def _types(kind: type) -> list[tuple[type, ...]]:
+    return [get_args(hint) or ((int,) if hint is bool else (hint,)) for hint in get_type_hints(kind).values()]
+
+
 class StoreFile(Database):
     """An open store.
 
@@ -251,6 +304,9 @@ class StoreFile(Database):
 
     def work(self) -> Iterator[WorkRow]:
         return map(WorkRow._make, self.run("SELECT * FROM work ORDER BY branch, place"))
+
+    def quarantine(self) -> Iterator[QuarantineRow]:
+        return map(QuarantineRow._make, self.run("SELECT * FROM quarantine ORDER BY number"))
 
     def highest(self) -> int:
         """The highest number that a row has."""
@@ -316,6 +372,18 @@ class StoreFile(Database):
         for number in numbers:
             self.run("DELETE FROM work WHERE branch = ?", number)
             self.run("DELETE FROM branches WHERE number = ?", number)
+
+    def put_quarantine(self, rows: Iterable[QuarantineRow]) -> None:
+        self.run_many("INSERT OR REPLACE INTO quarantine VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def remove_quarantine(self, numbers: Iterable[tuple[int]]) -> None:
+        self.run_many("DELETE FROM quarantine WHERE number = ?", numbers)
+
+    def remove_rows(self, rows: Iterable[tuple[str, tuple[Any, ...]]]) -> None:
+        """Rows that could not be restored, each with the name of its table."""
+        for table, row in rows:
+            condition = _KEYS.get(table, "number = ?")
+            self.run(f"DELETE FROM {table} WHERE {condition}", row[: condition.count("?")])
 
     def remove_links(self, numbers: Iterable[tuple[int]]) -> None:
         """Links, with what they hold."""
