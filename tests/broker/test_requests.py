@@ -25,6 +25,7 @@ from amqp10.engine import (
     QueryQueue,
     QueueFacts,
     Request,
+    RequestRules,
     Session,
     Unbind,
 )
@@ -43,6 +44,8 @@ class Refused(Exception):
 
 class Asking:
     """A peer's session: it asks, and has the answer at once."""
+
+    request_rules = RequestRules()
 
     def __init__(self, router: Router) -> None:
         self.requests = Requests(router, self)

@@ -14,6 +14,14 @@ from ._address import AddressError
 _OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
 # What is taken to be no time at all: a message that a consumer waits for is handed out before it is over.
 _AT_ONCE: Final = 0.01
+KNOWN: Final = frozenset(
+    (
+        *("x-message-ttl", "x-expires", "x-max-length", "x-max-length-bytes", "x-overflow", "x-max-age"),
+        *("x-dead-letter-exchange", "x-dead-letter-routing-key", "x-max-priority", "x-delivery-limit"),
+        *("x-single-active-consumer", "x-queue-type"),
+    )
+)
+"""Names of the arguments that mean something here."""
 TYPES: Final = ("classic", "quorum", "stream")
 """Of queues; the first two are the same here."""
 

@@ -1,7 +1,7 @@
 """What peers ask for that AMQP 1.0 has no word for: queues and exchanges by name, and what binds them.
 
-What one peer declares in its dialect is there for all others in theirs. Asking for what is gone already succeeds, as on
-RabbitMQ: deleting a queue or an exchange that is not there, undoing a binding that is not there.
+What one peer declares in its dialect is there for all others in theirs. What is refused, and by which condition, is
+said by the rules of the session's dialect (`RequestRules`): those of RabbitMQ, or others.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ..engine import (
     QueryQueue,
     QueueFacts,
     Request,
+    RequestRules,
     Session,
     Unbind,
     route_address,
@@ -33,16 +34,19 @@ from ..errors import EncodeError
 from ..messaging import Error
 from ..types import Symbol
 from ._address import AddressError, prefixed
+from ._arguments import KNOWN
 from ._declared import DeclaredQueue, QueueTerms
 from ._queue import Queue
 from ._topic import Topic
-from ._topology import ALTERNATE, RESERVED
+from ._topology import ALTERNATE, RESERVED, USUAL_RULES, check_known
 
 if TYPE_CHECKING:
     from ._exchange import Exchange
     from ._node import Node
     from ._router import Router
 
+DEAD_LETTERS: Final = "x-dead-letter-exchange"
+"""What an alternate exchange is to a queue: an argument."""
 _USUAL: Final = {"x-queue-type": "classic"}  # what a queue is whose arguments do not say it
 _ON_DEMAND: Final = QueueTerms()  # what a queue is that nobody declared
 
@@ -74,7 +78,7 @@ class Requests:
     def answer(self, pending: PendingRequest[Any]) -> None:
         """Do what is asked for, and say so; or say why not."""
         try:
-            result = self.do(pending.request)
+            result = self.do(pending.request, pending.session.request_rules)
         except AddressError as refusal:
             pending.session.refuse(pending, refusal.error)
         except EncodeError as error:
@@ -87,8 +91,8 @@ class Requests:
                 self._lent[queue] = pending.session
             pending.session.answer(pending, result)
 
-    def do(self, request: Request[Any]) -> Any:
-        """Do what is asked for.
+    def do(self, request: Request[Any], rules: RequestRules = USUAL_RULES) -> Any:
+        """Do what is asked for, by the rules of the dialect in which it is.
 
         Raises:
             AddressError: it is refused.
@@ -97,7 +101,7 @@ class Requests:
         act = _ACTIONS.get(type(request))
         if act is None:
             raise AddressError("amqp:not-implemented", f"no {type(request).__name__} here")
-        return act(self, request)
+        return act(self, request, rules)
 
     def end(self) -> None:
         """The connection is over, and what is only for it."""
@@ -118,7 +122,7 @@ class Requests:
 
     # Queues
 
-    def _declare_queue(self, asked: DeclareQueue) -> QueueFacts:
+    def _declare_queue(self, asked: DeclareQueue, rules: RequestRules) -> QueueFacts:
         name = asked.name
         node = self._router.nodes.get(name)
         if node is None and asked.passive:
@@ -128,14 +132,16 @@ class Requests:
             if not (asked.passive and node.for_replies):
                 check_owner(node, self._owner)
             if not asked.passive:
-                _check_same(node, asked)
+                _check_same(node, asked, rules)
             if isinstance(node, DeclaredQueue):
                 node.used()
                 if asked.outlives and not asked.passive:
                     self._take(node)
             return _facts(node)
         if name.startswith(RESERVED):
-            raise AddressError("amqp:unauthorized-access", f"names that begin with {RESERVED!r} are the broker's")
+            raise AddressError(rules.reserved, f"names that begin with {RESERVED!r} are the broker's")
+        check_known(asked.arguments, KNOWN, rules)
+        self._topology.check_alternate(asked.arguments.get(DEAD_LETTERS), rules)
         exclusive = asked.exclusive and not asked.outlives  # else that is so for a while only
         terms = QueueTerms(asked.durable, exclusive, asked.auto_delete, dict(asked.arguments))
         queue = self._router.declare_queue(
@@ -152,17 +158,19 @@ class Requests:
             raise AddressError("amqp:resource-locked", f"queue {queue.name!r} is in use")
         queue.owner = self._owner
 
-    def _query_queue(self, asked: QueryQueue) -> QueueFacts | None:
+    def _query_queue(self, asked: QueryQueue, rules: RequestRules) -> QueueFacts | None:
         node = self._router.nodes.get(asked.name)
         return None if node is None else _facts(node)
 
-    def _purge_queue(self, asked: PurgeQueue) -> int:
+    def _purge_queue(self, asked: PurgeQueue, rules: RequestRules) -> int:
         node = self._node(asked.name)
         return node.purge() if isinstance(node, Queue) else 0
 
-    def _delete_queue(self, asked: DeleteQueue) -> int:
+    def _delete_queue(self, asked: DeleteQueue, rules: RequestRules) -> int:
         node = self._router.nodes.get(asked.name)
         if node is None:
+            if rules.absent is not None:
+                raise AddressError(rules.absent, f"there is no queue {asked.name!r}")
             return 0
         check_owner(node, self._owner)
         facts = _facts(node)
@@ -185,7 +193,7 @@ class Requests:
 
     # Exchanges
 
-    def _declare_exchange(self, asked: DeclareExchange) -> None:
+    def _declare_exchange(self, asked: DeclareExchange, rules: RequestRules) -> None:
         if asked.passive:
             self._topology.find(asked.name)
             return
@@ -199,26 +207,27 @@ class Requests:
             auto_delete=asked.auto_delete,
             internal=asked.internal,
             arguments=arguments,
+            rules=rules,
         )
 
-    def _query_exchange(self, asked: QueryExchange) -> ExchangeFacts | None:
+    def _query_exchange(self, asked: QueryExchange, rules: RequestRules) -> ExchangeFacts | None:
         exchange = self._topology.exchanges.get(asked.name)
         if exchange is None:
             return None
         return ExchangeFacts(exchange.name, exchange.kind, exchange.durable, exchange.arguments)
 
-    def _delete_exchange(self, asked: DeleteExchange) -> None:
-        self._topology.delete(asked.name, if_unused=asked.if_unused)
+    def _delete_exchange(self, asked: DeleteExchange, rules: RequestRules) -> None:
+        self._topology.delete(asked.name, if_unused=asked.if_unused, rules=rules)
 
     # Bindings
 
-    def _bind(self, asked: Bind) -> None:
+    def _bind(self, asked: Bind, rules: RequestRules) -> None:
         exchange, destination = self._ends(asked)
-        self._topology.bind(exchange, destination, asked.key, asked.arguments)
+        self._topology.bind(exchange, destination, asked.key, asked.arguments, rules)
 
-    def _unbind(self, asked: Unbind) -> None:
+    def _unbind(self, asked: Unbind, rules: RequestRules) -> None:
         exchange, destination = self._ends(asked)
-        self._topology.unbind(exchange, destination, asked.key, asked.arguments)
+        self._topology.unbind(exchange, destination, asked.key, asked.arguments, rules)
 
     def _ends(self, asked: Bind | Unbind) -> tuple[Exchange, Node | Exchange]:
         if asked.kind == "queue":
@@ -227,7 +236,7 @@ class Requests:
             destination = self._topology.find(asked.destination)
         return self._topology.find(asked.exchange), destination
 
-    def _query_binding(self, asked: QueryBinding) -> BindingFacts:
+    def _query_binding(self, asked: QueryBinding, rules: RequestRules) -> BindingFacts:
         exchange = self._topology.exchanges.get(asked.exchange)
         node = self._router.nodes.get(asked.queue) if asked.queue is not None else None
         if exchange is None or (asked.queue is not None and node is None):
@@ -257,23 +266,26 @@ def _facts(node: Node) -> QueueFacts:
     )
 
 
-def _check_same(node: Node, asked: DeclareQueue) -> None:
-    """Whether a node that is there is what is asked for; one that nobody declared is as durable as one likes."""
+def _check_same(node: Node, asked: DeclareQueue, rules: RequestRules) -> None:
+    """See that a node that is there is what is asked for; one that nobody declared is as durable as one likes."""
     if isinstance(node, Topic):
         raise AddressError("amqp:precondition-failed", f"{node.name!r} is a topic, not a queue")
     terms = (node.terms if isinstance(node, Queue) else None) or QueueTerms(asked.durable)
-    if terms.exclusive != (asked.exclusive and not asked.outlives):
+    exclusive = asked.exclusive and not asked.outlives
+    if rules.differs("exclusive", terms.exclusive, exclusive) or (exclusive and not terms.exclusive):
         raise AddressError("amqp:resource-locked", f"queue {node.name!r} has exclusive {terms.exclusive!r}")
+    alternate = asked.arguments.get(DEAD_LETTERS)
     for word, is_so, wanted in (
         ("durable", terms.durable, asked.durable),
         ("auto-delete", terms.auto_delete, asked.auto_delete),
+        ("alternate-exchange", terms.arguments.get(DEAD_LETTERS), alternate),
         ("arguments", _USUAL | {**terms.arguments}, _USUAL | {**asked.arguments}),
     ):
-        if is_so != wanted:
-            raise AddressError("amqp:precondition-failed", f"queue {node.name!r} has {word} {is_so!r}, not {wanted!r}")
+        if rules.differs(word, is_so, wanted):
+            raise AddressError(rules.different, f"queue {node.name!r} has {word} {is_so!r}, not {wanted!r}")
 
 
-_ACTIONS: Final[dict[type[Request[Any]], Callable[[Requests, Any], Any]]] = {
+_ACTIONS: Final[dict[type[Request[Any]], Callable[[Requests, Any, RequestRules], Any]]] = {
     DeclareQueue: Requests._declare_queue,
     QueryQueue: Requests._query_queue,
     PurgeQueue: Requests._purge_queue,

@@ -7,9 +7,10 @@ message decide is found anew for each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ..engine import RequestRules
 from ..messaging import Message
 from ._address import AddressError
 from ._exchange import KINDS, Binding, DefaultExchange, Exchange
@@ -28,6 +29,7 @@ PREDECLARED: Final = {
 }
 RESERVED: Final = "amq."
 ALTERNATE: Final = "alternate-exchange"
+USUAL_RULES: Final = RequestRules()
 
 MOST_KNOWN: Final = 10_000
 """Ways that are remembered; the keys are the senders' to choose."""
@@ -59,6 +61,7 @@ class Topology:
     """
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
+        self._nodes = nodes
         self.exchanges: dict[str, Exchange] = {"": DefaultExchange(nodes)}
         for name, kind in PREDECLARED.items():
             self.exchanges[name] = KINDS[kind](name, durable=True, predeclared=True)
@@ -108,6 +111,7 @@ class Topology:
         auto_delete: bool = False,
         internal: bool = False,
         arguments: Mapping[str, Any] | None = None,
+        rules: RequestRules = USUAL_RULES,
     ) -> Exchange:
         """Make an exchange, or find it if it is there and the same.
 
@@ -116,21 +120,23 @@ class Topology:
         """
         arguments = dict(arguments or {})
         if kind not in KINDS:
-            raise AddressError("amqp:precondition-failed", f"there are no exchanges of type {kind!r:.60}")
+            raise AddressError(rules.unknown_type, f"there are no exchanges of type {kind!r:.60}")
+        check_known(arguments, {ALTERNATE}, rules)
         alternate = arguments.get(ALTERNATE)
         if alternate is not None and not isinstance(alternate, str):
             raise AddressError("amqp:precondition-failed", f"{ALTERNATE} names an exchange")
         exchange = self.exchanges.get(name)
         if exchange is None:
             if name.startswith(RESERVED):
-                raise AddressError("amqp:unauthorized-access", f"names that begin with {RESERVED!r} are the broker's")
+                raise AddressError(rules.reserved, f"names that begin with {RESERVED!r} are the broker's")
+            self.check_alternate(alternate, rules)
             exchange = KINDS[kind](
                 name, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments
             )
             self._add(exchange)
             return exchange
         if exchange.name == "":
-            raise AddressError("amqp:unauthorized-access", "the default exchange is the broker's")
+            raise AddressError(rules.reserved, "the default exchange is the broker's")
         there = (exchange.kind, exchange.durable, exchange.auto_delete, exchange.internal, exchange.alternate)
         for word, is_so, asked in zip(
             ("type", "durable", "auto-delete", "internal", ALTERNATE),
@@ -138,8 +144,8 @@ class Topology:
             (kind, durable, auto_delete, internal, alternate),
             strict=True,
         ):
-            if is_so != asked:
-                raise AddressError("amqp:precondition-failed", f"exchange {name!r} has {word} {is_so!r}, not {asked!r}")
+            if rules.differs(word, is_so, asked):
+                raise AddressError(rules.different, f"exchange {name!r} has {word} {is_so!r}, not {asked!r}")
         return exchange
 
     def _add(self, exchange: Exchange) -> None:
@@ -148,20 +154,40 @@ class Topology:
         if self.store is not None and exchange.durable:
             self.store.add_exchange(exchange)
 
-    def delete(self, name: str, *, if_unused: bool = False) -> None:
-        """End an exchange with its bindings; one that is not there is gone already.
+    def check_alternate(self, name: str | None, rules: RequestRules) -> None:
+        """See that the exchange is there that something is to have for its alternate, where that is the rule.
 
         Raises:
-            AddressError: it is the broker's, or it has bindings and is to be deleted only without.
+            AddressError: it is not.
+        """
+        if name is not None and rules.needs_alternate:
+            self.find(name)
+
+    def delete(self, name: str, *, if_unused: bool = False, rules: RequestRules = USUAL_RULES) -> None:
+        """End an exchange with its bindings; one that is not there is gone already, unless the rules refuse that.
+
+        Raises:
+            AddressError: it is the broker's, it has bindings and is to be deleted only without, or the rules refuse it.
         """
         exchange = self.exchanges.get(name)
         if exchange is None:
+            if rules.absent is not None:
+                raise AddressError(rules.absent, f"there is no exchange {name!r}")
             return
         if exchange.predeclared:
-            raise AddressError("amqp:unauthorized-access", f"exchange {name!r} is the broker's")
+            raise AddressError(rules.reserved, f"exchange {name!r} is the broker's")
+        if rules.needs_alternate and self._is_alternate(name):
+            raise AddressError("amqp:not-allowed", f"exchange {name!r} is the alternate of a queue or an exchange")
         if if_unused and exchange.bindings:
             raise AddressError("amqp:precondition-failed", f"exchange {name!r} is in use")
         self._end(exchange)
+
+    def _is_alternate(self, name: str) -> bool:
+        """Whether an exchange or a queue has it for what it cannot route or keep."""
+        queues = (getattr(node, "dead_letter_to", None) for node in self._nodes.values())
+        return any(each.alternate == name for each in self.exchanges.values()) or any(
+            to is not None and to[0] == name for to in queues
+        )
 
     def _end(self, exchange: Exchange) -> None:
         del self.exchanges[exchange.name]
@@ -176,16 +202,23 @@ class Topology:
     # Bindings
 
     def bind(
-        self, exchange: Exchange, destination: Node | Exchange, key: str, arguments: Mapping[str, Any] | None = None
+        self,
+        exchange: Exchange,
+        destination: Node | Exchange,
+        key: str,
+        arguments: Mapping[str, Any] | None = None,
+        rules: RequestRules = USUAL_RULES,
     ) -> Binding:
         """Bind a node or another exchange to an exchange; one that is there already stays as it is.
 
         Raises:
             AddressError: one of them is the default exchange, or the arguments make no sense.
         """
-        self._check_bindable(exchange, destination)
+        self._check_bindable(exchange, destination, rules=rules)
         arguments = dict(arguments or {})
-        there = exchange.find(destination, key, arguments)
+        if not exchange.by_headers:
+            check_known(arguments, (), rules)
+        there = exchange.find(destination, key, None if rules.one_per_key else arguments)
         if there:
             return there[0]
         binding = Binding(exchange, destination, key, arguments)
@@ -205,20 +238,24 @@ class Topology:
         destination: Node | Exchange,
         key: str,
         arguments: Mapping[str, Any] | None = None,
+        rules: RequestRules = USUAL_RULES,
     ) -> None:
-        """Undo that; without arguments, for all of that key. Where nothing is bound so, nothing happens.
+        """Undo that; without arguments, for all of that key. Where nothing is bound so, nothing happens, as a rule.
 
         Raises:
-            AddressError: one of them is the default exchange.
+            AddressError: one of them is the default exchange, or nothing is bound so and the rules refuse that.
         """
-        self._check_bindable(exchange, destination)
-        for binding in exchange.find(destination, key, arguments):
+        self._check_bindable(exchange, destination, rules=rules)
+        found = exchange.find(destination, key, None if rules.one_per_key else arguments)
+        if not found and rules.absent is not None:
+            raise AddressError(rules.absent, f"{destination.name!r} is not bound to {exchange.name!r} with {key!r}")
+        for binding in found:
             self._remove(binding)
         self._end_unused(exchange)
 
-    def _check_bindable(self, *ends: Node | Exchange) -> None:
+    def _check_bindable(self, *ends: Node | Exchange, rules: RequestRules) -> None:
         if self.exchanges[""] in ends:
-            raise AddressError("amqp:unauthorized-access", "the bindings of the default exchange are the broker's")
+            raise AddressError(rules.reserved, "the bindings of the default exchange are the broker's")
 
     def _remove(self, binding: Binding) -> None:
         binding.exchange.remove(binding)
@@ -285,6 +322,17 @@ class Topology:
                 self._ways.clear()
             self._ways[exchange, key] = way
         return way
+
+
+def check_known(arguments: Mapping[str, Any], known: Container[str], rules: RequestRules) -> None:
+    """See that arguments mean something here, where the rules refuse those that do not.
+
+    Raises:
+        AddressError: one of them is not among those that are known.
+    """
+    unknown = [name for name in arguments if name not in known]
+    if unknown and rules.unknown_argument is not None:
+        raise AddressError(rules.unknown_argument, f"the argument {unknown[0]!r:.60} means nothing here")
 
 
 def count(route: Route) -> None:

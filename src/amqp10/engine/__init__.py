@@ -69,6 +69,7 @@ from ._requests import QueryExchange as QueryExchange
 from ._requests import QueryQueue as QueryQueue
 from ._requests import QueueFacts as QueueFacts
 from ._requests import Request as Request
+from ._requests import RequestRules as RequestRules
 from ._requests import Unbind as Unbind
 from ._terms import ConnectionTerms as ConnectionTerms
 from ._terms import LinkTerms as LinkTerms
@@ -133,6 +134,7 @@ __all__ = (
     "Request",
     "RequestAnswered",
     "RequestReceived",
+    "RequestRules",
     "Role",
     "RoutedDelivery",
     "Run",

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
 from ._delivery import IncomingDelivery, OutgoingDelivery
+from ._requests import RequestRules
 
 if TYPE_CHECKING:
     from ..messaging import DeliveryState, Error
@@ -180,6 +181,7 @@ class Session(ABC):
         sendable: the peer's incoming window is open and no transfer of ours is held back.
         strict_window: a transfer beyond our incoming window ends the session (default True). False for a peer that is
             known to send a message to its end whatever the window: what links that stream hold is then not bounded.
+        request_rules: how the peer's requests are judged; a server's.
         suspended: its transport was lost, and the peer keeps it: no event told of its end, or its links'. It takes what
             it is told, and says it when `Engine.resume` has brought it back.
     """
@@ -190,6 +192,7 @@ class Session(ABC):
     begun: bool
     strict_window: bool
     suspended: bool = False
+    request_rules: RequestRules = RequestRules()
     context: Any
 
     @property

@@ -23,6 +23,40 @@ class Request(Generic[R]):
     """The base of all requests; `R` is what the answer is."""
 
 
+@dataclass(frozen=True, slots=True)
+class RequestRules:
+    """What a server has to do where the specifications differ; the defaults are RabbitMQ's rules, for 0-9-1.
+
+    Attributes:
+        absent: the condition that refuses to delete or unbind what is not there; None: that succeeds.
+        reserved: the condition that refuses names that are the broker's.
+        different: the condition that refuses to declare what is there and differs.
+        compared: the terms in which what is there must not differ from what is declared.
+        unsaid_differs: an alternate exchange that is there and not declared is a difference.
+        unknown_type: the condition that refuses a type of exchange that there is not.
+        unknown_argument: the condition that refuses arguments that mean nothing here; None: they are kept, unused.
+        needs_alternate: an alternate exchange has to be there, and cannot be deleted while it is one.
+        one_per_key: a queue has one binding to an exchange by each key; the arguments of the first one stay.
+    """
+
+    absent: str | None = None
+    reserved: str = "amqp:unauthorized-access"
+    different: str = "amqp:precondition-failed"
+    compared: frozenset[str] = frozenset(
+        ("type", "durable", "auto-delete", "internal", "exclusive", "alternate-exchange", "arguments")
+    )
+    unsaid_differs: bool = True
+    unknown_type: str = "amqp:precondition-failed"
+    unknown_argument: str | None = None
+    needs_alternate: bool = False
+    one_per_key: bool = False
+
+    def differs(self, term: str, there: object, declared: object) -> bool:
+        """Return whether what is there differs in that term from what is declared, as far as the rules compare it."""
+        compares = term in self.compared and (declared is not None or self.unsaid_differs)
+        return compares and there != declared
+
+
 class PendingRequest(Generic[R]):
     """A request on its way.
 

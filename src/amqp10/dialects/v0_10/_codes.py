@@ -28,7 +28,8 @@ CODES: Final = {condition: code for code, condition in reversed(CONDITIONS.items
     "amqp:transaction:unknown-id": 404,
 }
 COMMAND_INVALID: Final = 503
-INVALID_ARGUMENT: Final = 531
+ILLEGAL_ARGUMENT: Final = 531
+BLANK_NAME: Final = 542  # "invalid-argument"
 INTERNAL_ERROR: Final = 541
 
 # connection.close-code (0-10 §11.1)

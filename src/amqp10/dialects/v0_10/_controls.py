@@ -61,9 +61,9 @@ class ConnectionTuneOk(Control):
 
 @control(0x0107, "connection.open")
 class ConnectionOpen(Control):
-    """The client asks for a virtual host."""
+    """The client asks for a virtual host, which Qpid's Python client never names, though it is required."""
 
-    virtual_host: str = field("str8", required=True)
+    virtual_host: str = field("str8", required=True, default="")
     capabilities: list[Any] | None = field("array")
     insist: bool = field("bit")
 
@@ -155,10 +155,10 @@ class SessionTimeout(Control):
 
 @control(0x0207, "session.command-point")
 class SessionCommandPoint(Control):
-    """The id (and octet within it) of the command that comes next."""
+    """The id (and octet within it) of the command that comes next; an offset that is left out can mean 0 only."""
 
     command_id: int = field("sequence-no", required=True)
-    command_offset: int = field("uint64", required=True)
+    command_offset: int = field("uint64", required=True, default=0)
 
 
 @control(0x0208, "session.expected")

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from ...messaging import Error
 from ...types import serial_diff
-from ._codes import INVALID_ARGUMENT, SessionFault
+from ._codes import ILLEGAL_ARGUMENT, SessionFault
 from ._declare import Ranges
 
 MASK: Final = 0xFFFF_FFFF
@@ -171,7 +171,7 @@ class CommandOwner:
         Raises:
             SessionFault: that is not what such a command gives.
         """
-        raise SessionFault(INVALID_ARGUMENT, f"a result of command {sent.number & MASK}, which gives none")
+        raise SessionFault(ILLEGAL_ARGUMENT, f"a result of command {sent.number & MASK}, which gives none")
 
     def rejected(self, sent: Sent, code: int, text: str | None) -> None:
         """Hear that the peer rejects the message; of a command that carries none there is nothing to be rejected."""
@@ -305,6 +305,10 @@ class Inbox:
         while self.syncs and self.syncs[0] < oldest:
             self.done.add(self.syncs.pop(0))
             self.news = True
+
+    def is_done(self, end: int) -> bool:
+        """Return whether all commands before that one are completed."""
+        return min(self.open, default=end) >= end and (not self.syncs or self.syncs[0] >= end)
 
     def skip(self, last: int) -> None:
         """All up to this one will never come: there is nothing left to be done for them."""

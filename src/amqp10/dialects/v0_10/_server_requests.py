@@ -19,8 +19,10 @@ from ...engine import (
     QueryQueue,
     QueueFacts,
     Request,
+    RequestRules,
     Unbind,
 )
+from ._codes import BLANK_NAME, SessionFault
 from ._declare import Command, Struct
 from ._requests import DEAD_LETTERS, ON_DEMAND_ARGUMENT, alternate_from, arguments_in, arguments_out
 from ._topology import (
@@ -39,6 +41,22 @@ from ._topology import (
     QueueQueryResult,
 )
 
+RULES: Final = RequestRules(
+    absent="amqp:not-found",
+    reserved="amqp:not-allowed",
+    different="amqp:not-allowed",
+    compared=frozenset(("type", "alternate-exchange")),
+    unsaid_differs=False,
+    unknown_type="amqp:not-found",
+    unknown_argument="amqp:not-implemented",
+    needs_alternate=True,
+    one_per_key=True,
+)
+"""What 0-10 says of requests (§10.5, §10.6), where that is not what other dialects do."""
+NO_LOCAL: Final = "no-local"
+FILTERS: Final = "x-filter-"
+"""What Qpid's Java client says when it declares and binds, and again when it subscribes, where it is done."""
+
 Answer = Callable[[Any], Struct | None]
 """Makes the result of a command of what the owner answered."""
 
@@ -50,6 +68,7 @@ def _nothing(_: object) -> None:
 def _declare_queue(command: QueueDeclare) -> Request[Any]:
     """An exclusive queue that is to be deleted, is so with its session, not with its last subscription."""
     arguments = arguments_in(command.arguments)
+    arguments.pop(NO_LOCAL, None)
     on_demand = arguments.pop(ON_DEMAND_ARGUMENT, False) is True
     if command.alternate_exchange:
         arguments[DEAD_LETTERS] = command.alternate_exchange
@@ -63,6 +82,11 @@ def _declare_queue(command: QueueDeclare) -> Request[Any]:
         arguments,
         command.exclusive and not command.auto_delete,
     )
+
+
+def _bind(command: ExchangeBind) -> Request[Any]:
+    arguments = {name: value for name, value in arguments_in(command.arguments).items() if not name.startswith(FILTERS)}
+    return Bind(command.queue, command.exchange, command.binding_key, arguments)
 
 
 def _queue(facts: QueueFacts | None) -> QueueQueryResult:
@@ -118,10 +142,7 @@ _REQUESTS: Final[dict[type[Command], tuple[Callable[[Any], Request[Any]], Answer
     ),
     ExchangeDelete: (lambda each: DeleteExchange(each.exchange, each.if_unused), _nothing),
     ExchangeQuery: (lambda each: QueryExchange(each.name or ""), _exchange),
-    ExchangeBind: (
-        lambda each: Bind(each.queue, each.exchange, each.binding_key, arguments_in(each.arguments)),
-        _nothing,
-    ),
+    ExchangeBind: (_bind, _nothing),
     ExchangeUnbind: (lambda each: Unbind(each.queue, each.exchange, each.binding_key), _nothing),
     ExchangeBound: (
         lambda each: QueryBinding(
@@ -135,7 +156,28 @@ _REQUESTS: Final[dict[type[Command], tuple[Callable[[Any], Request[Any]], Answer
 }
 
 
+_NAMES: Final[dict[type[Command], tuple[str, ...]]] = {
+    QueueDeclare: ("queue",),
+    QueueDelete: ("queue",),
+    QueuePurge: ("queue",),
+    ExchangeDeclare: ("exchange",),
+    ExchangeDelete: ("exchange",),
+    ExchangeBind: ("queue", "exchange"),
+    ExchangeUnbind: ("queue", "exchange"),
+}
+"""The fields that may not be blank."""
+
+
 def request_of(command: Command) -> tuple[Request[Any], Answer] | None:
-    """The request that a command is, and what makes its result; None if it is none."""
+    """The request that a command is, and what makes its result; None if it is none.
+
+    Raises:
+        SessionFault: a name in it is blank.
+    """
     found = _REQUESTS.get(type(command))
-    return None if found is None else (found[0](command), found[1])
+    if found is None:
+        return None
+    for name in _NAMES.get(type(command), ()):
+        if not getattr(command, name):
+            raise SessionFault(BLANK_NAME, f"the name of the {name} in {command.spec_name} is blank")
+    return found[0](command), found[1]

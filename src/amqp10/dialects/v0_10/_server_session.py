@@ -44,12 +44,12 @@ from ._commands import (
 )
 from ._controller import TRANSACTIONAL, Controller
 from ._controls import SessionAttach, SessionAttached, SessionDetach, SessionDetached, SessionRequestTimeout
-from ._declare import Command, Ranges, Struct
-from ._frames import COMMAND, Assembly
+from ._declare import Command, Ranges, Struct, decode_control
+from ._frames import CONTROL, Assembly
 from ._intake import IntakeLink
 from ._ledger import MASK, named, near, portions, to_ranges
 from ._outlet import OutletLink
-from ._server_requests import Answer, request_of
+from ._server_requests import RULES, Answer, request_of
 from ._session import SessionEndpoint
 from ._topology import QueueDeclare, QueueDelete
 
@@ -72,6 +72,8 @@ class ServerSession(SessionEndpoint):
         transaction: what is done now is part of it; None for none.
     """
 
+    request_rules = RULES
+
     def __init__(self, engine: V010Engine, channel: int) -> None:
         super().__init__(engine, channel)
         self._attached = True
@@ -93,7 +95,8 @@ class ServerSession(SessionEndpoint):
 
     def _receive_attach(self, control: SessionAttach) -> None:
         if self.name:
-            super()._receive_attach(control)
+            self.say(SessionDetached(control.name, TRANSPORT_BUSY))
+            return
         self.name = control.name
         self.remote = SessionTerms()
         self.say(SessionAttached(control.name))
@@ -157,8 +160,11 @@ class ServerSession(SessionEndpoint):
 
     def not_attached(self, assembly: Assembly) -> None:
         """Something came on a channel without a session."""
-        if assembly.kind == COMMAND or assembly.front[:2] == b"\2\3":
-            self.say(SessionDetached(b"", NOT_ATTACHED))
+        control = decode_control(assembly.front) if assembly.kind == CONTROL else None
+        if control is None:
+            self.say(SessionDetached(b"", NOT_ATTACHED))  # a command names no session
+        elif isinstance(control, SessionDetach):
+            self.say(SessionDetached(control.name, NOT_ATTACHED))
 
     def is_new(self, attach: SessionAttach) -> bool:
         """Whether it is; not, if one of that name goes on here, or is at work elsewhere and not to be moved."""

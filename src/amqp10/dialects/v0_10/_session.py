@@ -80,6 +80,8 @@ class SessionEndpoint(Session):
         self._last: bytearray | None = None  # the last command of this output
         self._wanted = False  # somebody waits for the completion of one in this output
         self._timely_at = 0
+        # A session.flush waits for the commands before this one, and wants session.confirmed, session.completed.
+        self._flush: tuple[int, bool, bool] | None = None
         self._outcomes: dict[Any, list[Any]] = {}
         self._settlements: dict[Any, list[Any]] = {}
         self._known: dict[bytes, MessageTransfer] = {}  # the same command comes with each transfer of a link
@@ -140,6 +142,8 @@ class SessionEndpoint(Session):
             self._last[SYNC_FLAG] = 1
             self._wanted = False
         self._last = None
+        if self._flush is not None:
+            self._answer_flush(*self._flush)
         inbox = self.inbox
         if inbox.news:
             inbox.news = False
@@ -327,14 +331,23 @@ class SessionEndpoint(Session):
             self.engine.owe(self)
 
     def _receive_flush(self, control: SessionFlush) -> None:
+        """Say at once what is expected; the rest when what came before is done, for it may end with an exception."""
         if control.expected:
             number = self.inbox.next & MASK
             self.say(SessionExpected(((number, number),) if self._was_pointed or self._resumed else ()))
-        if control.confirmed:
-            self.say(SessionConfirmed(self.inbox.done.wire(MOST_TOLD)))
-        if control.completed:
-            self.inbox.news = True
+        if control.confirmed or control.completed:
+            _, confirmed, completed = self._flush or (0, False, False)
+            self._flush = self.inbox.next, confirmed or control.confirmed, completed or control.completed
             self.engine.owe(self)
+
+    def _answer_flush(self, end: int, confirmed: bool, completed: bool) -> None:
+        """Answer the last session.flush, if all before that command is done."""
+        if not self.inbox.is_done(end):
+            return
+        self._flush = None
+        self.inbox.news = self.inbox.news or completed
+        if confirmed:
+            self.say(SessionConfirmed(self.inbox.done.wire(MOST_TOLD)))
 
     def _receive_gap(self, control: SessionGap) -> None:
         for first, last in from_ranges(control.commands, self.inbox.next):

@@ -1,0 +1,131 @@
+"""Clients of the older dialects, octet by octet, with an embedded broker behind the server engine."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from amqp10.broker._node import Limits
+from amqp10.broker._router import Router
+from amqp10.dialects.v0_9._frames import METHOD, FrameReader
+from amqp10.dialects.v0_9._method import Method
+from amqp10.dialects.v0_9._methods import ChannelOpen, ConnectionOpen, ConnectionStartOk, ConnectionTuneOk
+from amqp10.dialects.v0_9._properties import BasicProperties
+from amqp10.dialects.v0_9._variant import V0_9_1, Variant
+from amqp10.dialects.v0_10._commands import ExecutionException
+from amqp10.dialects.v0_10._controls import (
+    ConnectionOpen as Open,
+)
+from amqp10.dialects.v0_10._controls import (
+    ConnectionStartOk as StartOk,
+)
+from amqp10.dialects.v0_10._controls import (
+    ConnectionTuneOk as TuneOk,
+)
+from amqp10.dialects.v0_10._controls import SessionAttach, SessionCommandPoint, SessionCompleted
+from amqp10.dialects.v0_10._declare import Command
+from amqp10.dialects.v0_10._frames import PROTOCOL_HEADER, encode_command
+
+from ..broker._served import Served
+from ..dialects.v0_10._raw import Raw
+
+
+def new_router() -> Router:
+    """A broker's inside, with nothing in it."""
+    return Router(clock=lambda: 0.0, limits=Limits())
+
+
+class Client010(Raw):
+    """Commands of 0-10, on channel 1, and what the broker says of them.
+
+    Args:
+        router: the broker's.
+        opens: it asks for a virtual host, and attaches a session.
+    """
+
+    def __init__(self, router: Router | None = None, *, opens: bool = True) -> None:
+        self.served = Served("0-10", router or new_router())
+        super().__init__(self.served.engine)
+        self.put(PROTOCOL_HEADER)
+        self.say(StartOk({}, "ANONYMOUS", b"", "en_US"), 0)
+        self.say(TuneOk(256, 65_535, 0), 0)
+        if opens:
+            self.say(Open("", []), 0)
+            self.say(SessionAttach(uuid4().bytes))
+            self.say(SessionCommandPoint(0, 0))
+
+    def put(self, data: bytes) -> list[Any]:
+        self.engine.receive_data(data)
+        self.served.settle_down()
+        return self.listen()
+
+    def encode(
+        self, command: Command, header: bytes | None = None, body: bytes | None = None, channel: int = 1
+    ) -> bytes:
+        return encode_command(channel, command.encode(), header, body, 65_523)
+
+    def refusal(self, command: Command) -> int | None:
+        """The code with which a command ends the session; None: it is done."""
+        said = self.do(command)
+        codes = [each.error_code for each in said if isinstance(each, ExecutionException)]
+        assert len(codes) == 1 or any(isinstance(each, SessionCompleted) for each in said)
+        return codes[0] if codes else None
+
+
+class Client09:
+    """Methods of 0-9-1, or of one of its kin, on channel 1, and what the broker says to them.
+
+    Args:
+        router: the broker's.
+        variant: the dialect, by its name.
+        heartbeat: seconds between heartbeats.
+        opens: it opens the channel.
+    """
+
+    def __init__(
+        self,
+        router: Router | None = None,
+        *,
+        name: str = "0-9-1",
+        variant: Variant = V0_9_1,
+        heartbeat: int = 0,
+        opens: bool = True,
+        **properties: Any,
+    ) -> None:
+        self.variant = variant
+        self.served = Served(name, router or new_router())
+        self.engine = self.served.engine
+        self.messages: list[tuple[bytes, bytes]] = []
+        self._properties = b""
+        self._reader = FrameReader(variant.framing, 1 << 20)
+        self.put(variant.header)
+        self.do(ConnectionStartOk(properties, "ANONYMOUS", b"", "en_US"), channel=0)
+        self.do(ConnectionTuneOk(100, 131_072, heartbeat), channel=0)
+        self.do(ConnectionOpen("/"), channel=0)
+        if opens:
+            self.do(ChannelOpen())
+
+    def put(self, data: bytes) -> list[Any]:
+        """Send octets; the methods that come back. Contents are noted in `messages`: properties and body."""
+        self._reader.feed(self.served.take(data))
+        said: list[Any] = []
+        for kind, _, payload in self._reader.frames():
+            if kind == METHOD:
+                said.append(self.variant.methods.decode(payload))
+            elif kind == 2:
+                self._properties = payload[12:]
+            elif kind == 3:
+                self.messages.append((self._properties, payload))
+        return said
+
+    def encode(self, method: Method, channel: int = 1) -> bytes:
+        return self.variant.framing.frame(METHOD, channel, self.variant.methods.encode(method))
+
+    def do(self, *methods: Method, channel: int = 1) -> list[Any]:
+        """Say methods; what comes back."""
+        return self.put(b"".join(self.encode(each, channel) for each in methods))
+
+    def content(self, body: bytes, properties: BasicProperties | None = None, octets: bytes | None = None) -> bytes:
+        """What follows a publish."""
+        said = octets if octets is not None else (properties or BasicProperties()).encode(self.variant.tables)
+        return self.variant.framing.message(1, 60, said, body, 4096)

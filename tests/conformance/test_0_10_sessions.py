@@ -1,0 +1,99 @@
+"""AMQP 0-10: what sessions say of their commands, octet by octet, as a client hears the embedded broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from amqp10.dialects.v0_10._commands import ExecutionException, MessageTransfer
+from amqp10.dialects.v0_10._controls import (
+    ConnectionOpenOk,
+    SessionAttach,
+    SessionAttached,
+    SessionCompleted,
+    SessionConfirmed,
+    SessionDetach,
+    SessionDetached,
+    SessionExpected,
+    SessionFlush,
+)
+from amqp10.dialects.v0_10._frames import encode_control
+from amqp10.dialects.v0_10._topology import QueueDeclare, QueueDelete, QueueQuery
+
+from ._older import Client010
+
+
+@pytest.fixture
+def client() -> Client010:
+    """A client with a session."""
+    return Client010()
+
+
+def kinds(said: list[Any]) -> list[type]:
+    return [type(each) for each in said]
+
+
+@pytest.mark.spec("0-10 session.detached", "the control names the session that is detached, or that is not attached")
+@pytest.mark.parametrize(("name", "code"), [(b"nobody's", 3), (b"", 3)])
+def test_detached_names_the_session(client: Client010, name: bytes, code: int) -> None:
+    """Who detaches what is not attached on that channel hears which session that was."""
+    assert client.say(SessionDetach(name), channel=7) == [SessionDetached(name, code)]
+
+
+@pytest.mark.spec("0-10 session.attach", "a channel that is another session's is busy, and the other session goes on")
+def test_a_channel_in_use(client: Client010) -> None:
+    """The session that was to be attached is named, and the one that is there does what comes next."""
+    assert client.say(SessionAttach(b"another")) == [SessionDetached(b"another", 2)]
+    assert client.refusal(QueueQuery("q")) is None
+
+
+@pytest.mark.spec("0-10 session.flush", "it is answered when all commands before it are executed")
+@pytest.mark.parametrize("flush", [SessionFlush(completed=True), SessionFlush(confirmed=True)])
+def test_exceptions_come_before_the_answer_to_a_flush(client: Client010, flush: SessionFlush) -> None:
+    """A command that fails is told before the answer, which would say nothing of it, in whatever portions they come."""
+    commands = client.encode(QueueDeclare("a")) + client.encode(QueueDelete("absent"))
+    said = client.put(commands + encode_control(1, flush.encode()))
+    exceptions = [place for place, each in enumerate(said) if isinstance(each, ExecutionException)]
+    answers = [place for place, each in enumerate(said) if isinstance(each, SessionConfirmed)]
+    assert [said[place].error_code for place in exceptions] == [404]
+    assert all(place > exceptions[0] for place in answers)
+
+
+@pytest.mark.spec("0-10 session.flush", "the answer to completed says all that is executed")
+def test_the_answer_to_a_flush(client: Client010) -> None:
+    """Everything before it is in the answer, also what the broker was still busy with as the flush came."""
+    commands = client.encode(QueueDeclare("a")) + client.encode(QueueDelete("a"))
+    said = client.put(commands + encode_control(1, SessionFlush(completed=True).encode()))
+    assert [each.commands for each in said if isinstance(each, SessionCompleted)][-1] == ((0, 1),)
+    said = client.say(SessionFlush(expected=True, confirmed=True, completed=True))
+    assert kinds(said) == [SessionExpected, SessionConfirmed, SessionCompleted]
+    assert said[0].commands == ((2, 2),)
+
+
+@pytest.mark.spec("0-10 session.flush", "a message is executed when the broker has taken charge of it or refused it")
+def test_a_transfer_before_a_flush(client: Client010) -> None:
+    """Also the exception that a message to an exchange that is not there costs is told before."""
+    transfer = client.encode(MessageTransfer("absent", 0, 0), b"", b"m")
+    said = client.put(transfer + encode_control(1, SessionFlush(confirmed=True).encode()))
+    assert [each.error_code for each in said if isinstance(each, ExecutionException)] == [404]
+    assert SessionConfirmed not in kinds(said)
+
+
+@pytest.mark.deviation(
+    "0-10 connection.open", "without a virtual host it asks for the usual one", "Qpid's Python client never names one"
+)
+def test_open_without_a_virtual_host() -> None:
+    """The field is left out, though the specification requires it: the connection is open."""
+    said = Client010(opens=False).put(bytes.fromhex("0f000010000000000000000001070000"))
+    assert kinds(said) == [ConnectionOpenOk]
+
+
+@pytest.mark.deviation("0-10 session.command-point", "a command-offset that is left out is 0", "clients leave it out")
+def test_command_point_without_an_offset(client: Client010) -> None:
+    """The next command is the one that was named."""
+    assert kinds(client.say(SessionAttach(b"second"), channel=2))[0] is SessionAttached
+    one_field = bytes.fromhex("0207 0100 00000005")
+    assert client.put(encode_control(2, one_field)) == []
+    said = client.put(client.encode(QueueDeclare("b"), channel=2))
+    assert [each.commands for each in said if isinstance(each, SessionCompleted)] == [((5, 5),)]
