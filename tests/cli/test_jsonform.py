@@ -102,3 +102,13 @@ def test_bad_lines(line: str) -> None:
     """Each is refused with a reason."""
     with pytest.raises(EncodeError):
         from_json(line)
+
+
+@pytest.mark.parametrize("text", ["\x1b[31m", "\x9b31m", "\u202e\u2066", "\u200b\ufeff", "\U000e0001", "grün 日本 😀"])
+def test_nothing_to_obey(text: str) -> None:
+    """L7: JSON has what a terminal would obey, or show as something else, escaped, and other letters as they are."""
+    line = to_json(Message(text, subject=text, application_properties={text: text}))
+    assert line.isprintable()
+    assert (text in line) == text.isprintable()
+    again = from_json(line)
+    assert (again.body, again.subject, again.application_properties) == (text, text, {text: text})

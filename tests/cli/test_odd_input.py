@@ -14,10 +14,14 @@ import anyio
 import anyio.from_thread
 import pytest
 
-from amqp10 import ConnectionLost, Error
+from amqp10 import ConnectionLost, Error, Message, Symbol
+from amqp10.bridging._plan import BridgePlan, PlannedEnd
+from amqp10.cli._bridge import show
+from amqp10.cli._jsonform import from_json
 from amqp10.cli._main import words
 from amqp10.cli._probe import HEADERS, meaning
-from amqp10.testing import CertificateAuthority, Close, ScriptedPeer
+from amqp10.cli._receive import Printer
+from amqp10.testing import CertificateAuthority, Close, Detach, Disposition, Flow, ScriptedPeer, Transfer
 
 Commands = Callable[..., Any]
 Starter = Callable[..., tuple[Any, str]]
@@ -133,7 +137,7 @@ def test_what_is_no_message_is_rejected(amqp10: Commands, broker_url: str, monke
     assert (again.code, again.out) == (0, "")
 
 
-HOSTILE = "[/red] [bold] \x1b]0;owned\x07"
+HOSTILE = "[/red] [bold] \x1b]0;owned\x07 \x9b31m \u202edesrever\u2066"
 
 
 def with_server(script: Callable[[ScriptedPeer], Awaitable[None]], command: Callable[[str], Any]) -> Any:
@@ -170,7 +174,7 @@ def test_probe_of_a_hostile_server(amqp10: Commands, refuses: bool) -> None:
     result = with_server(script, lambda url: amqp10("probe", url))
     assert "Traceback" not in result.err
     assert "[/red]" in result.out
-    assert "\x1b" not in result.out + result.err
+    assert (result.out + result.err).replace("\n", "").isprintable()
     assert result.code in ({0, 5} if refuses else {0})  # it may close while the client is closing already
 
 
@@ -184,7 +188,55 @@ def test_what_a_refusal_says_is_shown_not_obeyed(amqp10: Commands) -> None:
     result = with_server(script, lambda url: amqp10("send", url, "q", "x"))
     assert result.code == 5
     assert "\\x1b]0;owned\\x07" in result.err
-    assert "\x1b" not in result.err
+    assert result.err.rstrip("\n").isprintable()
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_plan_with_a_hostile_name(capsys: pytest.CaptureFixture[str], as_json: bool) -> None:
+    """What a dry run shows of a peer's name is shown, not obeyed."""
+    end = PlannedEnd("amqp://h:1", HOSTILE, "1.0", HOSTILE)
+    show(BridgePlan(end, end, "at-least-once", True, 1, False), as_json)
+    assert capsys.readouterr().out.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("form", ["text", "json", "body"])
+def test_messages_on_a_terminal(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    """L7: control characters, C1 among them, and what turns text around are escaped; JSON is the same JSON."""
+    shown = io.StringIO()
+    monkeypatch.setattr(shown, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdout", shown)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "dumb")
+    message = Message(HOSTILE, subject=HOSTILE, application_properties={HOSTILE: Symbol("\x7f")})
+
+    async def write() -> None:
+        async with Printer(form, None).running() as printer:
+            await printer.show([message, Message(HOSTILE.encode()), Message(b"\x9b\xff")])
+
+    anyio.run(write)
+    text = shown.getvalue()
+    assert text.replace("\n", "").isprintable()
+    assert "owned" in text
+    if form == "json":
+        assert from_json(text.split("\n")[0]).subject == HOSTILE
+
+
+@pytest.mark.parametrize(("command", "word"), [("receive", "were rejected"), ("browse", "could not be decoded")])
+def test_malformed_messages(amqp10: Commands, command: str, word: str) -> None:
+    """What is no message is told of, and the command ends with 7, whether it takes or only looks."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.accept_connection()
+        await peer.accept_session()
+        await peer.accept_link()
+        await peer.expect(Flow)
+        await peer.send(Transfer(handle=0, delivery_id=0, delivery_tag=b"0", message_format=0), b"\x00nonsense")
+        await peer.expect_any(Detach, skip=(Flow, Disposition))
+
+    options = ("-n", "1", "--wait", "0.5")
+    result = with_server(script, lambda url: amqp10(command, url, "q", *options))
+    assert result.code == 7
+    assert word in result.err
 
 
 def test_bad_certificate_files_are_named(amqp10: Commands, tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import sys
 import anyio
 import pytest
 
-from amqp10 import Connection, ScramSha256
+from amqp10 import Connection, Message, ScramSha256
 from amqp10.broker import Broker
+from amqp10.engine import dialect_names
 from amqp10.net import Pump
 
 pytestmark = pytest.mark.anyio
@@ -47,6 +48,26 @@ async def test_bodies(caplog: pytest.LogCaptureFixture) -> None:
         async with Broker() as broker, broker.connect() as connection, connection.sender("orders") as sender:
             await sender.send("attack at dawn")
     assert [line for line in lines_of(caplog) if "attack at dawn" in line]
+
+
+@pytest.mark.parametrize("anonymous", [False, True])
+@pytest.mark.parametrize("dialect", dialect_names())
+async def test_no_tokens(caplog: pytest.LogCaptureFixture, dialect: str, anonymous: bool) -> None:
+    """L9: bodies to and from `$cbs` are shown in no dialect, by a named link or not, in one frame or many."""
+    with caplog.at_level(5, "amqp10.frames"):
+        async with Broker() as broker, Connection(broker.url, dialect=dialect, max_frame_size=4096) as connection:
+            async with (
+                connection.receiver("$cbs") as receiver,
+                connection.sender(None if anonymous else "$cbs") as sender,
+            ):
+                for body in ("SharedAccess", b"SharedAccess" * 1000, ["SharedAccess"]):
+                    await sender.send(Message(body, to="$cbs", application_properties={"operation": "put-token"}))
+                    (await receiver.receive()).accept()
+            async with connection.sender("q") as sender:
+                await sender.send(b"attack at dawn")
+    assert [line for line in lines_of(caplog) if "attack at dawn" in line]
+    assert [line for line in lines_of(caplog) if "<secret>" in line]
+    assert not [line for line in lines_of(caplog) if "Shared" in line]
 
 
 async def test_off(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

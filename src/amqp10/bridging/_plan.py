@@ -74,7 +74,7 @@ def end_of(connection: Connection, address: str | None) -> PlannedEnd:
     """An end, once it is attached."""
     said = connection.remote_properties
     product, version = said.get("product", "a server that does not say its name"), said.get("version", "")
-    peer = f"{product} {version}".strip()
+    peer = " ".join(f"{product} {version}".split())  # one line, whatever the peer says
     return PlannedEnd(connection.url, address, connection.dialect, peer)
 
 

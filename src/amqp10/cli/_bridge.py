@@ -21,7 +21,7 @@ from ..client import Connection, DeliveryStore, MemoryDeliveryStore, SQLiteDeliv
 from ..engine import dialect_names
 from ..errors import InsecureTransport
 from ..messaging import Filter, Source
-from ..net import parse_url
+from ..net import parse_url, visible
 from ._main import Failure, Interrupted, start, words
 from ._options import Peer, seconds
 from ._receive import with_selector
@@ -136,7 +136,7 @@ class Watcher:
 
 def show(plan: BridgePlan, as_json: bool) -> None:
     """What a dry run has found."""
-    click.echo(json.dumps(asdict(plan)) if as_json else f"{plan}\nnothing was moved")
+    click.echo(json.dumps(asdict(plan)) if as_json else visible(f"{plan}\nnothing was moved", keep="\n"))
 
 
 @click.command("bridge")

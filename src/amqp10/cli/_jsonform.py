@@ -72,7 +72,10 @@ _DEFAULTS = {"durable": False, "priority": 4, "first_acquirer": False, "delivery
 
 
 def to_json(message: Message) -> str:
-    """The message in one line of JSON; fields with their default value are left out."""
+    """The message in one line of JSON; fields with their default value are left out.
+
+    What a terminal would obey, or show as something else, is escaped, wherever it goes: it is the same JSON.
+    """
     form: dict[str, Any] = {}
     for name in FIELDS:
         value = getattr(message, name)
@@ -80,7 +83,10 @@ def to_json(message: Message) -> str:
             continue
         form[name] = plain(value)
     form["body"] = plain(message.body)
-    return json.dumps(form, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(form, ensure_ascii=False, allow_nan=False)
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 
 
 def from_json(line: str) -> Message:

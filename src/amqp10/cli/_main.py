@@ -25,6 +25,7 @@ from ..errors import (
     MessageNotAccepted,
     RedirectRefused,
 )
+from ..net import visible
 
 T = TypeVar("T")
 
@@ -151,13 +152,6 @@ def spaced(name: str) -> str:
     """`ConnectionLost` as people say it: connection lost."""
     parts = re.findall("[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)
     return " ".join(part if part.isupper() else part.lower() for part in parts)
-
-
-def visible(text: str, keep: str = "") -> str:
-    """Text that came from elsewhere: what a terminal would obey is shown, not obeyed; `keep` stays as it is."""
-    return "".join(
-        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode() for char in text
-    )
 
 
 def complain(message: str, code: int) -> int:

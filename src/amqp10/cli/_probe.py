@@ -18,8 +18,8 @@ from rich.text import Text
 from ..dialects.v1_0._frames import SASL_HEADER, FrameReader
 from ..dialects.v1_0._performatives import SaslMechanisms
 from ..errors import AmqpError
-from ..net import Endpoint, connect, parse_url
-from ._main import Failure, code_of, start, visible, words
+from ..net import Endpoint, connect, parse_url, visible
+from ._main import Failure, code_of, start, words
 from ._options import Peer, with_peer
 
 HEADERS = {

@@ -17,8 +17,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from ..client import Delivery, Receiver
 from ..errors import DecodeError
 from ..messaging import Filter, Message, Selector, Source
+from ..net import visible
 from ._jsonform import to_json
-from ._main import Failure, Stalled, complain, start, visible, words
+from ._main import Failure, Stalled, complain, start, words
 from ._options import Peer, seconds, with_peer
 
 # Seconds that a write may still take once the command is to end.
@@ -28,11 +29,13 @@ FORMATS = click.Choice(["text", "json", "body"])
 
 def text_of(message: Message) -> str:
     """The body as text, behind the subject where there is one; what a terminal would obey is shown, not obeyed."""
+    return visible(f"{message.subject}: " if message.subject else "", keep="\t") + body_of(message)
+
+
+def body_of(message: Message) -> str:
+    """The body alone, as text in the same way."""
     body = message.body
-    text = body.decode(errors="backslashreplace") if isinstance(body, bytes) else str(body)
-    if message.subject:
-        text = f"{message.subject}: {text}"
-    return visible(text, keep="\n\t")
+    return visible(body.decode(errors="backslashreplace") if isinstance(body, bytes) else str(body), keep="\n\t")
 
 
 class Printer:
@@ -99,14 +102,14 @@ class Printer:
         self._progress.update(self._task, completed=self.count, rate=f"{rate:,.0f}/s")
 
     def _write(self, messages: list[Message]) -> None:
-        if self.form == "body":
+        if self.form == "body" and not self._terminal:
             out = sys.stdout.buffer
             for message in messages:
                 body = message.body
                 out.write(body if isinstance(body, bytes) else str(body).encode())
             out.flush()
         else:
-            render = to_json if self.form == "json" else text_of
+            render = {"json": to_json, "text": text_of, "body": body_of}[self.form]
             text = "\n".join(render(message) for message in messages)
             if self._terminal:
                 self._console.print(text, markup=False, highlight=False, soft_wrap=True, emoji=False)
@@ -180,7 +183,7 @@ with_selector = click.option(
     type=FORMATS,
     default="text",
     show_default=True,
-    help="text lines, JSON lines, or bodies only, back to back",
+    help="text lines, JSON lines, or bodies only, back to back; on a terminal bodies are shown as text",
 )
 @click.option(
     "--credit", type=click.IntRange(1), default=100, show_default=True, help="how many the broker may send ahead"
@@ -220,7 +223,7 @@ def receive(
     type=FORMATS,
     default="text",
     show_default=True,
-    help="text lines, JSON lines, or bodies only, back to back",
+    help="text lines, JSON lines, or bodies only, back to back; on a terminal bodies are shown as text",
 )
 @click.option(
     "--wait",
@@ -239,7 +242,7 @@ def browse(peer: Peer, address: str, count: int, form: str, wait: float, filters
     messages back when all is shown.
     """
 
-    async def run() -> None:
+    async def run() -> Printer:
         printer = Printer(form, None)
         most = min(count, 500)
         async with (
@@ -255,5 +258,8 @@ def browse(peer: Peer, address: str, count: int, form: str, wait: float, filters
                     await take(printer, batch, settle=False)
                     if printer.count >= count:
                         break
+        return printer
 
-    start(run)
+    printer = start(run)
+    if printer.malformed:
+        raise Failure(f"{printer.malformed} could not be decoded", 7)

@@ -25,6 +25,7 @@ from ._dialect import dialect_names as dialect_names
 from ._dialect import dialects as dialects
 from ._dialect import is_a_header as is_a_header
 from ._dialect import register_dialect as register_dialect
+from ._dialect import takes_tokens as takes_tokens
 from ._events import Authenticated as Authenticated
 from ._events import ConnectionEnded as ConnectionEnded
 from ._events import ConnectionOpened as ConnectionOpened
@@ -158,4 +159,5 @@ __all__ = (
     "parse_address",
     "register_dialect",
     "route_address",
+    "takes_tokens",
 )

@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 from ..errors import Unsupported
 
@@ -24,6 +25,15 @@ _FAST = b"\x80"
 def is_a_header(start: bytes) -> bool:
     """Whether octets begin as a protocol header does: that of any AMQP, or the two octets of AMQP/Fast."""
     return start[: len(_AMQP)] == _AMQP or start[:1] == _FAST
+
+
+TOKENS: Final = "$cbs"
+"""The node that takes security tokens in the bodies of messages (AMQP Claims-based Security 1.0 §3.1)."""
+
+
+def takes_tokens(address: object) -> bool:
+    """Return whether an address, a routing key or the like leads to `$cbs`, whose messages carry secrets."""
+    return isinstance(address, str) and unquote(address).endswith(TOKENS)
 
 
 class Tracer(ABC):

@@ -26,6 +26,7 @@ from ._url import check_host as check_host
 from ._url import is_loopback as is_loopback
 from ._url import parse_url as parse_url
 from ._url import same_host as same_host
+from ._url import visible as visible
 
 __all__ = (
     "PORTS",
@@ -54,4 +55,5 @@ __all__ = (
     "require_wsproto",
     "same_host",
     "traced",
+    "visible",
 )

@@ -19,6 +19,7 @@ from typing import Any, Final
 from anyio.abc import ByteStream
 
 from ..engine import Tracer
+from ._url import visible
 
 BODIES: Final = 5
 """The log level, below DEBUG, that shows bodies."""
@@ -92,4 +93,4 @@ class TracedStream(ByteStream):
 
     def tell(self, lines: list[str]) -> None:
         for line in lines:
-            _log.debug("%s %s", self._name, line)
+            _log.debug("%s", visible(f"{self._name} {line}"))

@@ -90,9 +90,21 @@ class Endpoint:
 
     def __str__(self) -> str:
         if self.unix:
-            path = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in self.path)
-            return f"{self.scheme}://{path}"
+            return f"{self.scheme}://{visible(self.path)}"
         return f"{self.scheme}://{self.authority}{self.target.partition('?')[0]}"
+
+
+def visible(text: str, keep: str = "") -> str:
+    """Return text that came from elsewhere with what a terminal would obey, or show as something else, escaped.
+
+    Args:
+        keep: characters that stay as they are: line breaks, for instance.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode() for char in text
+    )
 
 
 def check_host(host: str, what: str = "host") -> None:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from amqp10.dialects.fast import DIALECT
-from amqp10.dialects.fast._commands import ConnectionChallenge, ConnectionResponse, HandleSend
+from amqp10.dialects.fast._commands import (
+    Command,
+    ConnectionChallenge,
+    ConnectionResponse,
+    HandleNotify,
+    HandleOpen,
+    HandlePrepare,
+    HandleSend,
+)
 from amqp10.dialects.fast._frames import INITIATION, encode_command
 
 SAID = INITIATION + encode_command(
@@ -33,6 +41,35 @@ def test_bodies() -> None:
     tracer.sent(INITIATION)
     (line,) = tracer.sent(SENT)
     assert line.endswith(f"+ 300 bytes {b'x' * 256!r}...")
+
+
+def test_tokens() -> None:
+    """L9: what goes to and from `$cbs` is not shown, by the handle's name or the message's, in fragments too."""
+    tracer = DIALECT.tracer(True)
+    tracer.sent(INITIATION)
+    tracer.sent(encode_command(HandleOpen(handle_id=1, dest_name="$cbs")))
+    tracer.sent(encode_command(HandleOpen(handle_id=2)))
+
+    def shown(command: Command, received: bool = False) -> bool:
+        data = encode_command(command, b"Shared")
+        (line,) = tracer.received(data) if received else tracer.sent(data)
+        assert line.endswith("<secret>") or "Shared" in line
+        return "Shared" in line
+
+    tracer.received(encode_command(ConnectionChallenge()))
+    assert not shown(HandleSend(handle_id=1, fragment_size=6))
+    assert not shown(HandleNotify(handle_id=1, fragment_size=6), received=True)
+    assert shown(HandleSend(handle_id=2, fragment_size=6, dest_name="q"))
+    assert not shown(HandleSend(handle_id=2, fragment_size=6, dest_name="$cbs"))
+    for dest_name in ("$cbs", "q"):
+        assert not shown(HandleSend(handle_id=2, fragment_size=6, partial=True))
+        assert not shown(HandleSend(handle_id=2, fragment_size=6, dest_name=dest_name))
+    assert not shown(HandlePrepare(handle_id=2, fragment_size=6))
+    assert shown(HandleSend(handle_id=2, fragment_size=6, dest_name="q"))
+    tracer.sent(encode_command(HandleOpen(handle_id=1, dest_name="q")))
+    assert shown(HandleSend(handle_id=1, fragment_size=6, partial=True))
+    assert shown(HandleSend(handle_id=1, fragment_size=6))
+    assert shown(HandlePrepare(handle_id=1, fragment_size=6))
 
 
 def test_nonsense() -> None:

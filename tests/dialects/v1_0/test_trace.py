@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from amqp10.dialects.v1_0._frames import AMQP_HEADER, HEARTBEAT, SASL_HEADER, encode_frame, encode_sasl_frame
 from amqp10.dialects.v1_0._performatives import Attach, Begin, SaslInit, SaslResponse, Transfer
 from amqp10.dialects.v1_0._trace import SHOWN_BODY, FrameTracer
-from amqp10.messaging import Source, Target
+from amqp10.messaging import Message, Source, Target
 
 
 def attach(handle: int, address: str, role: bool = False) -> bytes:
@@ -76,6 +78,53 @@ def test_31_tokens_are_redacted(role: bool) -> None:
     assert lines[1].endswith("+ 21 bytes <secret>")
     assert "harmless" in lines[2]
     assert "SharedAccess" in tracer.sent(attach(5, "orders", role) + transfer(5, b"SharedAccess"))[1]
+
+
+def anonymous(handle: int) -> bytes:
+    """An attach frame of a link to the anonymous terminus, on channel 1."""
+    return encode_frame(1, Attach(name="a", handle=handle, role=False, source=Source("me"), target=Target()))
+
+
+def parts(payload: bytes, *cuts: int, resume: bool = False, aborted: bool = False) -> list[bytes]:
+    """The frames of one delivery on handle 7, cut there."""
+    ends = [*cuts, len(payload)]
+    frames = []
+    for number, (start, end) in enumerate(zip([0, *cuts], ends, strict=True)):
+        more = end < len(payload)
+        first: dict[str, Any] = {"delivery_id": 0, "delivery_tag": b"t"} if number == 0 else {}
+        last = aborted and not more
+        performative = Transfer(handle=7, more=more, aborted=last, resume=resume and number == 0, **first)
+        frames.append(encode_frame(1, performative, payload[start:end]))
+    return frames
+
+
+TOKEN = Message(b"SharedAccessSignature" * 20, to="$cbs", application_properties={"operation": "put-token"}).encode()
+OTHER = Message(b"harmless" * 20, to="q").encode()
+
+
+@pytest.mark.parametrize("cuts", [(), (3,), (15,), (60,), (40, 200)])
+@pytest.mark.parametrize("resume", [False, True])
+def test_tokens_by_the_anonymous_terminus(cuts: tuple[int, ...], resume: bool) -> None:
+    """L9: who says `$cbs` in the message itself is not shown either, in one transfer or many, resumed or not."""
+    tracer = FrameTracer(True)
+    tracer.sent(anonymous(7))
+    lines = [line for each in parts(TOKEN, *cuts, resume=resume) for line in tracer.sent(each)]
+    assert len(lines) == len(cuts) + 1
+    assert "Shared" not in "".join(lines)
+    assert all(line.endswith("<secret>") for line in lines)
+    assert "harmless" in "".join(tracer.sent(parts(OTHER)[0]))
+
+
+def test_what_is_not_to_be_told() -> None:
+    """By the anonymous terminus, what may be a token is not shown: the address is not there, or cannot be read."""
+    tracer = FrameTracer(True)
+    tracer.sent(anonymous(7))
+    for payload in (b"Shared", b"\0\x53\x73\xc0\x90Shared", Message(b"Shared", to="amqp://h/%24cbs").encode()):
+        assert tracer.sent(parts(payload)[0])[0].endswith("<secret>")
+    assert "harmless" in tracer.sent(parts(Message(b"harmless").encode())[0])[0]
+    begun, aborted = parts(TOKEN, 20, aborted=True)
+    tracer.sent(begun + aborted)
+    assert "harmless" in tracer.sent(parts(OTHER)[0])[0]  # of another delivery
 
 
 def test_garbage() -> None:

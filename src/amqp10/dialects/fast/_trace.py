@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Final
 
-from ...engine import Tracer
+from ...engine import Tracer, takes_tokens
 from ...errors import AmqpError
-from ._commands import Command, ConnectionChallenge, ConnectionResponse, ConnectionTune
+from ._commands import Command, ConnectionChallenge, ConnectionResponse, ConnectionTune, HandleOpen
 from ._frames import INITIATION, CommandReader
 
 SHOWN_BODY: Final = 256
@@ -31,12 +31,13 @@ class CommandTracer(Tracer):
     """Both directions of one connection.
 
     Args:
-        bodies: show the beginning of messages, too.
+        bodies: show the beginning of messages, too; never that of messages to and from `$cbs`.
     """
 
     def __init__(self, bodies: bool = False) -> None:
-        self._sent = _Direction(bodies)
-        self._received = _Direction(bodies)
+        secret: set[int] = set()
+        self._sent = _Direction(bodies, secret)
+        self._received = _Direction(bodies, secret)
 
     def sent(self, data: bytes) -> list[str]:
         return [f"> {line}" for line in self._sent.lines(data)]
@@ -46,10 +47,17 @@ class CommandTracer(Tracer):
 
 
 class _Direction:
-    """One way, cut into commands."""
+    """One way, cut into commands.
 
-    def __init__(self, bodies: bool) -> None:
+    Args:
+        secret: handles whose messages carry tokens; of both directions.
+    """
+
+    def __init__(self, bodies: bool, secret: set[int]) -> None:
         self._bodies = bodies
+        self._secret = secret
+        self._unnamed: set[int] = set()  # handles whose messages say where they go
+        self._parted: set[int] = set()  # handles with a message of which more is to come
         self._reader = CommandReader(_NO_LIMIT)
         self._first = b""
         self._begun = False
@@ -78,7 +86,22 @@ class _Direction:
 
     def _line(self, command: Command, content: bytes) -> str:
         line = describe(command)
+        if isinstance(command, HandleOpen):
+            self._unnamed.discard(command.handle_id)
+            self._secret.discard(command.handle_id)
+            if not command.dest_name:
+                self._unnamed.add(command.handle_id)
+        handle, named = getattr(command, "handle_id", None), takes_tokens(getattr(command, "dest_name", None))
         if not content:
+            if named and handle is not None:
+                self._secret.add(handle)
             return line
-        shown = f" {content[:SHOWN_BODY]!r}{'...' if len(content) > SHOWN_BODY else ''}" if self._bodies else ""
-        return f"{line} + {len(content)} bytes{shown}"
+        assert handle is not None
+        # The last fragment says where a message goes, if the handle does not.
+        begun = handle in self._unnamed and (handle in self._parted or getattr(command, "partial", True))
+        (self._parted.add if getattr(command, "partial", False) else self._parted.discard)(handle)
+        if not self._bodies:
+            return f"{line} + {len(content)} bytes"
+        if named or begun or handle in self._secret:
+            return f"{line} + {len(content)} bytes <secret>"
+        return f"{line} + {len(content)} bytes {content[:SHOWN_BODY]!r}{'...' if len(content) > SHOWN_BODY else ''}"

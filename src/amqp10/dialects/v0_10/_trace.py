@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ...engine import Tracer
+from ...engine import Tracer, takes_tokens
 from ...errors import AmqpError
+from ._commands import DeliveryProperties
 from ._controls import ConnectionSecure, ConnectionSecureOk, ConnectionStartOk
 from ._declare import Packed, decode_command, decode_control, decode_header
 from ._frames import CONTROL, PROTOCOL_HEADER, Assembly, FrameReader
@@ -30,7 +31,7 @@ class FrameTracer(Tracer):
     """Both directions of one connection.
 
     Args:
-        bodies: show the beginning of messages' bodies, too.
+        bodies: show the beginning of messages' bodies, too; never that of messages to `$cbs`.
     """
 
     def __init__(self, bodies: bool = False) -> None:
@@ -74,22 +75,32 @@ class _Direction:
             yield f"no frames from here on: {error}"
 
     def _line(self, assembly: Assembly) -> str:
+        secret = False
         try:
             said: Packed
             if assembly.kind == CONTROL:
                 said = decode_control(assembly.front)
                 line = describe(said)
             else:
-                command = decode_command(assembly.front)
+                said = command = decode_command(assembly.front)
                 line = describe(command) + (" sync" if command.sync else "")
             if assembly.header is not None:
-                for each in decode_header(assembly.header):
-                    line += f" {describe(each) if isinstance(each, Packed) else each!r}"
+                structs = decode_header(assembly.header)
+                secret = any(
+                    takes_tokens(getattr(each, name, None))
+                    for each in (said, *structs)
+                    for name in ("destination", "exchange", "routing_key")
+                )
+                for each in structs:
+                    shown = each if isinstance(each, DeliveryProperties) or not secret else "<secret>"
+                    line += f" {describe(shown) if isinstance(shown, Packed) else shown}"
         except AmqpError as error:
-            line = f"not to be read: {error}"
+            line, secret = f"not to be read: {error}", True  # it is not known where it goes
         body = assembly.payload
         if body:
             line += f" + {len(body)} bytes"
-            if self._bodies:
+            if self._bodies and secret:
+                line += " <secret>"
+            elif self._bodies:
                 line += f" {body[:SHOWN_BODY]!r}{'...' if len(body) > SHOWN_BODY else ''}"
         return f"[{assembly.channel}] {line}"

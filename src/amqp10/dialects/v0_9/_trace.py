@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from ...engine import Tracer
+from ...engine import Tracer, takes_tokens
 from ...errors import AmqpError
 from ._frames import BODY, HEADER, HEARTBEAT, METHOD, FrameReader
 from ._method import Method
@@ -19,6 +19,8 @@ _SECRET: Final = {
     "connection.secure": {"challenge"},
     "connection.secure-ok": {"response"},
     "connection.update-secret": {"new_secret"},
+    "message.transfer": {"security_token", "body"},
+    "message.append": {"bytes"},
 }
 SHOWN_BODY: Final = 256
 
@@ -40,7 +42,7 @@ class FrameTracer(Tracer):
     """Both directions of one connection.
 
     Args:
-        bodies: show the beginning of what body frames carry, too.
+        bodies: show the beginning of what body frames carry, too; never that of messages to and from `$cbs`.
     """
 
     def __init__(self, variant: Variant, bodies: bool = False) -> None:
@@ -63,6 +65,7 @@ class Direction:
         self._reader = FrameReader(variant.framing, 0xFFFF_FFFF)
         self._begun = False
         self._lost = False
+        self._secret: set[int] = set()  # channels whose content carries a token
 
     def lines(self, data: bytes) -> Iterator[str]:
         """A line for each header and frame that these bytes complete."""
@@ -81,21 +84,25 @@ class Direction:
                 yield f"header {self._variant.name if header == self._variant.header else repr(header)}"
             self._begun = True
             for kind, channel, payload in reader.frames():
-                yield f"[{channel}] {self._frame(kind, payload)}"
+                yield f"[{channel}] {self._frame(kind, channel, payload)}"
         except AmqpError as error:
             self._lost = True
             yield f"no frames from here on: {error}"
 
-    def _frame(self, kind: int, payload: bytes) -> str:
+    def _frame(self, kind: int, channel: int, payload: bytes) -> str:
+        secret = channel in self._secret
         if kind == METHOD:
             method = self._variant.methods.decode(payload)
+            names = (getattr(method, name, None) for name in ("routing_key", "exchange", "queue"))
+            (self._secret.add if any(map(takes_tokens, names)) else self._secret.discard)(channel)
             return describe(method) if method is not None else f"unknown method {payload[:4].hex()}"
         if kind == HEADER and len(payload) >= 14:
             known = SETS.get(int.from_bytes(payload[:2], "big"))
             size = int.from_bytes(payload[4:12], "big")
             said = repr(known.decode(payload, self._variant.tables, 12)) if known is not None else "unknown properties"
-            return f"content header of {size} bytes: {said}"
+            return f"content header of {size} bytes: {'<secret>' if secret else said}"
         if kind == BODY:
             rest = "..." if len(payload) > SHOWN_BODY else ""
-            return f"body of {len(payload)} bytes" + (f" {payload[:SHOWN_BODY]!r}{rest}" if self._bodies else "")
+            shown = " <secret>" if secret else f" {payload[:SHOWN_BODY]!r}{rest}"
+            return f"body of {len(payload)} bytes" + (shown if self._bodies else "")
         return "heartbeat" if kind == HEARTBEAT else f"frame of type {kind}, {len(payload)} bytes"

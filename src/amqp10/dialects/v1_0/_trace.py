@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ...engine import Tracer
-from ...errors import AmqpError
+from ...engine import Tracer, takes_tokens
+from ...errors import AmqpError, DecodeError
+from ...messaging import Message
+from ...messaging._layout import PROPERTIES, descriptor_at, section_at
 from ...types import Composite
 from ._frames import AMQP_HEADER, SASL_HEADER, TLS_HEADER, FrameReader
 from ._performatives import (
@@ -26,8 +28,6 @@ from ._performatives import (
 HEADERS: Final = {AMQP_HEADER: "AMQP 1.0", SASL_HEADER: "SASL", TLS_HEADER: "TLS"}
 SASL: Final = frozenset({SaslMechanisms, SaslInit, SaslChallenge, SaslResponse, SaslOutcome})
 _SECRET: Final = {"initial_response", "response", "challenge", "additional_data"}
-TOKENS: Final = "$cbs"
-"""The node that takes security tokens in the bodies of messages (AMQP Claims-based Security 1.0, section 3.1)."""
 
 SHOWN_BODY: Final = 256
 HEADER_SIZE: Final = 8
@@ -49,14 +49,17 @@ class FrameTracer(Tracer):
     """Both directions of one connection.
 
     Args:
-        bodies: show the beginning of what transfers carry, too; never that of messages to and from `$cbs`.
+        bodies: show the beginning of what transfers carry, too; never that of messages to and from `$cbs`, or of those
+            that may be: by the anonymous terminus, where the address cannot be read.
     """
 
     def __init__(self, bodies: bool = False) -> None:
         self._bodies = bodies
         self._sent = Direction(self)
         self._received = Direction(self)
-        self.secret: set[tuple[Direction, int, int]] = set()  # links whose messages carry tokens
+        self.secret: set[Link] = set()  # links whose messages carry tokens
+        self.anonymous: set[Link] = set()  # links whose messages say where they go
+        self._unfinished: dict[Link, bool] = {}  # of an anonymous link, whether its delivery carries a token
 
     def sent(self, data: bytes) -> list[str]:
         return [f"> {line}" for line in self._sent.lines(data)]
@@ -66,15 +69,24 @@ class FrameTracer(Tracer):
 
     def payload(self, direction: Direction, channel: int, performative: Composite, payload: bytes) -> str:
         """How what follows a performative is shown."""
-        if not payload:
-            return ""
-        size = f" + {len(payload)} bytes"
+        size = f" + {len(payload)} bytes" if payload else ""
         if not self._bodies or not isinstance(performative, Transfer):
             return size
-        if (direction, channel, performative.handle) in self.secret:
-            return f"{size} <secret>"
+        link = direction, channel, performative.handle
+        secret = link in self.secret or (link in self.anonymous and self._may_be_token(link, performative, payload))
+        if secret or not payload:
+            return f"{size} <secret>" if payload else ""
         rest = "..." if len(payload) > SHOWN_BODY else ""
         return f"{size} {payload[:SHOWN_BODY]!r}{rest}"
+
+    def _may_be_token(self, link: Link, transfer: Transfer, payload: bytes) -> bool:
+        """Whether the delivery goes to `$cbs`, or it cannot be told: the first transfer says, if it has the address."""
+        secret = self._unfinished.pop(link, None)
+        if secret is None:
+            secret = bool(transfer.resume) or _leads_to_tokens(payload)
+        if transfer.more and not transfer.aborted:
+            self._unfinished[link] = secret
+        return secret
 
 
 class Direction:
@@ -120,13 +132,35 @@ class Direction:
             return f"[{channel}] empty"
         if isinstance(performative, Attach):
             link = (self, channel, performative.handle)
-            (self._tracer.secret.add if _carries_tokens(performative) else self._tracer.secret.discard)(link)
+            secret, anonymous = self._tracer.secret, self._tracer.anonymous
+            (secret.add if _carries_tokens(performative) else secret.discard)(link)
+            (anonymous.discard if getattr(performative.target, "address", None) else anonymous.add)(link)
         return (
             f"[{channel}] {describe(performative)}{self._tracer.payload(self, channel, performative, bytes(payload))}"
         )
 
 
+Link = tuple[Direction, int, int]
+
+
 def _carries_tokens(attach: Attach) -> bool:
     """Whether the messages of this link are those of `$cbs`, to it or from it."""
     termini: tuple[Any, ...] = (attach.source, attach.target)
-    return any(getattr(terminus, "address", None) == TOKENS for terminus in termini)
+    return any(takes_tokens(getattr(terminus, "address", None)) for terminus in termini)
+
+
+def _leads_to_tokens(payload: bytes) -> bool:
+    """Whether a message that begins so is for `$cbs`, or its address is not here, or not to be read."""
+    at = 0
+    try:
+        while at < len(payload):
+            code, _ = descriptor_at(payload, at)
+            if code > PROPERTIES:
+                return False  # it says no address
+            _, _, end = section_at(payload, at)
+            if code == PROPERTIES:
+                return takes_tokens(Message.decode(payload[:end]).to)
+            at = end
+    except (DecodeError, IndexError):
+        pass
+    return True
