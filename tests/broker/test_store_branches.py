@@ -88,6 +88,26 @@ def test_the_queue_is_deleted(begin: Begin) -> None:
     assert life.bodies() == []
 
 
+def test_a_commit_is_whole(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that its queue cannot handle is in the quarantine in the same commit, and the rest is done."""
+    prepare(begin())
+    life = begin()
+
+    def fails(_: Entry) -> None:
+        raise ValueError("what nobody thought of")
+
+    monkeypatch.setattr(life.queue(), "insert", fails)
+    assert life.router.prepared.complete("u", BRANCH, commit=True) is True
+    life.store.commit()
+    life = begin()
+    assert life.router.prepared.of("u") == ()
+    assert (life.bodies(), life.queue().reserved) == (["younger"], 0)
+    (aside,) = life.router.quarantine
+    assert Message.decode(aside.payload).body == "comes"
+    life.router.quarantine.release(aside.number)
+    assert life.bodies() == ["younger", "comes"]
+
+
 @pytest.mark.anyio
 async def test_on_the_wire(anyio_backend: str, tmp_path: Path) -> None:
     """A client prepares on one broker, and recovers and commits on the next."""

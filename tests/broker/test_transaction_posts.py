@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from amqp10.broker._declared import QueueTerms
@@ -24,7 +27,7 @@ from amqp10.messaging import (
     TransactionalState,
 )
 
-from ._controller import ROLLBACK, UNKNOWN, Controller, controller, ended
+from ._controller import ROLLBACK, UNKNOWN, Controller, controller, ended, stock
 from ._wire import Wire, bodies, queue_of
 from .conftest import Clock
 
@@ -224,3 +227,38 @@ def test_given_back_meanwhile(wire: Wire, control: Controller, prepared: bool) -
     else:
         assert control.discharge(txn_id) == ACCEPTED
     assert (queue.depth, queue.reserved, queue_of(wire.router, "other").depth) == (2, 0, 1)
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_commit_is_whole(
+    wire: Wire, control: Controller, prepared: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What one message or one outcome makes the broker raise keeps nothing else of the transaction from being done."""
+    senders = [wire.send_to(name) for name in ("one", "bad", "two")]
+    stock(wire, "first", "second")
+    receiver = wire.receive_from("q", credit=2)
+    txn_id = control.declare()
+    for sender in senders:
+        control.post(sender, "posted", txn_id)
+    for delivery in list(receiver.incoming):
+        control.retire(delivery, txn_id)
+    queue, bad = queue_of(wire.router, "q"), queue_of(wire.router, "bad")
+
+    def fails(*_: object) -> None:
+        raise ValueError("what nobody thought of")
+
+    times: Iterator[Any] = iter([fails, queue.settle])
+    monkeypatch.setattr(queue, "settle", lambda *arguments: next(times)(*arguments))
+    monkeypatch.setattr(bad, "insert", fails)
+    if prepared:
+        branch, prepared_branches = (1, b"global", b"branch"), wire.router.prepared
+        assert prepared_branches.prepare(None, branch, wire.peer.transactions[txn_id])
+        assert prepared_branches.complete(None, branch, commit=True) is True
+    else:
+        assert control.discharge(txn_id) == ACCEPTED
+    nodes = [queue_of(wire.router, name) for name in ("one", "bad", "two")]
+    assert [(each.depth, each.reserved) for each in nodes] == [(1, 0), (0, 0), (1, 0)]
+    (aside,) = wire.router.quarantine
+    assert (aside.node, Message.decode(aside.payload).body) == ("bad", "posted")
+    assert (queue.depth, queue.dequeued) == (1, 1)
+    assert "one part of it failed, the others are done" in caplog.text

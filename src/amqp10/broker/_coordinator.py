@@ -10,9 +10,10 @@ Nothing of it is seen by others before the commit. Which delivery is part of whi
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..engine import LinkTerms
 from ..errors import DecodeError
@@ -37,7 +38,10 @@ if TYPE_CHECKING:
     from ._consumer import ConsumerLink
     from ._entry import Clock, Entry
     from ._node import Node
+    from ._quarantine import Quarantine
     from ._queue import Queue
+
+_log = logging.getLogger("amqp10.broker")
 
 CAPABILITIES = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
 CREDIT = 100
@@ -55,6 +59,28 @@ class Work:
     retired: list[tuple[Queue, Entry, Outcome]]
 
 
+def take_all(posted: Iterable[tuple[Node, Entry]], quarantine: Quarantine) -> None:
+    """Take the messages of a transaction into their nodes, for which room is reserved.
+
+    A commit is whole: a message that a node cannot handle goes into the quarantine, and the others are taken.
+    """
+    for node, entry in posted:
+        try:
+            node.take_reserved(entry)
+        except Exception as error:
+            told = (node.name, entry.payload, entry.message_format, error)
+            quarantine.set_aside(*told, durable=entry.durable, node=node)
+
+
+def attempt_each(calls: Iterable[tuple[Any, ...]]) -> None:
+    """Make these calls, each a function with its arguments; what one raises is logged, and the others are made."""
+    for function, *arguments in list(calls):
+        try:
+            function(*arguments)
+        except Exception:
+            _log.exception("the end of a transaction: one part of it failed, the others are done")
+
+
 class LocalTransaction:
     """What was done in one transaction.
 
@@ -67,13 +93,14 @@ class LocalTransaction:
         acquirers: consumers whose credit is part of it.
     """
 
-    def __init__(self, coordinator: CoordinatorLink) -> None:
+    def __init__(self, coordinator: CoordinatorLink, quarantine: Quarantine) -> None:
         self.id = next(_ids).to_bytes(8, "big")
         self.state = TransactionalState(self.id)
         self.coordinator = coordinator
         self.failed: Error | None = None
         self.expired = False
         self.acquirers: set[ConsumerLink] = set()
+        self._quarantine = quarantine
         self._posted: list[tuple[Node, Entry]] = []
         self._retired: dict[OutgoingDelivery, tuple[ConsumerLink, Outcome]] = {}
         self._acquired: dict[OutgoingDelivery, ConsumerLink] = {}
@@ -122,13 +149,10 @@ class LocalTransaction:
         if error is not None:
             self.roll_back()
             return error
-        for node, entry in self._posted:
-            node.take_reserved(entry)
-        for delivery, (consumer, outcome) in self._retired.items():
-            consumer.apply(delivery, outcome)
-        for delivery, consumer in self._acquired.items():
-            if delivery not in self._retired:
-                consumer.keep(delivery)
+        take_all(self._posted, self._quarantine)
+        retired, acquired = self._retired.items(), self._acquired.items()
+        attempt_each((consumer.apply, each, outcome) for each, (consumer, outcome) in retired)
+        attempt_each((consumer.keep, each) for each, consumer in acquired if each not in self._retired)
         self._release_acquirers()
         return None
 
@@ -136,11 +160,9 @@ class LocalTransaction:
         """Undo it all: what was retired is the consumer's again, or comes again; so does what was acquired."""
         for node, entry in self._posted:
             node.unreserve(entry)
-        for delivery, consumer in self._acquired.items():
-            consumer.take_back(delivery, RELEASED)
-        for delivery, (consumer, _) in self._retired.items():
-            if delivery not in self._acquired:
-                consumer.revert(delivery)
+        retired, acquired = self._retired.items(), self._acquired.items()
+        attempt_each((consumer.take_back, each, RELEASED) for each, consumer in acquired)
+        attempt_each((consumer.revert, each) for each, (consumer, _) in retired if each not in self._acquired)
         self._release_acquirers()
 
     def expire(self, description: str) -> None:
@@ -164,10 +186,14 @@ class OpenTransactions:
     Args:
         clock: the broker's.
         alarm: told of each deadline, for whoever calls `expire` in time.
+        quarantine: for what cannot be handled when a transaction is committed.
         longest: seconds that a transaction may take; None for any time.
     """
 
-    def __init__(self, clock: Clock, alarm: Callable[[float], None], longest: float | None = None) -> None:
+    def __init__(
+        self, clock: Clock, alarm: Callable[[float], None], quarantine: Quarantine, longest: float | None = None
+    ) -> None:
+        self.quarantine = quarantine
         self._clock = clock
         self._alarm = alarm
         self._longest = longest
@@ -273,7 +299,7 @@ class CoordinatorLink:
             return _rejected("amqp:not-implemented", "there are no distributed transactions here")
         if len(self._peer.transactions) >= MOST:
             return _rejected("amqp:resource-limit-exceeded", f"{MOST} transactions are open")
-        transaction = LocalTransaction(self)
+        transaction = LocalTransaction(self, self._peer.open_transactions.quarantine)
         self._open[transaction.id] = self._peer.transactions[transaction.id] = transaction
         self._peer.open_transactions.add(transaction)
         return Declared(transaction.id)

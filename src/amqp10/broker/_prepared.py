@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from ..messaging import Error
 from ..types import Symbol
+from ._coordinator import attempt_each, take_all
 from ._node import Consumer
 
 if TYPE_CHECKING:
     from ..engine import BranchId
     from ._coordinator import LocalTransaction, Work
     from ._entry import Entry
+    from ._quarantine import Quarantine
     from ._store import Store
 
 MOST = 1000
@@ -53,8 +55,9 @@ class RestoredBranch:
         whole: all nodes of it are still there.
     """
 
-    def __init__(self, work: Work, *, whole: bool) -> None:
+    def __init__(self, work: Work, quarantine: Quarantine, *, whole: bool) -> None:
         self._work = work
+        self._quarantine = quarantine
         self._whole = whole
         for node, entry in work.posted:
             node.reserve(entry, restored=True)
@@ -64,19 +67,16 @@ class RestoredBranch:
         if not self._whole or any(node.deleted for node, _ in self._work.posted):
             self.roll_back()
             return Error(Symbol("amqp:transaction:rollback"), "a queue of it is gone")
-        for node, entry in self._work.posted:
-            node.take_reserved(entry)
+        take_all(self._work.posted, self._quarantine)
         holder = Holder()
-        for queue, entry, outcome in self._work.retired:
-            queue.settle(entry, holder, outcome)
+        attempt_each((queue.settle, entry, holder, outcome) for queue, entry, outcome in self._work.retired)
         return None
 
     def roll_back(self) -> None:
         """See `LocalTransaction.roll_back`; who held the messages is gone."""
         for node, entry in self._work.posted:
             node.unreserve(entry)
-        for queue, entry, _ in self._work.retired:
-            queue.lost(entry)
+        attempt_each((queue.lost, entry) for queue, entry, _ in self._work.retired)
 
 
 class PreparedBranches:

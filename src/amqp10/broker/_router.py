@@ -102,7 +102,7 @@ class Router:
         self.links = KeptLinks(clock, self._alarm)
         self.sessions = KeptSessions(clock, self._alarm)
         self.prepared = PreparedBranches()
-        self.transactions = OpenTransactions(clock, self._alarm, transaction_timeout)
+        self.transactions = OpenTransactions(clock, self._alarm, self.quarantine, transaction_timeout)
         self._store: Store | None = None
         self._queues: dict[Queue, None] = {}  # with the subscriptions: all that time passes for
 

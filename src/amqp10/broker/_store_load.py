@@ -365,7 +365,7 @@ class Loading:
         self._each("branches", self._store.file.branches(), read)
         self._each("work", self._store.file.work(), do)
         for each in branches.values():
-            branch = RestoredBranch(work[each.number], whole=not broken[each.number])
+            branch = RestoredBranch(work[each.number], self._router.quarantine, whole=not broken[each.number])
             name = (each.format, each.global_id, each.branch_id)
             self._router.prepared.restore(each.identity, name, each.number, branch)
 
