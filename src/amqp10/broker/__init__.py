@@ -7,13 +7,23 @@ from ._facts import SubscriptionFacts as SubscriptionFacts
 from ._facts import TopicFacts as TopicFacts
 from ._quarantine import Quarantine as Quarantine
 from ._quarantine import QuarantinedMessage as QuarantinedMessage
+from ._users import Action as Action
+from ._users import Authorize as Authorize
+from ._users import Permissions as Permissions
+from ._users import User as User
+from ._users import read_users as read_users
 
 __all__ = (
+    "Action",
+    "Authorize",
     "Broker",
     "ExchangeFacts",
+    "Permissions",
     "Quarantine",
     "QuarantinedMessage",
     "QueueFacts",
     "SubscriptionFacts",
     "TopicFacts",
+    "User",
+    "read_users",
 )

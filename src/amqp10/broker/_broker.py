@@ -28,6 +28,7 @@ from ..net import (
     TLSSettings,
     require_wsproto,
 )
+from ..sasl import SERVER_ITERATIONS, StoredKeys
 from ..types import Symbol
 from ._access import Access
 from ._carrier import PeerTerms
@@ -43,6 +44,7 @@ from ._serving import Doorkeeper
 from ._store import MOST_STORED, Store
 from ._store_load import load
 from ._topic import Topic
+from ._users import Authorize, User, read_users
 
 if TYPE_CHECKING:
     from ..client import ConnectionSettings
@@ -92,7 +94,13 @@ class Broker:
 
     Args:
         host, port: where to listen; port 0 for any that is free, host None for no TCP at all.
-        users: name -> password, for PLAIN and SCRAM. An empty mapping: nobody may come in.
+        users: name -> password, for PLAIN and SCRAM, or a `User` with permissions. An empty mapping: nobody may come
+            in. As soon as one user is a `User`, peers that are not listed, by ANONYMOUS or a certificate, may do
+            nothing; a user with only a password may do everything.
+        users_file: users in a JSON file, beside `users`; see `amqp10.broker.read_users`.
+        authorize: a function that decides in place of permissions: (user, action, name, virtual host) -> bool.
+        scram_iterations: of the keys that are derived of passwords: how much a login costs a client, and a thief of
+            what goes by on the network each try to guess.
         anonymous: let peers in without a name, by ANONYMOUS or without SASL. None: where there are no users, nor
             client certificates, and then on loopback only.
         allow_insecure: offer PLAIN beyond loopback without TLS too, where everybody on the way can read the password;
@@ -138,8 +146,9 @@ class Broker:
         properties: what it says there, too; RabbitMQ's clients want a "product", RabbitMQ, a "version" and a "node".
 
     Raises:
-        ValueError: without users, and with a host that is not loopback, nobody said that everyone may come in; or a
-            limit that lets nothing through.
+        OSError: the file of users cannot be read.
+        ValueError: it is no such file; without users, and with a host that is not loopback, nobody said that everyone
+            may come in; or a limit that lets nothing through.
         Unsupported: WebSockets need a package that is not installed; or there is no such dialect.
     """
 
@@ -153,7 +162,10 @@ class Broker:
         host: str | None = "127.0.0.1",
         port: int = 0,
         *,
-        users: Mapping[str, str] | None = None,
+        users: Mapping[str, str | StoredKeys | User] | None = None,
+        users_file: str | PathLike[str] | None = None,
+        authorize: Authorize | None = None,
+        scram_iterations: int = SERVER_ITERATIONS,
         anonymous: bool | None = None,
         allow_insecure: bool = False,
         tls: TLSSettings | None = None,
@@ -193,7 +205,12 @@ class Broker:
             parts = ", ".join(get_args(CertificateName))
             raise ValueError(f"certificate_name is one of {parts}, not {certificate_name!r}")
         external = context is not None and context.verify_mode != ssl.CERT_NONE
-        access = Access(users, anonymous, external, allow_insecure)
+        if users_file is not None:
+            in_file = read_users(users_file)
+            if twice := in_file.keys() & (users or {}).keys():
+                raise ValueError(f"{users_file} and users both have the user {min(twice)!r}")
+            users = {**in_file, **(users or {})}
+        access = Access(users, anonymous, external, allow_insecure, authorize, scram_iterations)
         if host is not None:
             access.check_host(host)
         if store is not None and max_message_size > MOST_STORED:
@@ -240,6 +257,7 @@ class Broker:
             ).checked(),
             SessionTerms(),
             max_message_size,
+            access.rights_of,
         )
         spoken = [dialect(name) for name in dialects] if dialects is not None else None
         if spoken == []:

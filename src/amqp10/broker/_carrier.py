@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..engine import ConnectionTerms, SessionTerms
 from ..messaging import Error
+from ._users import EVERYTHING, Rights
 
 
 @dataclass(frozen=True, slots=True)
 class PeerTerms:
-    """What the broker says to every peer: limits of connections, sessions and links."""
+    """What the broker says to every peer: limits of connections, sessions and links.
+
+    Attributes:
+        rights_of: what a user may do in a virtual host.
+    """
 
     connection: ConnectionTerms
     session: SessionTerms
     max_message_size: int | None
+    rights_of: Callable[[str | None, str], Rights] = lambda user, virtual_host: EVERYTHING
 
 
 class Carrier(ABC):

@@ -41,6 +41,7 @@ from ._producer import ProducerLink
 from ._requests import Requests
 from ._router import Router
 from ._subscriptions import Owner
+from ._users import EVERYTHING
 
 _numbers = itertools.count(1)
 
@@ -60,6 +61,7 @@ class Peer:
         keeper: who is told of links that can be resumed; None for nobody.
         proprietor: whose its exclusive queues are.
         requests: what carries out what it asks for.
+        rights: what it may do, as soon as it has opened.
     """
 
     def __init__(self, engine: Engine, router: Router, terms: PeerTerms, carrier: Carrier) -> None:
@@ -73,6 +75,7 @@ class Peer:
         self.open_transactions = router.transactions
         self.keeper = router.links.keeper
         self.proprietor: object = self
+        self.rights = EVERYTHING
         self.requests = Requests(router, self)
         self.links = links = PeerLinks(self, router, terms)
         self._merged: dict[Peer, None] = {}  # of connections before: whose links began there and may go on on this one
@@ -206,6 +209,7 @@ class Peer:
     # Connection and sessions
 
     def _on_opened(self, event: ConnectionOpened) -> None:
+        self.rights = self.requests.rights = self._terms.rights_of(self.engine.identity, "/")
         refusal = self._carrier.opened()
         self.engine.open(self._terms.connection)
         if refusal is not None:

@@ -50,6 +50,7 @@ from ._terminus import (
     may_reject,
 )
 from ._topic import Topic
+from ._users import DEFAULT_EXCHANGE
 
 if TYPE_CHECKING:
     from ._carrier import PeerTerms
@@ -264,6 +265,7 @@ class PeerLinks:
         address = address_of(target)
         exchange = None if target.dynamic or address is None else exchange_in(address)
         if exchange is not None:
+            self._peer.rights.check("write", exchange.exchange or DEFAULT_EXCHANGE)
             self._router.topology.find(exchange.exchange, publishing=True)
             node = None
         else:
@@ -306,7 +308,9 @@ class PeerLinks:
     def _node_of(self, link: Link, terminus: Source | Target) -> Node | None:
         """The node that a terminus means; made for this link if it is dynamic; None if it has no address."""
         if terminus.dynamic:
-            node = self.owned[link] = self._router.temporary(terminus.capabilities, self._peer.proprietor)
+            node = self.owned[link] = self._router.temporary(
+                terminus.capabilities, self._peer.proprietor, self._peer.rights
+            )
             return node
         address = address_of(terminus)
         if address is None:
@@ -315,7 +319,14 @@ class PeerLinks:
         if isinstance(terminus, Source) and place_in(terminus.filter) is not None:
             on_demand = False  # it means a stream, which somebody has to declare
         receiving = isinstance(terminus, Source)
-        return self._router.resolve(address, terminus.capabilities, on_demand=on_demand, receiving=receiving)
+        return self._router.resolve(
+            address,
+            terminus.capabilities,
+            on_demand=on_demand,
+            receiving=receiving,
+            rights=self._peer.rights,
+            action="read" if receiving else "write",
+        )
 
     def on_credit(self, event: CreditChanged) -> None:
         consumer = self.consumers.get(event.link)

@@ -140,9 +140,17 @@ class Management:
                 name, methods = path.rpartition("/")[2], {"DELETE": self._unbind}
             case _:
                 raise Refusal(404, f"there is no {path!r:.200}")
+        if steps[1] == "quarantine":
+            self._check_administrator("the quarantine")
         if request.subject not in methods:
             raise Refusal(405, f"{path!r:.200} takes {', '.join(methods)}, not {request.subject!r:.60}")
         return methods[request.subject](name, request.body)
+
+    def _check_administrator(self, what: str) -> None:
+        try:
+            self._peer.rights.check_administrator(what)
+        except AddressError as refusal:
+            raise Refusal(403, str(refusal)) from None
 
     def _do(self, request: Any, **other: int) -> Any:
         """Have it done; `other` names statuses that are not the usual ones of a condition."""

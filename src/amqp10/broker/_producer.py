@@ -45,7 +45,8 @@ class ProducerLink(Producer):
         self._router = router
         self._node = node
         self._may_reject = may_reject
-        self._checks_user = router.check_user_id
+        self._rights = peer.rights
+        self._checks_user = router.check_user_id and not peer.rights.impersonator
         self.kept: KeptLink | None = None
         self._keeper = router.links.keeper
 

@@ -7,7 +7,7 @@ said by the rules of the session's dialect (`RequestRules`): those of RabbitMQ, 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ..engine import (
@@ -39,6 +39,7 @@ from ._declared import DeclaredQueue, QueueTerms
 from ._queue import Queue
 from ._topic import Topic
 from ._topology import ALTERNATE, RESERVED, USUAL_RULES, check_known
+from ._users import DEFAULT_EXCHANGE, EVERYTHING
 
 if TYPE_CHECKING:
     from ._exchange import Exchange
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 DEAD_LETTERS: Final = "x-dead-letter-exchange"
 """What an alternate exchange is to a queue: an argument."""
 _USUAL: Final = {"x-queue-type": "classic"}  # what a queue is whose arguments do not say it
+DEAD_LETTER_KEY: Final = "x-dead-letter-routing-key"
 _ON_DEMAND: Final = QueueTerms()  # what a queue is that nobody declared
 
 
@@ -66,9 +68,13 @@ class Requests:
 
     Args:
         owner: the connection, to which exclusive queues belong.
+
+    Attributes:
+        rights: what it may do: what RabbitMQ asks for each of these, in names of queues and exchanges.
     """
 
     def __init__(self, router: Router, owner: object) -> None:
+        self.rights = EVERYTHING
         self._router = router
         self._topology = router.topology
         self._owner = owner
@@ -127,7 +133,10 @@ class Requests:
         node = self._router.nodes.get(name)
         if node is None and asked.passive:
             address = name if prefixed(name) is not None else route_address("", name)
-            return _facts(self._router.resolve(address, on_demand=asked.on_demand))
+            return _facts(self._router.resolve(address, on_demand=asked.on_demand, rights=self.rights))
+        if not (asked.passive or asked.for_replies):
+            name = name or f"amq.gen-{secrets.token_urlsafe(16)}"
+            self._check_declare(name, asked.arguments)
         if node is not None:
             if not (asked.passive and node.for_replies):
                 check_owner(node, self._owner)
@@ -138,7 +147,7 @@ class Requests:
                 if asked.outlives and not asked.passive:
                     self._take(node)
             return _facts(node)
-        if name.startswith(RESERVED):
+        if asked.name.startswith(RESERVED):
             raise AddressError(rules.reserved, f"names that begin with {RESERVED!r} are the broker's")
         check_known(asked.arguments, KNOWN, rules)
         self._topology.check_alternate(asked.arguments.get(DEAD_LETTERS), rules)
@@ -152,6 +161,15 @@ class Requests:
             self._exclusive[queue] = None
         return _facts(queue)
 
+    def _check_declare(self, name: str, arguments: Mapping[str, Any]) -> None:
+        """Refuse to declare a queue that the peer may not, or whose dead letters it might not send itself."""
+        self.rights.check("configure", name)
+        exchange, key = arguments.get(DEAD_LETTERS), arguments.get(DEAD_LETTER_KEY)
+        if isinstance(exchange, str):
+            self.rights.check("read", name)
+            through_default = not exchange and isinstance(key, str)
+            self.rights.check("write", str(key) if through_default else exchange or DEFAULT_EXCHANGE)
+
     def _take(self, queue: Queue) -> None:
         """A queue that is there is to be for one session from now on."""
         if queue.owner is None and queue.users:
@@ -164,9 +182,13 @@ class Requests:
 
     def _purge_queue(self, asked: PurgeQueue, rules: RequestRules) -> int:
         node = self._node(asked.name)
+        self.rights.check("read", node.name)
         return node.purge() if isinstance(node, Queue) else 0
 
     def _delete_queue(self, asked: DeleteQueue, rules: RequestRules) -> int:
+        mine = self._router.nodes.get(asked.name)
+        if mine is None or mine.owner is not self._owner:
+            self.rights.check("configure", asked.name)
         node = self._router.nodes.get(asked.name)
         if node is None:
             if rules.absent is not None:
@@ -197,9 +219,14 @@ class Requests:
         if asked.passive:
             self._topology.find(asked.name)
             return
+        self.rights.check("configure", asked.name or DEFAULT_EXCHANGE)
         arguments = dict(asked.arguments)
         if asked.alternate is not None:
             arguments[ALTERNATE] = asked.alternate
+        alternate = arguments.get(ALTERNATE)
+        if isinstance(alternate, str):
+            self.rights.check("read", asked.name)
+            self.rights.check("write", alternate or DEFAULT_EXCHANGE)
         self._topology.declare(
             asked.name,
             asked.type,
@@ -217,6 +244,7 @@ class Requests:
         return ExchangeFacts(exchange.name, exchange.kind, exchange.durable, exchange.arguments)
 
     def _delete_exchange(self, asked: DeleteExchange, rules: RequestRules) -> None:
+        self.rights.check("configure", asked.name or DEFAULT_EXCHANGE)
         self._topology.delete(asked.name, if_unused=asked.if_unused, rules=rules)
 
     # Bindings
@@ -230,6 +258,8 @@ class Requests:
         self._topology.unbind(exchange, destination, asked.key, asked.arguments, rules)
 
     def _ends(self, asked: Bind | Unbind) -> tuple[Exchange, Node | Exchange]:
+        self.rights.check("write", asked.destination or DEFAULT_EXCHANGE)
+        self.rights.check("read", asked.exchange or DEFAULT_EXCHANGE)
         if asked.kind == "queue":
             destination: Node | Exchange = self._node(asked.destination)
         else:

@@ -9,10 +9,12 @@ from ..engine import CopiedDelivery, RoutedDelivery
 from ..errors import DecodeError
 from ..messaging import ACCEPTED, Error, read_annotations, read_properties
 from ..types import Symbol
+from ._address import exchange_in, split_address
 from ._entry import Entry
 from ._node import NodeFull
 from ._producer import ProducerLink
 from ._router import AddressError
+from ._users import DEFAULT_EXCHANGE
 
 if TYPE_CHECKING:
     from ..engine import IncomingDelivery, ReceiverLink
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from ._node import Node
     from ._router import Router
     from ._topology import Route
+
+MOST_ALLOWED: Final = 1000
+"""Addresses of which a link remembers that it may send there; they are the sender's to choose."""
 
 _CC: Final = "x-cc"
 _PROPERTIES: Final = b"\x00\x53\x73"  # how a message begins that has neither header nor annotations
@@ -50,6 +55,8 @@ class QueueProducerLink(ProducerLink):
         keys = further_keys(payload)
         if not keys:
             return []
+        for key in keys:
+            self._rights.check("write", key)
         nodes = dict.fromkeys(node for key in keys for node in self._router.ways(None, key, payload))
         return [(node, entry.copy()) for node in nodes if node is not self._node]
 
@@ -64,6 +71,7 @@ class AnonymousProducerLink(ProducerLink):
     def __init__(self, peer: Peer, link: ReceiverLink, router: Router, *, may_reject: bool) -> None:
         super().__init__(peer, link, router, None, may_reject=may_reject)
         self._shares: dict[Node, int] = {}
+        self._allowed: set[str] = set()  # addresses that the sender may write to, where that is limited
         # What dialects with exchanges send says already which one it came to.
         self._on_demand = link.remote is None or link.remote.on_demand
 
@@ -124,18 +132,56 @@ class AnonymousProducerLink(ProducerLink):
     def _route(self, delivery: IncomingDelivery) -> Route:
         payload = delivery.payload
         if isinstance(delivery, RoutedDelivery):
+            if self._rights.limited:
+                self._check_all(delivery)
             route = self._router.route(delivery.address, payload, on_demand=False)
             if isinstance(delivery, CopiedDelivery):
                 copies = [self._router.route(each, payload, on_demand=False).nodes for each in delivery.also]
                 nodes = dict.fromkeys([*route.nodes, *(node for nodes in copies for node in nodes)])
                 route = route._replace(nodes=tuple(nodes))
             return route
-        route = self._router.route(self._address_of(payload), payload, on_demand=self._on_demand)
+        address = self._address_of(payload)
+        if self._rights.limited:
+            self._check(address)
+        route = self._router.route(address, payload, on_demand=self._on_demand, rights=self._rights)
         keys = further_keys(payload)
         if keys:
+            if route.exchange is None or not route.exchange.name:
+                for key in keys:
+                    self._rights.check("write", key)
             more = (node for key in keys for node in self._router.ways(route.exchange, key, payload))
             route = route._replace(nodes=tuple(dict.fromkeys([*route.nodes, *more])))
         return route
+
+    def _check_all(self, delivery: RoutedDelivery) -> None:
+        """The same for all addresses of a delivery."""
+        self._check(delivery.address)
+        if isinstance(delivery, CopiedDelivery):
+            for address in delivery.also:
+                self._check(address)
+
+    def _check(self, address: str) -> None:
+        """Refuse a message to an address that the sender may not write to.
+
+        Through the default exchange each queue is written to as by its own address. What was allowed once is so as
+        long as the link lives.
+
+        Raises:
+            AddressError: it may not.
+        """
+        if address in self._allowed:
+            return
+        exchange = exchange_in(address)
+        if exchange is not None:
+            self._rights.check("write", exchange.exchange or DEFAULT_EXCHANGE)
+        else:
+            name = split_address(address)[0]
+            node = self._router.nodes.get(name)
+            if node is None or not node.for_replies:
+                self._rights.check("write", name)
+        if len(self._allowed) >= MOST_ALLOWED:
+            self._allowed.clear()
+        self._allowed.add(address)
 
     def _address_of(self, payload: bytes) -> str:
         to = read_properties(payload).to

@@ -31,6 +31,7 @@ from ._subscriptions import Subscriptions
 from ._suspended import KeptLinks
 from ._topic import Subscription, Topic
 from ._topology import RESERVED, Route, Topology, count
+from ._users import EVERYTHING, Action, Rights
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -173,21 +174,36 @@ class Router:
         return queue
 
     def resolve(
-        self, address: str, capabilities: Iterable[str] = (), *, on_demand: bool = True, receiving: bool = False
+        self,
+        address: str,
+        capabilities: Iterable[str] = (),
+        *,
+        on_demand: bool = True,
+        receiving: bool = False,
+        rights: Rights = EVERYTHING,
+        action: Action | None = None,
     ) -> Node:
         """The node that an address means, made if need be and allowed (`on_demand`, by who asks).
 
         That of the AMQP management draft is made by who receives the requests: to others it would look as if somebody
         answered them. The broker's own names are of nodes that it made, and which are gone.
 
+        Args:
+            rights: of who asks; to make a node it has to be allowed to configure it.
+            action: what it means to do with the node. Nodes for replies are for all who know the address to write to,
+                and for their owner to read.
+
         Raises:
-            AddressError: there is none and none is made on demand, or it is of another kind than asked for.
+            AddressError: there is none and none is made on demand, it is of another kind than asked for, or who asks
+                may not do that.
         """
         name, kind = split_address(address, capabilities)
         node = self.nodes.get(name)
         if node is None and not on_demand and (said := prefixed(name)) is not None:
             name, kind = said
             node = self.nodes.get(name)
+        if action is not None and not (node is not None and node.for_replies):
+            rights.check(action, name)
         if node is None and name == MANAGEMENT and not receiving:
             reason = f"nobody answers requests at {MANAGEMENT!r}; what declares and deletes here is '/management'"
             raise AddressError("amqp:not-found", reason)
@@ -197,15 +213,23 @@ class Router:
             if node is not None:
                 return node
             kind = "queue" if name == self._dead_letter_name else usual_kind(name)
+        if node is None:
+            rights.check("configure", name)
         return self.declare(name, kind)
 
-    def temporary(self, capabilities: Iterable[str] = (), owner: object | None = None) -> Node:
+    def temporary(
+        self, capabilities: Iterable[str] = (), owner: object | None = None, rights: Rights = EVERYTHING
+    ) -> Node:
         """Make a node with a name of our choice, for a dynamic terminus; whoever asked for it deletes it.
 
         Others than the owner may send to it, and not receive from it.
+
+        Raises:
+            AddressError: the owner may not configure nodes of such a name.
         """
         kind = split_address("", capabilities)[1] or "queue"
         name = f"temporary-{kind}/{uuid.uuid4()}"
+        rights.check("configure", name)
         node = self._make_topic(name, temporary=True) if kind == "topic" else self._make_queue(name, temporary=True)
         node.owner, node.for_replies = owner, True
         self._add(node)
@@ -297,7 +321,7 @@ class Router:
             return terminus.durable
         return "configuration" if subscription else "none"
 
-    def route(self, address: str, payload: bytes, *, on_demand: bool = True) -> Route:
+    def route(self, address: str, payload: bytes, *, on_demand: bool = True, rights: Rights = EVERYTHING) -> Route:
         """Where a message goes whose sender says this address: to a node, or through an exchange to any number.
 
         Raises:
@@ -315,7 +339,7 @@ class Router:
         if parsed is not None and parsed.key is not None:
             route = topology.route(topology.find(parsed.exchange, publishing=True), parsed.key, payload)
         elif on_demand:
-            route = Route((self.resolve(address),), None, "")
+            route = Route((self.resolve(address, rights=rights),), None, "")
         else:
             # In dialects with exchanges a name is a key of the default exchange, which may lead nowhere.
             route = topology.route(topology.exchanges[""], split_address(address)[0], payload)

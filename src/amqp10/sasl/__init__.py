@@ -16,12 +16,14 @@ from ._oauth import XOAuth2 as XOAuth2
 from ._plain import Anonymous as Anonymous
 from ._plain import External as External
 from ._plain import Plain as Plain
+from ._scram import SERVER_ITERATIONS as SERVER_ITERATIONS
 from ._scram import ScramSha1 as ScramSha1
 from ._scram import ScramSha256 as ScramSha256
 from ._scram import ScramSha512 as ScramSha512
 from ._stored import StoredKeys as StoredKeys
 
 __all__ = (
+    "SERVER_ITERATIONS",
     "Anonymous",
     "Authenticator",
     "Challenge",
