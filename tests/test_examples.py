@@ -38,6 +38,8 @@ EXPECTED = {
     "no queue is bound for that\n",
     "bridge.py": "100 moved\nb'order 0'\n",
     "two_dialects.py": "sent in 0-9-1 received in 1.0\nsent in 1.0 received in 0-9-1\n",
+    "users_and_permissions.py": "shop: sent to orders.paid\nshop: amqp:unauthorized-access\n"
+    "audit: amqp:unauthorized-access\nroot: sent to invoices\naudit: received order 1\n",
     "embedded_broker.py": "a copy for each\na copy for each\n1 in the queue\n",
 }
 

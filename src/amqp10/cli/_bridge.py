@@ -23,7 +23,7 @@ from ..errors import InsecureTransport
 from ..messaging import Filter, Source
 from ..net import parse_url, visible
 from ._main import Failure, Interrupted, start, words
-from ._options import Peer, seconds
+from ._options import Peer, seconds, with_password
 from ._receive import with_selector
 
 EVERY = 0.2  # seconds between two looks at the counts
@@ -46,6 +46,11 @@ def with_ends(function: Callable[..., Any]) -> Callable[..., Any]:
                 show_default=True,
                 help="its protocol; auto asks the server for its highest",
             ),
+            click.option(
+                f"--{end}-password-file",
+                type=file,
+                help=f"its first line is the password of the URL's user; or AMQP10_{end.upper()}_PASSWORD",
+            ),
             click.option(f"--{end}-tls-ca", type=file, help="certificates (PEM) that sign the server's"),
             click.option(f"--{end}-tls-certificate", type=file, help="our own certificate (PEM)"),
             click.option(f"--{end}-tls-key", type=file, help="its key (PEM)"),
@@ -63,6 +68,7 @@ def peer_of(end: str, url: str, options: dict[str, Any]) -> Peer:
     """The connection that the options with that prefix describe; they are taken out."""
     said = {name.removeprefix(f"{end}_"): options.pop(name) for name in list(options) if name.startswith(f"{end}_")}
     try:
+        url = with_password(url, said["password_file"], f"AMQP10_{end.upper()}_PASSWORD")
         endpoint = parse_url(url)
         if said["tls_key"] and not said["tls_certificate"]:
             raise ValueError(f"--{end}-tls-key goes with --{end}-tls-certificate")

@@ -26,6 +26,12 @@ def users_of(pairs: tuple[str, ...]) -> dict[str, str]:
 @click.option("--host", default="127.0.0.1", show_default=True, help="the address to listen on")
 @click.option("--port", type=click.IntRange(0, 65535), default=5672, show_default=True, help="0 for any that is free")
 @click.option("--user", "users", multiple=True, metavar="NAME:PASSWORD", help="a user who may connect; repeatable")
+@click.option(
+    "--users-file",
+    type=click.Path(exists=True, dir_okay=False),
+    envvar="AMQP10_USERS_FILE",
+    help="users with passwords or keys, and permissions, in JSON; AMQP10_USERS_FILE in the environment will do, too",
+)
 @click.option("--anonymous", is_flag=True, help="allow ANONYMOUS beside the users, and the bare AMQP header")
 @click.option(
     "--allow-insecure", is_flag=True, help="offer PLAIN without TLS beyond loopback, for clients without SCRAM"
@@ -72,6 +78,7 @@ def broker(
     host: str,
     port: int,
     users: tuple[str, ...],
+    users_file: str | None,
     anonymous: bool,
     allow_insecure: bool,
     queues: tuple[str, ...],
@@ -92,10 +99,12 @@ def broker(
 
     It keeps messages in memory, with --store durable ones on the disk: it may be killed then, and started again.
 
-    Without --user and --anonymous it listens on loopback only, and lets everyone in.
+    Without --user, --users-file and --anonymous it listens on loopback only, and lets everyone in.
     """
-    if not users and not anonymous and not client_ca and not is_loopback(host):
-        raise click.UsageError(f"beyond loopback ({host}) say who may connect: --user NAME:PASSWORD, or --anonymous")
+    if not users and not users_file and not anonymous and not client_ca and not is_loopback(host):
+        raise click.UsageError(
+            f"beyond loopback ({host}) say who may connect: --user NAME:PASSWORD, --users-file, or --anonymous"
+        )
     if (tls_key or client_ca) and not tls_certificate:
         raise click.UsageError("--tls-key and --client-ca go with --tls-certificate")
     if origins and not websocket:
@@ -105,6 +114,7 @@ def broker(
             host=host,
             port=port,
             users=users_of(users) or None,
+            users_file=users_file,
             anonymous=True if anonymous else None,
             allow_insecure=allow_insecure,
             tls=TLS(certificate=tls_certificate, key=tls_key, ca=client_ca) if tls_certificate else None,

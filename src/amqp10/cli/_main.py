@@ -53,6 +53,7 @@ COMMANDS = {
     "probe": "_probe",
     "demo": "_demo",
     "pipeline": "_pipeline",
+    "hash-password": "_hash_password",
 }
 
 
@@ -84,7 +85,8 @@ class LazyGroup(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(f"amqp10.cli.{COMMANDS[name]}"), name)
+        module = importlib.import_module(f"amqp10.cli.{COMMANDS[name]}")
+        command: click.Command = getattr(module, name.replace("-", "_"))
         return command
 
 

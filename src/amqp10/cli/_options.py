@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import os
 import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Unpack
 
 import click
@@ -24,6 +26,35 @@ def seconds(context: click.Context, parameter: click.Parameter, value: float | N
     if value is not None and not 0 <= value <= MOST_SECONDS:
         raise click.BadParameter(f"seconds are a number from 0 to {MOST_SECONDS}")
     return value
+
+
+def with_password(url: str, file: str | None, variable: str) -> str:
+    """Return the URL with a password that the command line does not show: from a file, else from the environment.
+
+    Where the URL has no user, or a password of its own, the environment is not looked at.
+
+    Raises:
+        ValueError: the URL is malformed, a file is given and the URL has no user or has a password, or the file
+            cannot be read or is empty.
+    """
+    endpoint = parse_url(url)
+    if file is not None:
+        if endpoint.user is None or endpoint.password is not None:
+            raise ValueError("a password file goes with a URL that has a user and no password, amqp://user@host")
+        try:
+            password = Path(file).read_text().partition("\n")[0].rstrip("\r")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"{file} cannot be read as text: {error}") from None
+        if not password:
+            raise ValueError(f"{file}: the first line, which is the password, is empty")
+    else:
+        password = os.environ.get(variable, "")
+    if not password or endpoint.user is None or endpoint.password is not None:
+        return url
+    parts = urllib.parse.urlsplit(url)
+    user, _, host = parts.netloc.rpartition("@")
+    quoted = urllib.parse.quote(password, safe="")
+    return parts._replace(netloc=f"{user.removesuffix(':')}:{quoted}@{host}").geturl()
 
 
 @dataclass(frozen=True)
@@ -87,6 +118,7 @@ def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[
         @functools.wraps(function)
         def wrapper(
             url: str | None,
+            password_file: str | None,
             tls_ca: str | None,
             tls_certificate: str | None,
             tls_key: str | None,
@@ -101,6 +133,7 @@ def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[
             peer = None
             if url is not None:
                 try:
+                    url = with_password(url, password_file, "AMQP10_PASSWORD")
                     endpoint = parse_url(url)
                 except ValueError as error:
                     raise click.BadParameter(str(error), param_hint="URL") from None
@@ -127,6 +160,11 @@ def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[
         file = click.Path(exists=True, dir_okay=False)
         options = [
             click.argument("url") if argument else click.option("--url", help="the broker, amqp://user:password@host"),
+            click.option(
+                "--password-file",
+                type=file,
+                help="its first line is the password of the URL's user; or AMQP10_PASSWORD in the environment",
+            ),
             click.option("--tls-ca", type=file, help="certificates (PEM) that sign the server's"),
             click.option(
                 "--tls-certificate", type=file, help="our own certificate (PEM); the login, too, if the URL has no user"

@@ -1,0 +1,34 @@
+"""`amqp10 hash-password`: what a file of users has in place of a password."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ..sasl import SERVER_ITERATIONS, StoredKeys
+
+
+@click.command("hash-password")
+@click.option(
+    "--iterations",
+    type=click.IntRange(4096, 1_000_000),
+    default=SERVER_ITERATIONS,
+    show_default=True,
+    help="how slow a login is, and each try of whoever steals the file",
+)
+def hash_password(iterations: int) -> None:
+    """Print the keys of a password for "keys" in a file of users (amqp10 broker --users-file).
+
+    The password is asked for, or read from standard input: a line.
+    """
+    if sys.stdin.isatty():
+        password = click.prompt("password", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise click.UsageError("the password is empty")
+    try:
+        click.echo(str(StoredKeys.from_password(password, iterations=iterations)))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
