@@ -16,6 +16,9 @@ from amqp10.messaging import (
     ACCEPTED,
     RELEASED,
     DeleteOnClose,
+    DeleteOnNoLinks,
+    DeleteOnNoLinksOrMessages,
+    DeleteOnNoMessages,
     Message,
     Modified,
     Outcome,
@@ -25,6 +28,7 @@ from amqp10.messaging import (
     Source,
     Target,
 )
+from amqp10.types import Array, Symbol
 
 from ._wire import Wire, bodies, queue_of
 
@@ -220,7 +224,10 @@ class TestDynamic:
         source = link.remote.source
         assert source is not None
         assert source.dynamic
-        assert source.dynamic_node_properties == {"lifetime-policy": DeleteOnClose()}
+        assert source.dynamic_node_properties == {
+            "lifetime-policy": DeleteOnClose(),
+            "supported-dist-modes": Array("symbol", [Symbol("move"), Symbol("copy")]),
+        }
         sender = wire.send_to(source.address)
         sender.send(Message("x").encode())
         wire.turn()
@@ -232,6 +239,75 @@ class TestDynamic:
         gone = [event for event in wire.events if isinstance(event, LinkEnded) and event.link is sender]
         assert isinstance(gone[0].error, LinkDetached)
         assert gone[0].error.condition == "amqp:resource-deleted"
+
+    @pytest.mark.spec("3.5.3", "a dynamic source has no address when it is asked for")
+    @pytest.mark.spec("3.5.4", "a dynamic target has no address when it is asked for")
+    def test_dynamic_with_an_address(self, wire: Wire) -> None:
+        """The link is refused, and no node is made."""
+        links = [
+            wire.receive_from(Source("mine", dynamic=True), name="in"),
+            wire.send_to(Target("mine", dynamic=True), name="out"),
+        ]
+        for link in links:
+            assert not link.attached
+        assert wire.refusal().condition == "amqp:invalid-field"
+        assert wire.router.nodes == {}
+
+    @pytest.mark.spec("3.5.9", "dynamic-node-properties are read, and what cannot be is refused")
+    @pytest.mark.parametrize(
+        ("properties", "kind", "refused"),
+        [
+            ({"lifetime-policy": DeleteOnClose()}, "queue", False),
+            ({"lifetime-policy": DeleteOnNoLinks()}, "queue", True),
+            ({"lifetime-policy": DeleteOnNoMessages()}, "queue", True),
+            ({"lifetime-policy": DeleteOnNoLinksOrMessages()}, "queue", True),
+            ({"lifetime-policy": 5}, "queue", True),
+            ({"supported-dist-modes": Symbol("move")}, "queue", False),
+            ({"supported-dist-modes": Array("symbol", ["move", "copy"])}, "queue", False),
+            ({"supported-dist-modes": Symbol("copy")}, "topic", False),
+            ({"supported-dist-modes": Symbol("move")}, "topic", True),
+            ({"supported-dist-modes": Symbol("x:teleport")}, "queue", True),
+            ({"supported-dist-modes": 5}, "queue", True),
+            ({"x-opt-unknown": "said"}, "queue", False),
+        ],
+    )
+    def test_node_properties(self, wire: Wire, properties: dict[str, Any], kind: str, refused: bool) -> None:
+        """The lifetime is that of the link, the modes are those of the kind of node; the answer says just that."""
+        asked = {Symbol(name): value for name, value in properties.items()}
+        capabilities = (Symbol(f"temporary-{kind}"),)
+        links = [
+            wire.receive_from(
+                Source(dynamic=True, dynamic_node_properties=asked, capabilities=capabilities), name="in"
+            ),
+            wire.send_to(Target(dynamic=True, dynamic_node_properties=asked, capabilities=capabilities), name="out"),
+        ]
+        for link in links:
+            assert link.attached is not refused
+        if refused:
+            assert wire.refusal().condition == "amqp:not-implemented"
+            assert wire.router.nodes == {}
+            return
+        for link in links:
+            assert link.remote is not None
+            terminus = link.remote.target if link.is_sender else link.remote.source
+            assert isinstance(terminus, Source | Target)
+            modes = [Symbol("move"), Symbol("copy")] if kind == "queue" else [Symbol("copy")]
+            assert terminus.dynamic_node_properties == {
+                "lifetime-policy": DeleteOnClose(),
+                "supported-dist-modes": Array("symbol", modes),
+            }
+
+    @pytest.mark.spec("3.5.3", "a dynamic node is its connection's: another may send to it, and not receive from it")
+    def test_of_another_connection(self, wire: Wire) -> None:
+        """The refusal is amqp:resource-locked."""
+        link = wire.receive_from(Source(dynamic=True), name="inbox", credit=1)
+        assert link.remote is not None
+        assert isinstance(link.remote.source, Source)
+        other = Wire(wire.router)
+        stolen = other.receive_from(link.remote.source.address, credit=1)
+        assert not stolen.attached
+        assert other.refusal().condition == "amqp:resource-locked"
+        assert other.send_to(link.remote.source.address).attached
 
     def test_target(self, wire: Wire) -> None:
         """The same for a target; a lost connection ends the node as well."""

@@ -112,7 +112,8 @@ class TestAnonymous:
             assert delivery.remote_state.error is not None
             assert delivery.remote_state.error.condition == "amqp:not-found"
         assert wire.router.unroutable == 1
-        assert link.attached
+        assert not link.attached
+        assert wire.refusal().condition == "amqp:not-found"
 
     def test_sender_that_takes_no_rejection(self, clock: Clock) -> None:
         """A sender that does not take rejected is detached instead, with the reason."""

@@ -11,7 +11,7 @@ from amqp10.broker import Broker
 from amqp10.broker._declared import QueueTerms
 from amqp10.broker._node import Limits
 from amqp10.broker._router import Router
-from amqp10.engine import Event, LinkAttached, OutgoingDelivery, SenderLink
+from amqp10.engine import Event, LinkAttached, OutcomesReceived, OutgoingDelivery, SenderLink
 from amqp10.messaging import (
     ACCEPTED,
     RELEASED,
@@ -20,15 +20,18 @@ from amqp10.messaging import (
     Declare,
     Declared,
     Discharge,
+    Error,
     Message,
     Rejected,
     Released,
+    Source,
     Target,
     TransactionalState,
 )
 from amqp10.types import Symbol
 
-from ._wire import Wire
+from ._controller import Controller
+from ._wire import Wire, queue_of
 from .conftest import Clock, Taker
 
 
@@ -162,6 +165,53 @@ def test_settled(wire: Wire, router: Router) -> None:
     link.send(Message(b"x").encode(), settled=True)
     wire.turn()
     assert router.unroutable == 1
+
+
+@pytest.mark.spec("anonymous-terminus 2.2.2", "a message to an address that is not there is rejected with the error")
+@pytest.mark.spec("anonymous-terminus 2.2.2", "sent settled, or where rejected is not an outcome, it ends the link")
+@pytest.mark.spec("anonymous-terminus 2.2.2", "the error is that of such an attach, and names the delivery-tag")
+@pytest.mark.parametrize("how", ["unsettled", "settled", "cannot be rejected", "in a transaction"])
+@pytest.mark.parametrize(
+    ("to", "condition"),
+    [
+        ("/exchanges/missing/key", "amqp:not-found"),
+        ("/queues/%ff", "amqp:invalid-field"),
+        ("$management", "amqp:not-found"),
+        (None, "amqp:not-found"),
+    ],
+)
+def test_nowhere_by_to(
+    wire: Wire, router: Router, control: Controller, how: str, to: str | None, condition: str
+) -> None:
+    """The next message on a link that goes on is delivered; behind one that ended it nothing is done."""
+    outcomes = () if how != "cannot be rejected" else ("amqp:accepted:list",)
+    link = wire.send_to(Target(), name="anonymous", source=Source(outcomes=outcomes), settle_mode="mixed")
+    payload = Message(b"x", to=to).encode()
+    settled = how in ("settled", "in a transaction")
+    state = TransactionalState(control.declare()) if how == "in a transaction" else None
+    link.send(payload, tag=b"lost", settled=settled, state=state)
+    link.send(Message(b"y", to="one").encode(), settled=settled)
+    wire.turn()
+    if how == "unsettled":
+        told = [event.deliveries for event in wire.events if isinstance(event, OutcomesReceived)]
+        (error,) = [
+            each.remote_state.error
+            for deliveries in told
+            for each in deliveries
+            if isinstance(each.remote_state, Rejected)
+        ]
+        assert link.attached
+        assert queue_of(router, "one").depth == 1
+    else:
+        detached = wire.refusal()
+        error = Error(Symbol(detached.condition), detached.description, dict(detached.info or {}))
+        assert not link.attached
+        assert queue_of(router, "one").depth == 0
+    assert error is not None
+    assert error.condition == condition
+    assert error.info == {"delivery-tag": b"lost"}
+    if state is not None:
+        assert isinstance(control.discharge(state.txn_id), Rejected)
 
 
 def test_older_dialects(router: Router) -> None:

@@ -243,7 +243,7 @@ def test_ends(router: Router, how: str) -> None:
 
 
 def test_not_asked(router: Router) -> None:
-    """A link that asks for nothing keeps nothing: its messages are free at once, and the answer says so."""
+    """A link that asks for nothing is kept as long as its session, no longer; the answer says so."""
     wire = Wire(router)
     put(wire, "a")
     link = wire.receive_from("q", credit=1)
@@ -255,7 +255,7 @@ def test_not_asked(router: Router) -> None:
     assert len(told(again, DeliveriesUnresumed)) == 1
     assert new.remote is not None
     assert isinstance(new.remote.source, Source)
-    assert new.remote.source.expiry_policy == "link-detach"
+    assert (new.remote.source.expiry_policy, new.remote.source.timeout) == ("session-end", 0)
     assert queue_of(router, "q").unsettled == 0
     assert not router.links._all
 

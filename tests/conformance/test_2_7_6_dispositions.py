@@ -9,13 +9,14 @@ import pytest
 from amqp10.engine import (
     DeliveriesReceived,
     LinkEnded,
+    LinkTerms,
     OutcomesReceived,
     ReceiverLink,
     SenderLink,
     SessionTerms,
 )
 from amqp10.errors import LocalProtocolError, RemoteProtocolError
-from amqp10.messaging import ACCEPTED, RELEASED
+from amqp10.messaging import ACCEPTED, RELEASED, Source, Target
 from amqp10.testing import Detach, Disposition, End, EngineScript, Flow, Transfer
 
 from .conftest import Play, condition_is
@@ -217,3 +218,28 @@ def test_window_counts_aborts(play_client: Play) -> None:
     script.transfer(0, b"x", more=True)
     script.send(Transfer(handle=0, aborted=True))
     script.expect(Flow, handle=None, next_incoming_id=2)
+
+
+@pytest.mark.spec("2.7.6", "the sender hears an outcome that comes after its link was detached")
+@pytest.mark.parametrize("settled", [True, False])
+def test_sender_hears_after_the_detach(play_client: Play, settled: bool) -> None:
+    """It counts, and is answered where the receiver has not settled; after a close it does not."""
+    script: EngineScript = play_client()
+    session = script.session()
+    for name, closed in (("open", False), ("closed", True)):
+        link = script.sender(session, LinkTerms(name, Source("q"), Target("q")), credit=5)
+        link.lingers = True
+        delivery = link.send(b"\0\x53\x77\xa1\1x")
+        script.read()
+        script.send(Detach(handle=0, closed=closed))
+        script.expect(Detach, closed=closed)
+        script.expect_event(LinkEnded)
+        number = delivery.delivery_id
+        assert number is not None
+        script.send(Disposition(role=True, first=number, settled=settled, state=ACCEPTED))
+        assert delivery.remote_state == (None if closed else ACCEPTED)
+        if not closed:
+            assert script.expect_event(OutcomesReceived).deliveries == [delivery]
+            if not settled:
+                script.expect(Disposition, role=False, first=number, settled=True)
+        script.expect_nothing()

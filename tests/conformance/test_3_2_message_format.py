@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from amqp10.broker._entry import Entry
 from amqp10.errors import DecodeError, EncodeError
 from amqp10.messaging import AmqpSequence, AmqpValue, Data, Message, patch_header
 from amqp10.types import (
@@ -388,3 +389,33 @@ def test_values(value: Any) -> None:
     assert body == value
     assert type(body) is type(value)
     assert Message(message.body).encode() == section(0x77, value)
+
+
+@pytest.mark.deviation(
+    "3.2",
+    "a message without any body section is taken, its body reads as None, and the broker passes it on as it came",
+    "qpid-proton, AMQP.Net Lite and Azure Service Bus send such messages where there is nothing to say",
+)
+def test_no_body() -> None:
+    """What is sent from here always has one; an empty payload is refused all the same."""
+    for payload in (HEADER, PROPERTIES, HEADER + PROPERTIES, FOOTER):
+        message = Message.decode(payload)
+        message.check()
+        assert message.body is None
+        assert Entry.read(payload, 0, 0.0).outgoing(0.0) == payload
+    assert section(0x77, None) in Message(subject="x").encode()
+    refused(b"")
+    with pytest.raises(DecodeError, match="an empty payload is no message"):
+        Entry.read(b"", 0, 0.0)
+
+
+@pytest.mark.deviation(
+    "3.2",
+    "the broker passes on sections in a wrong order behind those that it has to read; who receives them is told",
+    "it does not read bodies: what is in them is between sender and receiver",
+)
+def test_the_broker_reads_no_bodies() -> None:
+    """The client does, and finds it."""
+    payload = VALUE + HEADER
+    assert Entry.read(payload, 0, 0.0).outgoing(0.0) == payload
+    refused(payload)

@@ -20,6 +20,7 @@ from ..engine import (
     LimitBranch,
     LinkAttached,
     LinkEnded,
+    OutcomesMissed,
     OutcomesReceived,
     PrepareBranch,
     QueryBranches,
@@ -92,6 +93,7 @@ class Peer:
             CreditChanged: links.on_credit,
             DeliveriesReceived: links.on_deliveries,
             OutcomesReceived: links.on_outcomes,
+            OutcomesMissed: self._on_missed,
             DeliveriesUnresumed: links.on_unresumed,
             FlowReceived: links.on_flow,
             SettlementsReceived: links.on_settlements,
@@ -223,12 +225,19 @@ class Peer:
 
     def _on_session_ended(self, event: SessionUnmapped) -> None:
         self._router.subscriptions.session_ended(event.session)
-        self._router.links.session_ended(event.session)
+        self._router.links.session_ended(event.session, self)
         self._router.sessions.session_ended(event.session)
         self.requests.session_ended(event.session)
 
     def _on_window(self, event: WindowOpened) -> None:
         self.links.session_ready(event.session)
+
+    def _on_missed(self, event: OutcomesMissed) -> None:
+        """What a transaction was to retire is gone: it cannot be committed as a whole (§4.4.2)."""
+        transaction = self.transaction(event.state.txn_id)
+        if transaction is not None:
+            reason = "an outcome was named in the transaction of a delivery that is not there any more"
+            transaction.failed = _error("amqp:transaction:rollback", reason)
 
     def _on_request(self, event: RequestReceived) -> None:
         pending = event.request

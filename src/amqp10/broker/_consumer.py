@@ -100,7 +100,7 @@ class ConsumerLink(Consumer):
     def kept_as(self, kept: KeptLink) -> None:
         """The link can be resumed; or it was, and goes on as the consumer that it was."""
         self.kept = kept
-        self._keeper = self._peer.keeper
+        self._keeper = self._peer.keeper if kept.key.connection is None else None
         if kept.consumer is not None:
             self.key = kept.consumer
         kept.consumer = self.key
@@ -247,7 +247,7 @@ class ConsumerLink(Consumer):
         """It is committed: the outcome counts, and the delivery is settled with that."""
         self._in_transaction.pop(delivery, None)
         self._queue.settle(delivery.waiter, self, outcome)
-        if not delivery.local_settled and self._link.attached:
+        if not delivery.local_settled and (self._link.attached or self._link.lingers):
             self._link.settle(delivery, outcome)
             self._peer.wake()
 
@@ -262,8 +262,13 @@ class ConsumerLink(Consumer):
         """It is rolled back: the outcome is forgotten, and if nothing more can be said, is the default (§4.4.4.2)."""
         self._in_transaction.pop(delivery, None)
         delivery.remote_state = None
-        if delivery.local_settled or self._over:
+        if delivery.local_settled or (self._over and not self._is_kept(delivery)):
             self._queue.settle(delivery.waiter, self, self._default_outcome)
+
+    def _is_kept(self, delivery: OutgoingDelivery) -> bool:
+        """Return whether the link is detached and may still resume the delivery."""
+        kept = self.kept
+        return kept is not None and kept.give_back is not None and delivery in kept.deliveries
 
     def take_back(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
         """It is rolled back, and the acquiring with it (§4.4.4.3)."""
@@ -280,7 +285,7 @@ class ConsumerLink(Consumer):
 
     def suspended(self) -> list[OutgoingDelivery]:
         """What is to be kept of the link: the messages that it holds, but for those of transactions."""
-        return self._link.suspended()
+        return [] if self.copies else self._link.suspended()
 
     def unresumed(self, deliveries: Iterable[OutgoingDelivery]) -> None:
         """The receiver may have settled these, or never have had them: they count as attempts, and come again."""
@@ -297,6 +302,13 @@ class ConsumerLink(Consumer):
             # What never left was never attempted.
             self._queue.settle(delivery.waiter, self, self._default_outcome if delivery.begun else RELEASED)
 
+    def abandon(self, kept: Iterable[OutgoingDelivery]) -> None:
+        """Nobody resumes these any more: give back those that have no outcome since the link was detached."""
+        left = [each for each in kept if not each.local_settled and each not in self._in_transaction]
+        for delivery in left:
+            self._link.forget(delivery)
+        self.give_back(left)
+
     def end(self, kept: Iterable[OutgoingDelivery] = ()) -> None:
         """The link is over: what it held goes back, but for what is `kept`.
 
@@ -311,6 +323,8 @@ class ConsumerLink(Consumer):
                 if transaction.retired(delivery):
                     continue  # its outcome was named before the end
                 transaction.forget(delivery)
+            if self._link.lingers:
+                self._link.forget(delivery)
             self.give_back([delivery])
         self._queue.remove_consumer(self)
 

@@ -103,6 +103,8 @@ class Entry:
         return entry
 
     def _read_sections(self, now: float, wall: Clock) -> None:
+        if not self.payload:
+            raise DecodeError("an empty payload is no message: not even a body is in it")
         header = read_header(self.payload)
         if header.ttl is not None:
             # "a message expiration time will be computed based on the time of arrival at an intermediary" (§3.2.1)

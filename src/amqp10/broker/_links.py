@@ -45,6 +45,7 @@ from ._terminus import (
     address_of,
     answer_source,
     answer_target,
+    check_dynamic,
     copies,
     default_outcome,
     may_reject,
@@ -144,9 +145,14 @@ class PeerLinks:
             if isinstance(node, Topic):
                 in_use = subscriptions.check(key, node, filters) if key is not None else None
             before = None
-            resumable = keeps(source) and not copying and not settles and "shared" not in source.capabilities
-            if resumable:
-                before = self._claim(link, "out")
+            kept_by = self._kept_by(link, source, "out")
+            unkept = copying or settles or "shared" in source.capabilities
+            if (unkept or (isinstance(node, Topic) and key is None)) and not source.dynamic:
+                kept_by = None
+            if kept_by is not None:
+                before = self._claim(link, kept_by[0])
+            resumable = kept_by is not None and kept_by[0].connection is None
+            lifetime = subscriptions.lifetime(source) if key is not None else kept_by[1] if kept_by else None
             stays = not copying and not wishes.passing
             if isinstance(node, Stream) and wishes.passing:
                 reason = f"{node.name!r} is a stream: its messages are not got one by one"
@@ -166,9 +172,9 @@ class PeerLinks:
                         node,
                         copying=copying,
                         outcome=outcome,
-                        dynamic=link in self.owned,
+                        dynamic=source.dynamic,
                         filters=filters,
-                        lifetime=subscriptions.lifetime(source) if key is not None or resumable else None,
+                        lifetime=lifetime,
                         durable=self._router.durability(source, subscription=key is not None, resumable=resumable),
                     ),
                     target=remote.target,
@@ -196,8 +202,9 @@ class PeerLinks:
         consumer.place = place
         self.consumers[link] = consumer
         link.context = consumer
-        if resumable:
-            consumer.kept_as(self._keep(link, "out", queue, subscriptions.lifetime(source), before, resumed))
+        link.lingers = "resume" in self._peer.engine.capabilities
+        if kept_by is not None:
+            consumer.kept_as(self._keep(link, *kept_by, queue, before, resumed, owned=node))
         if lasting is not None:
             self._lasting[link] = lasting
             lasting.links[link] = lambda: self._stolen(link)
@@ -205,12 +212,16 @@ class PeerLinks:
 
     # Links that can be resumed
 
-    def _link_key(self, link: Link, direction: Direction) -> LinkKey:
-        return LinkKey(self._peer.owner, link.name, direction)
+    def _kept_by(self, link: Link, terminus: Source | Target, direction: Direction) -> tuple[LinkKey, Lifetime] | None:
+        """Where a link is found again, and for how long; None for one that ends when it is detached."""
+        if keeps(terminus):
+            return LinkKey(self._peer.owner, link.name, direction), self._router.subscriptions.lifetime(terminus)
+        if terminus.expiry_policy == "link-detach" or "resume" not in self._peer.engine.capabilities:
+            return None
+        return LinkKey(self._peer.owner, link.name, direction, self._peer), Lifetime("session-end")
 
-    def _claim(self, link: Link, direction: Direction) -> KeptLink | None:
+    def _claim(self, link: Link, key: LinkKey) -> KeptLink | None:
         """What is kept of it; whoever has it loses it, unless the attach comes late from a connection that was lost."""
-        key = self._link_key(link, direction)
         newest = link.remote is not None and link.remote.properties.get(NEWEST_CONNECTION)
         if newest and self._router.links.is_late(key, self._peer.number):
             raise AddressError("amqp:link:stolen", f"a newer connection has the link {link.name!r}")
@@ -228,14 +239,18 @@ class PeerLinks:
     def _keep(
         self,
         link: Link,
-        direction: Direction,
-        node: Node | None,
+        key: LinkKey,
         lifetime: Lifetime,
+        node: Node | None,
         before: KeptLink | None,
         resumed: KeptLink | None,
+        *,
+        owned: Node | None,
     ) -> KeptLink:
-        """A link that can be resumed is attached."""
-        kept = resumed if resumed is not None else KeptLink(self._link_key(link, direction), node, lifetime)
+        """A link that can be resumed is attached; if one before left it the node `owned`, it lives with this one."""
+        kept = resumed if resumed is not None else KeptLink(key, node, lifetime)
+        if before is not None and before.owned is not None and before.owned is owned:
+            self.owned[link], before.owned = before.owned, None
         kept.lifetime, kept.holder = lifetime, self._peer.number
         kept.steal = lambda: self._stolen(link)
         self._router.links.begin(kept, before)
@@ -272,16 +287,17 @@ class PeerLinks:
             node = self._node_of(link, target)
         before, lifetime = None, None
         durable = self._router.durability(target, subscription=False, resumable=keeps(target))
-        if keeps(target):
-            lifetime = self._router.subscriptions.lifetime(target)
-            before = self._claim(link, "in")
+        kept_by = self._kept_by(link, target, "in")
+        if kept_by is not None:
+            lifetime = kept_by[1]
+            before = self._claim(link, kept_by[0])
         resumed = self._resumed(before, node, remote)
         try:
             link.attach(
                 LinkTerms(
                     name=link.name,
                     source=remote.source,
-                    target=answer_target(target, node, dynamic=link in self.owned, lifetime=lifetime, durable=durable),
+                    target=answer_target(target, node, dynamic=target.dynamic, lifetime=lifetime, durable=durable),
                     settle_mode=remote.settle_mode,
                     receiver_settle_mode=remote.receiver_settle_mode,
                     max_message_size=self._max_message_size,
@@ -301,17 +317,15 @@ class PeerLinks:
             producer = kind(self._peer, link, self._router, node, may_reject=rejects)
         self.producers[link] = producer
         link.context = producer
-        if lifetime is not None:
-            producer.kept = self._keep(link, "in", node, lifetime, before, resumed)
+        link.lingers = "resume" in self._peer.engine.capabilities
+        if kept_by is not None:
+            producer.kept_as(self._keep(link, *kept_by, node, before, resumed, owned=node))
         producer.begin()
 
     def _node_of(self, link: Link, terminus: Source | Target) -> Node | None:
         """The node that a terminus means; made for this link if it is dynamic; None if it has no address."""
         if terminus.dynamic:
-            node = self.owned[link] = self._router.temporary(
-                terminus.capabilities, self._peer.proprietor, self._peer.rights
-            )
-            return node
+            return self._dynamic_node(link, terminus)
         address = address_of(terminus)
         if address is None:
             return None
@@ -327,6 +341,26 @@ class PeerLinks:
             rights=self._peer.rights,
             action="read" if receiving else "write",
         )
+
+    def _dynamic_node(self, link: Link, terminus: Source | Target) -> Node:
+        """The node that a dynamic terminus has: the one from before the link was detached, or a new one (§3.5.3).
+
+        Raises:
+            AddressError: it has an address, too, or asks for a node that cannot be.
+        """
+        if terminus.address is not None:
+            raise AddressError(
+                "amqp:invalid-field", "a dynamic terminus asks for an address, and cannot have one already"
+            )
+        check_dynamic(terminus)
+        kept_by = self._kept_by(link, terminus, "out" if isinstance(terminus, Source) else "in")
+        before = self._claim(link, kept_by[0]) if kept_by is not None else None
+        if before is not None and before.owned is not None and not before.owned.deleted:
+            return before.owned
+        node = self.owned[link] = self._router.temporary(
+            terminus.capabilities, self._peer.proprietor, self._peer.rights
+        )
+        return node
 
     def on_credit(self, event: CreditChanged) -> None:
         consumer = self.consumers.get(event.link)
@@ -348,6 +382,8 @@ class PeerLinks:
 
     def on_outcomes(self, event: OutcomesReceived) -> None:
         consumer = self.consumers.get(event.link)
+        if consumer is None and event.link.lingers:  # it is detached, and what it holds is not given back
+            consumer = event.link.context
         if consumer is not None:
             consumer.outcomes(event.deliveries)
 
@@ -414,12 +450,14 @@ class PeerLinks:
         if self.pairs.end(link):
             return
         kept = self._kept.pop(link, None)
+        if kept is not None and how != "closed":
+            kept.owned = self.owned.pop(link, None)
         if isinstance(link, SenderLink):
             consumer = self.consumers.pop(link, None)
             if consumer is not None:
                 held = consumer.suspended() if kept is not None and how != "closed" else []
                 consumer.end(held)
-                self._suspend(kept, held, consumer.give_back, link, how)
+                self._suspend(kept, held, consumer.abandon, link, how)
         elif isinstance(link, ReceiverLink):
             producer = self.producers.pop(link, None)
             if producer is not None:
@@ -444,7 +482,15 @@ class PeerLinks:
         if how == "closed":
             self._router.links.end(kept)
         else:
-            self._router.links.suspend(kept, deliveries, give_back, link.session, self._peer)
+
+            def end(deliveries: list[Any]) -> None:
+                """Give back what is not resumed; the dynamic node of the link goes with that."""
+                give_back(deliveries)
+                if kept.owned is not None:
+                    node, kept.owned = kept.owned, None
+                    self._router.delete(node)
+
+            self._router.links.suspend(kept, deliveries, end, link.session, self._peer)
 
     def _delete_owned(self, link: Link) -> None:
         node = self.owned.pop(link, None)

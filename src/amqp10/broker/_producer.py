@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ._coordinator import LocalTransaction
     from ._node import Node
     from ._router import Router
-    from ._suspended import KeptLink
+    from ._suspended import Keeper, KeptLink
 
 
 MOST_UNSETTLED = 10_000
@@ -48,7 +48,12 @@ class ProducerLink(Producer):
         self._rights = peer.rights
         self._checks_user = router.check_user_id and not peer.rights.impersonator
         self.kept: KeptLink | None = None
-        self._keeper = router.links.keeper
+        self._keeper: Keeper | None = None
+
+    def kept_as(self, kept: KeptLink) -> None:
+        """The link can be resumed."""
+        self.kept = kept
+        self._keeper = self._router.links.keeper if kept.key.connection is None else None
 
     def begin(self) -> None:
         """The link is attached: the node grants it credit when the pass ends."""
@@ -225,9 +230,8 @@ class ProducerLink(Producer):
             return False
         silent = delivery.local_settled
         self._refuse(delivery, error)
-        if silent and self._link.attached:
-            self._link.detach(closed=True, error=error)
-            self._link.incoming.clear()  # what came behind it is not done
+        if silent:
+            self._detach(error)
         return True
 
     def _reject(self, delivery: IncomingDelivery, condition: str, description: str) -> None:
@@ -245,8 +249,14 @@ class ProducerLink(Producer):
             transaction.failed = Error(Symbol("amqp:transaction:rollback"), f"{error.condition}: {error.description}")
         elif settled:
             self._router.unroutable += 1
-        if not (settled or hears) and self._link.attached:
+        if not (settled or hears):
+            self._detach(error)
+
+    def _detach(self, error: Error) -> None:
+        """End the link for what came on it; what came behind that is not done, for its sender does not hear of it."""
+        if self._link.attached:
             self._link.detach(closed=True, error=error)
+            self._link.incoming.clear()
 
     def end(self) -> None:
         """The link is over."""

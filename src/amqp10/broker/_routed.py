@@ -100,7 +100,7 @@ class AnonymousProducerLink(ProducerLink):
                 route = self._route(delivery)
                 entry = Entry.read(delivery.payload, delivery.message_format, now, time.time)
             except AddressError as error:
-                self._reject(delivery, str(error.error.condition), str(error))
+                self._unresolved(delivery, error.error)
                 continue
             except DecodeError as error:
                 self._reject(delivery, "amqp:decode-error", str(error))
@@ -189,6 +189,20 @@ class AnonymousProducerLink(ProducerLink):
             raise AddressError("amqp:not-found", "the message has no `to`, and the link has no address")
         return to
 
+    def _unresolved(self, delivery: IncomingDelivery, error: Error) -> None:
+        """Refuse a message that says no address that can be sent to (anonymous terminus, §2.2.2).
+
+        The error names the delivery. A sender that settled it can only be told by the end of the link.
+        """
+        if isinstance(delivery, RoutedDelivery):  # its dialect says such things in ways of its own
+            self._reject(delivery, str(error.condition), error.description or "")
+            return
+        named = Error(error.condition, error.description, {Symbol("delivery-tag"): delivery.tag})
+        settled = delivery.local_settled
+        self._refuse(delivery, named)
+        if settled:
+            self._detach(named)
+
     def credit_used(self) -> None:
         self._top_up()
 
@@ -226,3 +240,6 @@ class ExchangeProducerLink(AnonymousProducerLink):
 
     def _address_of(self, payload: bytes) -> str:
         return self._address
+
+    def _unresolved(self, delivery: IncomingDelivery, error: Error) -> None:
+        self._reject(delivery, str(error.condition), error.description or "")

@@ -2,7 +2,8 @@
 
 A link is known by the user's container, its name and its direction (§2.6.1). The broker's own terminus of it, the
 target of what a producer sends and the source of what a consumer gets, says by expiry policy and timeout how long its
-state is kept without a link (§3.5.6); one that asks for neither is not kept. It ends
+state is kept without a link (§3.5.6). One that asks for neither has the default, "session-end": it is found again on
+its connection only, and a dynamic node lives as long. It ends
 
 - with a closing detach;
 - when its time is up;
@@ -35,13 +36,21 @@ MOST_PARTS = 64 * 1024 * 1024
 """Bytes of messages cut off that are kept, of all suspended links; those beyond are sent again from the beginning."""
 
 
+MOST_OF_CONNECTION = 4096
+"""Links that end with their session: a connection with more of them, attached or not, has none kept that detaches."""
+
+
 @dataclass(frozen=True, slots=True)
 class LinkKey:
-    """What names a link; `direction` is the broker's: what it receives comes "in"."""
+    """What names a link; `direction` is the broker's: what it receives comes "in".
+
+    `connection`: that of a link that ends with its session; None for one that is found again on another.
+    """
 
     owner: Owner
     name: str
     direction: Direction
+    connection: object = None
 
 
 @dataclass(slots=True, eq=False)
@@ -58,6 +67,7 @@ class KeptLink:
         parts: bytes of a message cut off, among `deliveries`.
         session, connection: those of its last attachment.
         holder: the number of the connection that attached it last; 0 if that has detached it by its own will.
+        owned: the dynamic node that lives with it, while no attachment has that.
         deadline: when it ends, on the broker's clock; None while that is not settled.
     """
 
@@ -72,6 +82,7 @@ class KeptLink:
     session: object = None
     connection: object = None
     holder: int = 0
+    owned: Node | None = None
     deadline: float | None = None
 
 
@@ -100,9 +111,9 @@ class Keeper(ABC):
 
 
 def keeps(terminus: Source | Target) -> bool:
-    """Whether a terminus asks for its links to be kept.
+    """Whether a terminus asks for its links to be kept beyond their session.
 
-    The default of expiry-policy is "session-end", so this word alone is no wish.
+    The default of expiry-policy is "session-end", so this word alone is no wish. A dynamic node goes with its session.
     """
     return not terminus.dynamic and (terminus.expiry_policy in ("connection-close", "never") or terminus.timeout > 0)
 
@@ -124,6 +135,7 @@ class KeptLinks:
         self._clock = clock
         self._alarm = alarm
         self._all: dict[LinkKey, KeptLink] = {}
+        self._of: dict[object, dict[LinkKey, KeptLink]] = {}  # those of one connection alone
         self._parts = 0  # bytes of messages cut off
 
     def is_late(self, key: LinkKey, connection: int) -> bool:
@@ -133,10 +145,13 @@ class KeptLinks:
 
     def claim(self, key: LinkKey) -> KeptLink | None:
         """The link of that name, without an attachment: whoever has it loses it (§2.6.1)."""
-        found = self._all.get(key)
+        found = self._table(key).get(key)
         if found is not None and found.steal is not None:
             found.steal()
-        return self._all.get(key)
+        return self._table(key).get(key)
+
+    def _table(self, key: LinkKey) -> dict[LinkKey, KeptLink]:
+        return self._all if key.connection is None else self._of.get(key.connection, {})
 
     def begin(self, link: KeptLink, before: KeptLink | None) -> None:
         """A link is attached; what was kept of it `before` is over, unless it is the same that goes on."""
@@ -146,8 +161,10 @@ class KeptLinks:
         link.deliveries = []
         link.give_back = None
         link.session = link.connection = link.deadline = None
-        self._all[link.key] = link
-        if self.keeper is not None:
+        if link.key.connection is not None:
+            self._of.setdefault(link.key.connection, {})
+        self._table(link.key)[link.key] = link
+        if self.keeper is not None and link.key.connection is None:
             self.keeper.began(link)
 
     def suspend(
@@ -160,7 +177,7 @@ class KeptLinks:
     ) -> None:
         """Its attachment is over."""
         link.deliveries, link.give_back, link.steal = deliveries, give_back, None
-        if self._all.get(link.key) is not link:
+        if self._table(link.key).get(link.key) is not link:
             give_back(deliveries)
             return
         if link.key.direction == "in":
@@ -171,21 +188,28 @@ class KeptLinks:
                 self._weigh(link, sum(parts.values()))
         link.session, link.connection = session, connection
         self._left(link, "detached")
+        if link.key.connection is not None and len(self._table(link.key)) > MOST_OF_CONNECTION:
+            self.end(link)
 
     def _weigh(self, link: KeptLink, parts: int) -> None:
         self._parts += parts - link.parts
         link.parts = parts
 
-    def session_ended(self, session: object) -> None:
+    def session_ended(self, session: object, connection: object) -> None:
         """A session is over, the links on it before."""
-        for link in [each for each in self._all.values() if each.session is session]:
+        for link in [each for each in self._that_end_with(connection) if each.session is session]:
             self._left(link, "session")
 
     def connection_ended(self, connection: object) -> None:
         """A connection is over, its sessions before."""
-        for link in [each for each in self._all.values() if each.connection is connection]:
+        for link in [each for each in self._that_end_with(connection) if each.connection is connection]:
             self._left(link, "connection")
             link.session = link.connection = None
+        self._of.pop(connection, None)
+
+    def _that_end_with(self, connection: object) -> list[KeptLink]:
+        """Those that may end when a session of that connection does, or it does itself."""
+        return [*self._all.values(), *self._of.get(connection, {}).values()]
 
     def restore(self, link: KeptLink, give_back: Callable[[list[Any]], None]) -> None:
         """A keeper had it from before the broker's start; its connection is over."""
@@ -212,15 +236,16 @@ class KeptLinks:
 
     def end(self, link: KeptLink) -> None:
         """Nothing is kept of it any more."""
-        if self._all.get(link.key) is not link:
+        table = self._table(link.key)
+        if table.get(link.key) is not link:
             return
-        del self._all[link.key]
+        del table[link.key]
         self._weigh(link, 0)
         link.deadline = None
         if link.give_back is not None:
             deliveries, link.deliveries = link.deliveries, []
             link.give_back(deliveries)
-        if self.keeper is not None:
+        if self.keeper is not None and link.key.connection is None:
             self.keeper.ended(link)
 
 

@@ -1,9 +1,10 @@
 """What the broker answers to an attach: the termini as they really are, not as they were wished for (§2.6.3, §3.5).
 
 A subscription that was asked to outlive its link does (`_subscriptions`), and its answer has the expiry policy and the
-timeout in force, as has that of a link that can be resumed (`_suspended`). Where there is a store, both outlive the
-broker too; if that was asked for, the answer says `durable="configuration"`, or "unsettled-state" where the link can be
-resumed. Without a store it says `durable="none"`, whatever was asked for. Any other terminus says
+timeout in force. So has the answer of a link that can be resumed (`_suspended`), which is "session-end" for most. Where
+there is a store, what is kept longer outlives the broker too; if that was asked for, the answer says
+`durable="configuration"`, or "unsettled-state" where the link can be resumed. Without a store it says `durable="none"`,
+whatever was asked for. Any other terminus, as that of a subscription which is not to last, says
 `expiry_policy="link-detach"`, so that a peer knows that nothing waits for it when it comes back. Of the filters those
 are answered that are applied.
 """
@@ -13,7 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..messaging import Accepted, DeleteOnClose, Modified, Rejected, Released, Source, Target
-from ..types import Symbol
+from ..types import Array, Symbol
+from ._address import Kind, split_address
 from ._filters import CAPABILITIES as FILTER_CAPABILITIES
 from ._router import AddressError
 from ._stream import Stream
@@ -66,6 +68,28 @@ def copies(source: Source, node: Node) -> bool:
     return isinstance(node, Stream) or (mode == "copy" and not isinstance(node, Topic))
 
 
+def check_dynamic(terminus: Source | Target) -> None:
+    """Check that a dynamic node can be what is asked of it (§3.5.9); properties that are not there are left out.
+
+    Raises:
+        AddressError: another lifetime than that of its link, or a distribution mode that it cannot have.
+    """
+    asked = terminus.dynamic_node_properties or {}
+    lifetime = asked.get("lifetime-policy")
+    if lifetime is not None and not isinstance(lifetime, DeleteOnClose):
+        reason = f"the lifetime-policy {lifetime!r:.60}: a dynamic node lives with the link that made it"
+        raise AddressError("amqp:not-implemented", f"{reason} (delete-on-close)")
+    modes = asked.get("supported-dist-modes")
+    wanted = set(modes) if isinstance(modes, list | tuple) else {modes} - {None}
+    if not wanted <= set(_modes("topic" if split_address("", terminus.capabilities)[1] == "topic" else "queue")):
+        raise AddressError("amqp:not-implemented", f"a node of the supported-dist-modes {modes!r:.60}")
+
+
+def _modes(kind: Kind) -> tuple[Symbol, ...]:
+    """The distribution modes of a node (§3.5.7): what a topic has every subscriber gets a copy of."""
+    return (Symbol("copy"),) if kind == "topic" else (Symbol("move"), Symbol("copy"))
+
+
 def answer_source(
     asked: Source,
     node: Node,
@@ -92,7 +116,7 @@ def answer_source(
         expiry_policy=lifetime.expiry_policy if lifetime is not None else "link-detach",
         timeout=lifetime.timeout if lifetime is not None else 0,
         dynamic=dynamic,
-        dynamic_node_properties=_lifetime(dynamic),
+        dynamic_node_properties=_node_properties(node) if dynamic else None,
         # Every subscriber of a topic gets its copy; on a queue a message goes to one (§3.5.3 "distribution-mode").
         distribution_mode="copy" if copying or isinstance(node, Topic) else "move",
         filter=filters,
@@ -115,13 +139,14 @@ def answer_target(
         expiry_policy=lifetime.expiry_policy if lifetime is not None else "link-detach",
         timeout=lifetime.timeout if lifetime is not None else 0,
         dynamic=dynamic,
-        dynamic_node_properties=_lifetime(dynamic),
+        dynamic_node_properties=_node_properties(node) if dynamic and node is not None else None,
         capabilities=_capabilities(node) if node is not None else (),
     )
 
 
-def _lifetime(dynamic: bool) -> dict[Symbol, Any] | None:
-    return {Symbol("lifetime-policy"): DeleteOnClose()} if dynamic else None
+def _node_properties(node: Node) -> dict[Symbol, Any]:
+    modes = _modes("topic" if isinstance(node, Topic) else "queue")
+    return {Symbol("lifetime-policy"): DeleteOnClose(), Symbol("supported-dist-modes"): Array("symbol", modes)}
 
 
 def _capabilities(node: Node) -> tuple[Symbol, ...]:

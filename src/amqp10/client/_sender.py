@@ -75,6 +75,7 @@ class Sender(StreamingSender):
         resuming = self._pending if self._resuming else None
         self._link = link = session._in_engine.attach_sender(self._terms, resuming=resuming)
         link.delivery_type = SentDelivery
+        link.lingers = True  # an outcome that comes after a detach is one all the same
         self._wake = self.connection._waker
         session._add_sender(self)
         self._on = session

@@ -83,6 +83,8 @@ class RecoveringSender(QueueingSender):
             return  # any more, which is told next: they are the next one's
         resend = recovery is None or recovery.settings.on_uncertain == "resend"
         for delivery in deliveries:
+            if delivery.local_settled:  # its outcome came while the link was detached
+                continue
             if isinstance(delivery.waiter, Repeating):
                 link.forget(delivery)  # it is sent again by others, in other words
                 self._last = None if self._last is delivery else self._last

@@ -38,6 +38,7 @@ from ._events import FlowReceived as FlowReceived
 from ._events import LinkAttached as LinkAttached
 from ._events import LinkEnded as LinkEnded
 from ._events import LinkIncomplete as LinkIncomplete
+from ._events import OutcomesMissed as OutcomesMissed
 from ._events import OutcomesReceived as OutcomesReceived
 from ._events import PartsReceived as PartsReceived
 from ._events import PeerBlocked as PeerBlocked
@@ -116,6 +117,7 @@ __all__ = (
     "LinkIncomplete",
     "LinkTerms",
     "Negotiation",
+    "OutcomesMissed",
     "OutcomesReceived",
     "OutgoingDelivery",
     "PartsReceived",

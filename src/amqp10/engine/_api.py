@@ -263,6 +263,9 @@ class Link(ABC):
         incomplete: the link was resumed, and one side could not say all that it holds unsettled: nothing but that can
             be sent in this attachment, `SenderLink.credit` is 0, and `LinkIncomplete` tells when to attach again.
         keeps_name: what the peer keeps of a link that is lost it knows by its name, where links do not resume.
+        lingers: when it is detached and not closed, what the peer still says of its deliveries is heard and told as
+            before, until they are settled or resumed or the session is over (§2.6.4). The owner of a sender who gives a
+            delivery up meanwhile has to `forget` it.
 
     A link that resumes (§2.6.13) finds out what became of its deliveries when both attaches are exchanged. What it
     learns comes after `LinkAttached`: `OutcomesReceived` and `SettlementsReceived` as ever, `DeliveriesResumed`, and
@@ -278,6 +281,7 @@ class Link(ABC):
     properties: Mapping[Any, Any]
     incomplete: bool
     keeps_name: bool = False
+    lingers: bool = False
     context: Any
 
     @property

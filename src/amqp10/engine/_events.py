@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..errors import AmqpError
+    from ..messaging import TransactionalState
     from ._api import Link, ReceiverLink, SenderLink, Session
     from ._delivery import IncomingDelivery, OutgoingDelivery
     from ._requests import PendingRequest
@@ -156,6 +157,17 @@ class OutcomesReceived(Event):
 
     link: SenderLink
     deliveries: Sequence[OutgoingDelivery]
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomesMissed(Event):
+    """The receiver told, in a transaction, a state of deliveries among which are some that are over or never were.
+
+    What the transaction was to do with them cannot be done.
+    """
+
+    session: Session
+    state: TransactionalState
 
 
 @dataclass(frozen=True, slots=True)

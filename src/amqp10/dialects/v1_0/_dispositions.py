@@ -5,8 +5,8 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ...engine import OutcomesReceived, PostsAccepted, Session, SettlementsReceived
-from ...messaging import Accepted
+from ...engine import OutcomesMissed, OutcomesReceived, PostsAccepted, Session, SettlementsReceived
+from ...messaging import Accepted, TransactionalState
 from ._frames import encode_disposition
 from ._link import SessionFault
 from ._posted import Run
@@ -196,6 +196,8 @@ class SettlingSession(Session):
         if frame.settled and not frame.role and len(changed) < count:
             for each in self._by_remote_handle.values():
                 each.receive_settled_part(first, count, frame.state)
+        if frame.role and len(changed) < count and type(frame.state) is TransactionalState:
+            self.engine.emit(OutcomesMissed(self, frame.state))
         if not changed:
             return
         groups: dict[LinkEndpoint, list[Any]] = {}

@@ -65,6 +65,7 @@ class LinkEndpoint(Link):
 
     Attributes:
         detach_sent: our detach is out; what still comes for the link is dropped.
+        gone: it is closed, or its session is over: nothing more can be said of its deliveries.
         resumes: this side has said which deliveries it holds unsettled, if only that there are none (§2.6.13).
         errant: that detach told of a fault of the peer's: any further input but its detach ends the session (§2.6.5).
     """
@@ -72,9 +73,12 @@ class LinkEndpoint(Link):
     session: SessionEndpoint
     # Of the class, until they are true: an object of more than thirty attributes is slower in each of them.
     errant = False
+    gone = False
     incomplete = False
+    lingers = False
     resumes = False
     _told_reduced = False
+    _numbers: list[tuple[Any, int]] | None = None  # of deliveries in attachments before: the table, and the number
 
     def __init__(self, session: SessionEndpoint, name: str) -> None:
         self.session = session
@@ -172,11 +176,25 @@ class LinkEndpoint(Link):
             self.adopt(deliveries)
 
     def _take_over(self, delivery: Any) -> None:
-        """It is of this attachment now: a connection that lost the link to this one may still name it, to no effect."""
+        """Make a delivery one of this attachment.
+
+        What comes by its number of before counts until the peer has attached; on another connection it does not.
+        """
         before, number = delivery.link, delivery.delivery_id
-        robbed = isinstance(before, LinkEndpoint) and before.session.engine is not self.session.engine
-        if robbed and number is not None:
-            (before.session.outgoing if self.is_sender else before.session.incoming).pop(number, None)
+        if isinstance(before, LinkEndpoint) and number is not None:
+            table = before.session.outgoing if self.is_sender else before.session.incoming
+            if self._numbers is None:
+                self._numbers = []
+            self._numbers.append((table, number))
+            if before.session.engine is not self.session.engine:
+                self._drop_numbers()
+
+    def _drop_numbers(self) -> None:
+        """Hear nothing more by the numbers that deliveries had in attachments before."""
+        if self._numbers is not None:
+            for table, number in self._numbers:
+                table.pop(number, None)
+            self._numbers = None
 
     def receive_attach(self, remote: LinkTerms) -> bool:
         """Take the peer's attach; False when it refuses ours, with a null terminus and a detach to follow."""
@@ -217,6 +235,7 @@ class LinkEndpoint(Link):
 
     def compare(self) -> None:
         """Both attaches are exchanged: find out what became of the deliveries that were taken over."""
+        self._drop_numbers()
         if not self.resumes or not self.attached or self.terms is None or self.remote is None:
             return
         theirs = self.remote.unsettled
@@ -300,6 +319,7 @@ class LinkEndpoint(Link):
         self.session.flush()
         self._advance("S:DETACH")
         self.detach_sent = True
+        self.gone = closed
         self.attached = False
         self.session.write(Detach(handle=self.handle, closed=closed, error=error))
 
@@ -309,7 +329,8 @@ class LinkEndpoint(Link):
             if self.terms is None:
                 self._answer_to_end()
             self.detach(closed=closed)
-        self.session.forget(self)
+        self.gone = self.gone or closed
+        self.session.forget(self, lingers=self.lingers and not self.gone)
         self._end(closed, cause)
 
     def _answer_to_end(self) -> None:
@@ -333,10 +354,12 @@ class LinkEndpoint(Link):
 
     def over(self, cause: AmqpError | None) -> None:
         """The session or the connection is over, and this link with it."""
+        self.gone = True
         self._end(False, cause)
 
     def _end(self, closed: bool, cause: AmqpError | None) -> None:
         self.attached = False
+        self._drop_numbers()
         if not self._ended:
             self._ended = True
             self.session.engine.emit(LinkEnded(self, closed, cause))

@@ -337,7 +337,8 @@ class SenderEndpoint(ResumingSender):
         if delivery.local_settled:
             return
         number = delivery.delivery_id
-        if not delivery.remote_settled and number is not None and not self.detach_sent and not self._ended:
+        over = self.gone if self.lingers else self.detach_sent or self._ended
+        if not delivery.remote_settled and number is not None and not over:
             if delivery.on_wire:
                 self.session.dispose(False, number, True, state)
             else:  # the receiver knows of it when it is whole

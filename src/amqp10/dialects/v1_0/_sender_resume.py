@@ -276,11 +276,15 @@ class ResumingSender(LinkEndpoint, SenderLink):
             raise LocalProtocolError(f"a message of {len(delivery.payload)} bytes is more than the peer takes now")
         if self.unsettled.get(delivery.tag, delivery) is not delivery:
             delivery.tag = uuid4().bytes
+        self._take_over(delivery)
+        self._drop_numbers()
         self._adopt(delivery)
         self._send_again(delivery)
         self._pump()
 
     def forget(self, delivery: OutgoingDelivery) -> None:
+        self._take_over(delivery)
+        self._drop_numbers()
         self._waiting = deque(part for part in self._waiting if part.delivery is not delivery)
         if self.unsettled.get(delivery.tag) is delivery:
             self._forget(delivery)

@@ -398,13 +398,15 @@ class SessionEndpoint(SettlingSession):
             cause = LinkDetached()
         link.receive_detach(frame.closed, cause)
 
-    def forget(self, link: LinkEndpoint) -> None:
-        """The link is over: nothing of it is held back or waits for a disposition here any more."""
+    def forget(self, link: LinkEndpoint, *, lingers: bool) -> None:
+        """The link is over: nothing of it is held back; nor waits for a disposition here, unless it `lingers`."""
         self.release_handle(link)
         if self._by_remote_handle.get(link.remote_handle) is link:
             del self._by_remote_handle[link.remote_handle]
         self.held = deque(part for part in self.held if part.link is not link)
         self.make_posted()
+        if lingers:
+            return
         tables: tuple[dict[int, Any], ...] = (self.outgoing, self.incoming)
         for table in tables:
             for number in [number for number, delivery in table.items() if delivery.link is link]:
