@@ -146,6 +146,24 @@ async def test_exits_that_have_nothing_to_do_with_each_other(serve: Serve) -> No
             peer.stream._stream.delay = 0
 
 
+async def test_two_connections_one_after_the_other(serve: Serve) -> None:
+    """What a silent peer took of its connection's time is not taken from another connection, left right after."""
+    async with (
+        serve(close_timeout=0.2) as (silent, first),
+        serve(close_timeout=5.0, streams=slow_streams) as (
+            slow,
+            second,
+        ),
+    ):
+        async with second, second.sender("q") as sender:
+            async with first:
+                slow.stream._stream.delay = 0.4
+                delivery = await sender.submit("x")
+                silent.stream.shut = True
+        assert delivery.remote_state == ACCEPTED
+        slow.stream._stream.delay = 0
+
+
 async def test_a_peer_that_reads_nothing(serve: Serve) -> None:
     """Nothing can be written to it, not even our close: the transport is cut at the deadline."""
     here, there = memory_streams()

@@ -420,3 +420,22 @@ async def test_leaving_while_it_is_away(monkeypatch: pytest.MonkeyPatch) -> None
                 while type(await anext(events)) is not ConnectionAttempted:
                     pass
         assert [type(event) async for event in events][-1] is ConnectionGivenUp
+
+
+async def test_two_tasks_at_one_observer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second is refused, the first is told, and one after the other is fine."""
+    async with hosting(monkeypatch) as hosts, connecting() as connection:
+        events = connection.events()
+        told: list[ConnectionEvent] = []
+
+        async def wait() -> None:
+            told.append(await anext(events))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(anyio.BusyResourceError):
+                await anext(events)
+            await hosts.cut()
+        await wait()
+        assert [type(event) for event in told] == [ConnectionInterrupted, ConnectionRestored]

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
 
-from amqp10 import Connection, DecodeError, LinkDetached, MessageReleased, Request, Responder
+from amqp10 import (
+    Connection,
+    ConnectionInterrupted,
+    DecodeError,
+    LinkDetached,
+    MessageReleased,
+    Request,
+    Responder,
+)
 from amqp10.broker import Broker
 from amqp10.messaging import RELEASED, Accepted, Error, Message, Modified, Rejected
+
+from .hosts import QUICK, connecting, hosting
 
 pytestmark = pytest.mark.anyio
 
@@ -154,3 +165,37 @@ async def test_closed_while_a_reply_attaches(serve: Serve) -> None:
         await anyio.wait_all_tasks_blocked()
         assert not any(link.attached for link in peer.links.values())
         assert peer.bodies() == []
+
+
+async def test_replies_during_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reply waits for the sender that is away and comes back; no other one is attached beside it."""
+    reconnect = replace(QUICK, on_stale="ignore")
+    async with hosting(monkeypatch) as hosts, connecting(reconnect=reconnect) as connection:
+        async with connection.responder("service") as responder:
+
+            async def answer(number: int) -> None:
+                await hosts.credit("service")
+                hosts.peer.send("service", Message(number, reply_to="replies", correlation_id=number).encode())
+                request = await responder.receive()
+                if number:
+                    return await answered(request)
+                await request.reply("first")
+                return None
+
+            async def answered(request: Request) -> None:
+                hosts.down = {"a"}
+                events = connection.events()
+                await hosts.cut()
+                while type(await anext(events)) is not ConnectionInterrupted:
+                    pass
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(request.reply, "second")
+                    await anyio.wait_all_tasks_blocked()
+                    hosts.down = set()
+
+            await answer(0)
+            assert len(responder._senders) == 1
+            await answer(1)
+            assert "second" in hosts.peer.bodies()
+            senders = [link for link in connection._links if link._kind == "sender"]
+            assert len(senders) == len(responder._senders) == 1

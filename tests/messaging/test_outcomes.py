@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given
 
 from amqp10.errors import DecodeError, EncodeError
-from amqp10.messaging import ACCEPTED, RELEASED, Accepted, DeliveryState, Error, Modified, Received, Rejected, Released
+from amqp10.messaging import (
+    ACCEPTED,
+    RELEASED,
+    Accepted,
+    DeliveryState,
+    Error,
+    Modified,
+    Received,
+    Rejected,
+    Released,
+    Returned,
+    Undone,
+)
 from amqp10.testing._message_strategies import delivery_states
 from amqp10.types import Described, Symbol, ULong, decode_composite, encode
 
@@ -58,3 +70,18 @@ def test_other_composites_are_no_error() -> None:
     """Only an error stands where a rejection has its error."""
     with pytest.raises(DecodeError, match="error"):
         Rejected.decode(Rejected(ACCEPTED).encode())  # type: ignore[arg-type]
+
+
+def test_outcomes_with_more_than_the_wire_has() -> None:
+    """`Returned` is equal to, and hashed as, any other `Released`; `Undone` to any `Rejected` with that error."""
+    error, other = Error(Symbol("amqp:not-found"), "no"), Error(Symbol("amqp:not-allowed"), "no")
+    assert Returned(error) == Returned(error) == Released() == RELEASED == Returned(other)
+    assert len({Returned(error), Released(), RELEASED}) == 1
+    assert Returned(error) != Accepted()
+    assert encode(Returned(error)) == encode(Released())
+    undone = Undone(error, RELEASED)
+    assert undone == Undone(error, Rejected(error)) == Rejected(error)
+    assert Rejected(error) == undone
+    assert undone != Rejected(other)
+    with pytest.raises(TypeError):
+        hash(undone)

@@ -34,8 +34,8 @@ class Exit(NamedTuple):
 
 NONE = Exit(-inf, -inf, -inf)
 
-# Of each task.
-_last: ContextVar[Exit] = ContextVar("amqp10_last_exit", default=NONE)
+# Of each task: the last exit of each connection, as far as another one may belong to it.
+_last: ContextVar[tuple[tuple[Leaving, Exit], ...]] = ContextVar("amqp10_last_exits", default=())
 
 
 class Leaving:
@@ -47,7 +47,17 @@ class Leaving:
     def interrupted(self) -> None:
         """Something was opened: what is left from now on is left for a reason of its own."""
         self._last = NONE
-        _last.set(NONE)
+        self._note(NONE)
+
+    def _mine(self) -> Exit:
+        """Return this connection's last exit in this task."""
+        return next((last for leaving, last in _last.get() if leaving is self), NONE)
+
+    def _note(self, this: Exit) -> None:
+        """Record this connection's last exit in this task, and forget those of others that are long over."""
+        others = ((leaving, last) for leaving, last in _last.get() if leaving is not self)
+        now = anyio.current_time()
+        _last.set(tuple((leaving, last) for leaving, last in (*others, (self, this)) if now <= last.over + AT_ONCE))
 
     @contextmanager
     def exit(self, timeout: float, *, outermost: bool = False) -> Iterator[Exit]:
@@ -58,14 +68,14 @@ class Leaving:
             outermost: it follows the exits of all tasks, not only its own's.
         """
         now = anyio.current_time()
-        last = max(_last.get(), self._last) if outermost else _last.get()
+        last = max(self._mine(), self._last) if outermost else self._mine()
         if not last.over <= now <= last.over + AT_ONCE:
             last = Exit(now, now + timeout * (1 - END_SHARE), now + timeout)
         try:
             yield last
         finally:
             self._last = last._replace(over=anyio.current_time())
-            _last.set(self._last)
+            self._note(self._last)
 
 
 def until(deadline: float, share: float = 1.0) -> anyio.CancelScope:

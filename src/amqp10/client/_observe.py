@@ -126,24 +126,38 @@ class Observer:
     def __init__(self, over: bool) -> None:
         self._waiting: deque[ConnectionEvent] = deque(maxlen=MOST_KEPT)
         self._over = over
-        self._news = anyio.Event()
+        self._news: anyio.Event | None = None  # of the task that waits
 
     def _tell(self, event: ConnectionEvent | None) -> None:
         if event is None:
             self._over = True
         else:
             self._waiting.append(event)
-        self._news.set()
+        if self._news is not None:
+            self._news.set()
 
     def __aiter__(self) -> Observer:
         return self
 
     async def __anext__(self) -> ConnectionEvent:
+        """Wait for the next event.
+
+        Raises:
+            StopAsyncIteration: the connection is over, and all was told.
+            anyio.BusyResourceError: another task waits for it; each has an observer of its own.
+
+        Cancelling: no event is lost.
+        """
+        if self._news is not None:
+            raise anyio.BusyResourceError("waiting for the next event on")
         while not self._waiting:
             if self._over:
                 raise StopAsyncIteration
             self._news = anyio.Event()
-            await self._news.wait()
+            try:
+                await self._news.wait()
+            finally:
+                self._news = None
         return self._waiting.popleft()
 
 

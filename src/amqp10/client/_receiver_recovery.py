@@ -10,6 +10,7 @@ import anyio
 from ..engine import LinkTerms
 from ..errors import AmqpError, LocalProtocolError, StaleDelivery
 from ..messaging import TransactionalState
+from ..types import encode
 from ._delivery import Delivery, Stale, is_stale
 from ._receiver_credit import CreditingReceiver
 
@@ -220,6 +221,7 @@ class RecoveringReceiver(CreditingReceiver):
             if whole or recovery is None or recovery.settings.on_stale == "raise":
                 raise self._stale() from None
         elif self._interrupted and not self._closed and not isinstance(state, TransactionalState):
+            encode(state)  # what cannot be told is refused here, and does not fail the attach
             delivery.state = state  # the attach tells it
         elif self.open:
             raise error

@@ -144,7 +144,7 @@ class Responder:
         self._users[key] += 1
         try:
             sender = self._senders.get(key)
-            if sender is None or not sender.open:
+            if sender is None or sender._over:  # one that was interrupted comes back, and sends then
                 sender = await self._attach(key)
             self._senders.move_to_end(key)
             yield sender
@@ -156,7 +156,7 @@ class Responder:
     async def _attach(self, key: str | None) -> Sender:
         async with self._attaching:
             sender = self._senders.get(key)
-            if sender is not None and sender.open:
+            if sender is not None and not sender._over:
                 return sender
             while len(self._senders) >= KEPT_SENDERS:
                 idle = next((each for each in self._senders if each not in self._users), None)

@@ -20,6 +20,7 @@ import anyio.lowlevel
 from ..engine import LinkTerms, ReceiverLink
 from ..errors import AmqpError, DecodeError, DeliveryAborted, LocalProtocolError
 from ..messaging import DeliveryState, Message, StreamDecoder, TransactionalState
+from ..types import encode
 from ._delivery import Delivery, is_stale, not_data
 from ._endpoint import fresh
 from ._receiver import BURST, Receiver
@@ -139,9 +140,11 @@ class StreamedDelivery(Delivery):
         elif isinstance(state, TransactionalState):
             raise LocalProtocolError("in a transaction a delivery is settled when all of it is here: read it first")
         elif receiver.open and self.delivery_id is not None:
+            encode(state)
             receiver._deferred.setdefault(self, state)
             self.state = receiver._deferred[self]
         elif receiver.open or (receiver._interrupted and not receiver._closed):
+            encode(state)  # what cannot be told is refused here, and does not fail the attach
             self.state = self.state if self.state is not None else state  # the attach tells it, or told it
         else:
             raise receiver._gone()

@@ -89,6 +89,12 @@ class Returned(Released):
     def __init__(self, error: Error) -> None:
         self.error = error  # type: ignore[misc]
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Released)
+
+    def __hash__(self) -> int:
+        return hash(RELEASED)
+
     def __repr__(self) -> str:
         return f"Returned({self.error!r})"
 
@@ -96,7 +102,7 @@ class Returned(Released):
 class Undone(Rejected):
     """A discharge that was rejected for a message of the transaction, whose outcome the server says only then (0-10).
 
-    It is encoded as any other `Rejected`.
+    It is encoded as, and equal to, any other `Rejected` with that error.
     """
 
     __slots__ = ("cause",)
@@ -104,6 +110,11 @@ class Undone(Rejected):
     def __init__(self, error: Error, cause: Rejected | Released) -> None:
         super().__init__(error)
         self.cause = cause
+
+    __hash__ = None  # type: ignore[assignment]  # as that of all that can change
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rejected) and self.error == other.error
 
     def __repr__(self) -> str:
         return f"Undone({self.error!r}, {self.cause!r})"

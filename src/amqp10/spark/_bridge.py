@@ -46,4 +46,4 @@ def pulled(produce: Callable[[Callable[[T], Awaitable[None]]], Awaitable[None]])
                 raise only(group) from None
         finally:
             running.cancel()
-            receive.close()
+            portal.call(receive.aclose)  # in the portal's thread, where who sends may wait
