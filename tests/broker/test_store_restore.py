@@ -11,11 +11,15 @@ from amqp10.broker._declared import QueueTerms
 from amqp10.broker._entry import Entry
 from amqp10.broker._node import NodeFull
 from amqp10.broker._queue import Queue
-from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified
+from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified, Source
 from amqp10.types import Symbol
 
-from .conftest import Begin, Life, Taker
+from ._wire import Wire
+from .conftest import Begin, Clock, Life, Taker
 from .test_store_branches import BRANCH, Prepared
+
+UNREADABLE = b"\x00\x53\x74\xff"
+"""Application properties of a type that there is not."""
 
 
 def declare(life: Life, name: str = "q", **arguments: Any) -> Queue:
@@ -110,6 +114,29 @@ def test_priority_of_an_unreadable_front(begin: Begin, payload: bytes, message_f
     life.give(taker)
     found = [each if each == payload else Message.decode(each).body for each in taker.payloads]
     assert found == ["high", payload, "low"]
+
+
+@pytest.mark.parametrize("resumable", [False, True])
+def test_last_attempt_of_the_unreadable(begin: Begin, clock: Clock, resumable: bool) -> None:
+    """One whose last attempt the crash ended, which its exchange for dead letters cannot read, keeps nobody waiting."""
+    life = begin()
+    queue = declare(life, x_delivery_limit=0, x_dead_letter_exchange="amq.headers")
+    topology = life.router.topology
+    topology.bind(topology.find("amq.headers"), life.router.declare("dead", "queue"), "", {"x-match": "any", "a": 1})
+    entry = Entry(UNREADABLE)
+    entry.durable = True
+    queue.put(entry)
+    life.put("next")
+    if resumable:
+        Wire(life.router).receive_from(Source("q", expiry_policy="connection-close", timeout=1), name="link", credit=1)
+    else:
+        life.give(Taker(1))
+    life = crash(begin, life)
+    clock.now += 2
+    life.router.expire()
+    taker = Taker(2)
+    life.give(taker)
+    assert [Message.decode(each).body for each in taker.payloads] == ["next"]
 
 
 def test_dead_letters_go_behind(begin: Begin) -> None:

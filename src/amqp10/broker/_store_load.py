@@ -12,6 +12,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..errors import StoreError
@@ -115,10 +116,10 @@ class Loading:
         self._restore_branches()
         # Nobody holds these after all.
         for queue, entry in self._held.values():
-            queue.lost(entry)
+            self._end(queue, queue.lost, entry)
         # Some become dead letters, which go behind what was in their queue before.
         for queue, entry in self._interrupted:
-            queue.end_exhausted(entry)
+            self._end(queue, queue.end_exhausted, entry)
         router.subscriptions.restore()
         for table, count in self._refused.items():
             if count > _MOST_LOGGED:
@@ -134,6 +135,13 @@ class Loading:
                 raise
             except Exception as error:
                 self._set_aside(table, row, error)
+
+    def _end(self, queue: Queue, end: Callable[[Entry], None], entry: Entry) -> None:
+        """End an attempt of before; a message whose dead letter nobody can handle is set aside."""
+        try:
+            end(entry)
+        except Exception as error:
+            queue.set_aside(entry, error)
 
     def _set_aside(self, table: str, row: tuple[Any, ...], error: Exception) -> None:
         """Move a row from its table into the quarantine."""
@@ -328,7 +336,14 @@ class Loading:
         for link in links.values():
             node = self._nodes[link.node] if link.node is not None else None
             kept = self._store.keeper.restore(link, node, held[link.number], self._now)
-            self._router.links.restore(kept, lambda deliveries, queue=node: _give_back(queue, deliveries))  # type: ignore[misc]
+            self._router.links.restore(kept, partial(self._give_back, node))
+
+    def _give_back(self, queue: Node | None, deliveries: list[Any]) -> None:
+        """End a link that has not come back: what it held counts as attempts."""
+        if isinstance(queue, Queue):
+            for delivery in reversed(deliveries):
+                if isinstance(delivery.waiter, Entry):
+                    self._end(queue, queue.lost, delivery.waiter)
 
     # Branches
 
@@ -375,11 +390,3 @@ def _map(encoded: bytes) -> dict[str, Any]:
     if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
         raise TypeError("arguments that are no map")
     return found
-
-
-def _give_back(queue: Node | None, deliveries: list[Any]) -> None:
-    """The link ends without having come back: what it held counts as attempts."""
-    if isinstance(queue, Queue):
-        for delivery in reversed(deliveries):
-            if isinstance(delivery.waiter, Entry):
-                queue.lost(delivery.waiter)
