@@ -1,20 +1,23 @@
 """The pytest plugin of amqp10: fixtures for tests that need a broker, or a peer that misbehaves.
 
-Both are for tests that are coroutines, run by anyio's plugin on trio or asyncio (`@pytest.mark.anyio`). The module
-stands beside the package, not in it, and imports it when a fixture is used: pytest loads plugins in every run, which
-must start no slower for it, and coverage would miss whatever is imported that early.
+`amqp_broker` is for every test: in one that anyio's plugin runs (`@pytest.mark.anyio`, on trio or asyncio) the broker
+runs in the test's own event loop; in all others, which are run by pytest-asyncio or are no coroutines, in a thread of
+its own. `amqp_peer` is spoken to by `await`, so it is for the former only.
+
+The module stands beside the package, not in it, and imports it when a fixture is used: pytest loads plugins in every
+run, which must start no slower for it, and coverage would miss whatever is imported that early.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from amqp10.broker import Broker
-    from amqp10.testing import ScriptedPeer
+    from amqp10.testing import BackgroundBroker, ScriptedPeer
 
 __all__ = ("amqp_broker", "amqp_peer")
 
@@ -22,9 +25,21 @@ __all__ = ("amqp_broker", "amqp_peer")
 pytest.register_assert_rewrite("amqp10.testing.suite")
 
 
+def _is_run_by_anyio(request: pytest.FixtureRequest) -> bool:
+    """Return whether anyio's plugin runs the test, and so its asynchronous fixtures."""
+    return "anyio_backend" in request.fixturenames
+
+
 @pytest.fixture
-async def amqp_broker(anyio_backend: object) -> AsyncIterator[Broker]:
+def amqp_broker(request: pytest.FixtureRequest) -> Broker | BackgroundBroker:
     """A broker of its own for the test, in memory, on a free port of the loopback: `amqp_broker.url`."""
+    kind = "_broker_in_this_loop" if _is_run_by_anyio(request) else "_broker_in_a_thread"
+    broker: Broker | BackgroundBroker = request.getfixturevalue(kind)
+    return broker
+
+
+@pytest.fixture
+async def _broker_in_this_loop(anyio_backend: object) -> AsyncIterator[Broker]:
     from amqp10.broker import Broker
 
     async with Broker() as broker:
@@ -32,8 +47,28 @@ async def amqp_broker(anyio_backend: object) -> AsyncIterator[Broker]:
 
 
 @pytest.fixture
-async def amqp_peer(anyio_backend: object) -> AsyncIterator[ScriptedPeer]:
+def _broker_in_a_thread() -> Iterator[BackgroundBroker]:
+    from amqp10.testing import BackgroundBroker
+
+    with BackgroundBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def amqp_peer(request: pytest.FixtureRequest) -> ScriptedPeer:
     """A scripted peer that listens on a free port of the loopback: `amqp_peer.url`."""
+    if not _is_run_by_anyio(request):
+        pytest.fail(
+            "amqp_peer is for tests that anyio's plugin runs: mark the test with @pytest.mark.anyio, "
+            "or write `async with ScriptedPeer() as peer` in it",
+            pytrace=False,
+        )
+    peer: ScriptedPeer = request.getfixturevalue("_peer_in_this_loop")
+    return peer
+
+
+@pytest.fixture
+async def _peer_in_this_loop(anyio_backend: object) -> AsyncIterator[ScriptedPeer]:
     from amqp10.testing import ScriptedPeer
 
     async with ScriptedPeer() as peer:

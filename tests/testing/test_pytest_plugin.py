@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import anyio
 import pytest
 
 from amqp10.broker import Broker
 from amqp10.client import Connection
-from amqp10.testing import ScriptedPeer
+from amqp10.testing import BackgroundBroker, ScriptedPeer
 
 
 @pytest.mark.anyio
@@ -37,3 +38,71 @@ def test_costs_nothing_at_start() -> None:
     """Loading the plugin imports nothing of the package."""
     program = "import sys, pytest_amqp10; sys.exit(any(name.split('.')[0] == 'amqp10' for name in sys.modules))"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+OTHER_TESTS = """
+import anyio, pytest, pytest_asyncio
+from amqp10 import Connection, send
+
+@pytest.mark.asyncio
+async def test_by_pytest_asyncio(amqp_broker):
+    async with Connection(amqp_broker.url) as connection, connection.sender("orders") as sender:
+        await sender.send("hello")
+        assert amqp_broker.connections == 1
+    assert amqp_broker.queue("orders").depth == 1
+    with pytest.raises(KeyError):
+        amqp_broker.queue("absent")
+
+@pytest_asyncio.fixture
+async def address(amqp_broker):
+    await send(amqp_broker.url, "orders", "hello")
+    yield "orders"
+
+@pytest.mark.asyncio
+async def test_own_fixture(amqp_broker, address):
+    assert amqp_broker.queue(address).depth == 1
+
+def test_synchronous(amqp_broker):
+    anyio.run(send, amqp_broker.url, "jobs", "hello")
+    assert [(queue.name, queue.depth) for queue in amqp_broker.queues] == [("jobs", 1)]
+
+@pytest.mark.asyncio
+async def test_peer(amqp_peer):
+    raise AssertionError("it is refused before")
+"""
+
+# In its mode "auto" pytest-asyncio takes each coroutine, those that are marked for anyio's plugin, too.
+BESIDE = """
+@pytest.mark.anyio
+async def test_by_anyio(amqp_broker, amqp_peer):
+    assert type(amqp_broker).__name__ == "Broker"
+    async with amqp_broker.connect() as connection:
+        assert connection.open
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mode", "tests", "passed"), [("strict", OTHER_TESTS + BESIDE, 5), ("auto", OTHER_TESTS, 3)])
+def test_other_runners(tmp_path: Path, mode: str, tests: str, passed: int) -> None:
+    """pytest-asyncio in both its modes, and tests that are no coroutines: a broker for each, and no test hangs."""
+    (tmp_path / "test_other.py").write_text(tests)
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\nasyncio_mode = {mode}\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_other.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert f"{passed} passed, 1 error" in done.stdout, done.stdout
+    assert "amqp_peer is for tests that anyio's plugin runs: mark the test with @pytest.mark.anyio" in done.stdout
+
+
+def test_background_broker() -> None:
+    """It is there while its block is, with the settings that it was given, and can be asked from outside."""
+    with BackgroundBroker(queues=["orders"], topics=["news"]) as broker:
+        assert broker.url in broker.urls
+        assert broker.queue("orders").depth == 0
+        assert broker.topic("news") in broker.topics
+        assert broker.exchange("amq.direct") in broker.exchanges
+        broker.block("maintenance")
+        broker.unblock()
+        with pytest.raises(LookupError):
+            _ = broker.websocket_url
+    with pytest.raises(ValueError, match="limits"):
+        BackgroundBroker(credit=0)

@@ -1,5 +1,6 @@
 """The test kit: peers that follow a script, engines back to back, strategies, fixtures.
 
+- `BackgroundBroker`: the embedded broker in a thread of its own, for tests that anyio's plugin does not run;
 - `ScriptedPeer`: a peer over TCP or an in-memory stream that says what the script says, however wrong;
 - `FaultProxy`: a TCP proxy that cuts, stalls, delays and splits what goes through it;
 - `EngineScript`: the same against one engine, without I/O;
@@ -27,6 +28,7 @@ from ..dialects.v1_0._performatives import SaslMechanisms as SaslMechanisms
 from ..dialects.v1_0._performatives import SaslOutcome as SaslOutcome
 from ..dialects.v1_0._performatives import SaslResponse as SaslResponse
 from ..dialects.v1_0._performatives import Transfer as Transfer
+from ._background import BackgroundBroker as BackgroundBroker
 from ._certificates import CertificateAuthority as CertificateAuthority
 from ._certificates import CertificateFiles as CertificateFiles
 from ._pair import EnginePair as EnginePair
@@ -38,6 +40,7 @@ from ._transcript import PeerMismatch as PeerMismatch
 
 __all__ = (
     "Attach",
+    "BackgroundBroker",
     "Begin",
     "CertificateAuthority",
     "CertificateFiles",
