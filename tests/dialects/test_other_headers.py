@@ -35,11 +35,39 @@ def test_another_protocol(spoken: Dialect, header: bytes, size: int) -> None:
     assert header[: 8 if size > 1 else 1].hex(" ") in str(error)
 
 
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "an HTTP server: AMQP over WebSockets has URLs that begin with ws://"),
+        (b"\x15\x03\x01\x00\x02\x02\n", "TLS: the URL of a port with TLS begins with amqps://"),
+        (b"\x16\x03\x03\x00\x7a\x02\x00\x00\x76\x03\x03", "TLS: the URL of a port with TLS begins with amqps://"),
+    ],
+    ids=["HTTP", "alert", "handshake"],
+)
 @pytest.mark.parametrize("spoken", dialects(), ids=lambda spoken: spoken.name)
-def test_no_protocol_of_ours(spoken: Dialect) -> None:
-    """What is no header of any is another fault."""
-    error = answered(spoken, b"HTTP/1.1 400 Bad Request\r\n\r\n", 100)
+def test_no_protocol_of_ours(spoken: Dialect, said: bytes, advice: str) -> None:
+    """What is no header of any is another fault, and the error says what to try."""
+    error = answered(spoken, said, 100)
     assert isinstance(error, RemoteProtocolError)
+    assert advice in str(error)
+
+
+@pytest.mark.parametrize(
+    ("header", "advice"),
+    [
+        (b"AMQP\x02\x01\x00\x00", "(TLS comes first there: amqps://, or tls_upgrade=True)"),
+        (b"AMQP\x00\x00\x09\x01", "(dialect '0-9-1')"),
+        (b"AMQP\x01\x01\x00\x0a", "(dialect '0-10')"),
+        (b"AMQP\x00\x01\x00\x00", "(dialect '1.0')"),
+    ],
+    ids=["TLS", "0-9-1", "0-10", "1.0"],
+)
+@pytest.mark.parametrize("spoken", dialects(), ids=lambda spoken: spoken.name)
+def test_advice(spoken: Dialect, header: bytes, advice: str) -> None:
+    """The error says which dialect the server's header is of, or that it wants TLS."""
+    if header in spoken.headers:
+        return
+    assert str(answered(spoken, header, 100)).endswith(advice)
 
 
 def test_headers() -> None:

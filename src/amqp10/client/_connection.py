@@ -17,7 +17,7 @@ from anyio.abc import ByteStream, TaskGroup
 
 from ..engine import ConnectionEnded, ConnectionOpened, ConnectionTerms, Engine, Event, SessionTerms
 from ..engine import dialect as find_dialect
-from ..errors import AmqpError, ConnectionLost, StoreError
+from ..errors import AmqpError, ConnectionLost, LocalProtocolError, StoreError
 from ..net import Proxy, Pump, Route, StreamFacts, TLSSettings, WebSocket
 from ..profiles import Profile
 from ..profiles import profile as find_profile
@@ -74,6 +74,8 @@ class Connection(Endpoint, Facts, Links):
         properties: connection properties (§2.7.1).
         offered_capabilities, desired_capabilities: extensions that this side has, and would use (§2.7.1).
         incoming_window: transfer frames that the default session takes ahead (§2.5.6).
+        connect_timeout: seconds that connecting to one host may take: the name, TCP, the proxy, TLS, the login and the
+            peer's open. None: no limit. With `reconnect`, its `attempt_timeout` counts instead.
         close_timeout: how long leaving may take, seconds: a link, a session or the connection, with what is left open
             on it; and those of nested blocks, one after the other, all together.
         dialect: the protocol: "1.0", or one of the older ones; "auto" asks the server by their headers and takes the
@@ -109,6 +111,7 @@ class Connection(Endpoint, Facts, Links):
         offered_capabilities: Sequence[str] = (),
         desired_capabilities: Sequence[str] = (),
         incoming_window: int = 2048,
+        connect_timeout: float | None = 20.0,
         close_timeout: float = 5.0,
         dialect: str = "1.0",
         profile: str | Profile | None = None,
@@ -138,6 +141,7 @@ class Connection(Endpoint, Facts, Links):
             tls=tls,
             sasl=sasl,
             route=route,
+            connect_timeout=connect_timeout,
             before_write=self._keep if delivery_store is not None else None,
         )
         if delivery_store is not None and container_id is None:
@@ -162,6 +166,7 @@ class Connection(Endpoint, Facts, Links):
                 offered_capabilities=offered_capabilities,
                 desired_capabilities=desired_capabilities,
                 incoming_window=incoming_window,
+                connect_timeout=connect_timeout,
                 close_timeout=close_timeout,
                 dialect=dialect,
                 hostname=hostname,
@@ -187,6 +192,7 @@ class Connection(Endpoint, Facts, Links):
         self._background: anyio.CancelScope
         self._shield: anyio.CancelScope
         self._tasks: TaskGroup | None = None
+        self._opener: int | None = None  # the task that entered the block
         self._scopes: set[anyio.CancelScope] = set()
         self._losing = False  # the events that are told just now end with a loss that is no end
 
@@ -218,6 +224,14 @@ class Connection(Endpoint, Facts, Links):
         connection._lifeline.given = stream, StreamFacts(secure=secure)
         return connection
 
+    def _described(self) -> str:
+        return f"to {self._where}"
+
+    @property
+    def _where(self) -> str:
+        """Where it leads, without credentials."""
+        return str(self._lifeline.endpoint or "what a callable says")
+
     # Opening
 
     async def __aenter__(self) -> Self:
@@ -236,6 +250,7 @@ class Connection(Endpoint, Facts, Links):
         Cancelling: the transport is closed, nothing is left behind.
         """
         self._enter()
+        self._opener = anyio.get_current_task().id
         # Cancelling the block must reach neither the background task, which has the closing still to do, nor the
         # waiting for it: the first has a shield of its own, the second a scope around the group, shut while closing.
         self._background = anyio.CancelScope(shield=True)
@@ -352,10 +367,12 @@ class Connection(Endpoint, Facts, Links):
                 self._interrupt(error)
                 self._observers.tell(ConnectionInterrupted(error))
             return
+        cause = self._failure or error or (self._loss if self._interrupted else None)
         super()._on_ended(error)
         if self._recovery is not None:
             self._recovery.given_up(error)
-        self._observers.tell(ConnectionGivenUp(self._failure or error))
+        if cause is not None:
+            self._observers.tell(ConnectionGivenUp(cause))
         self._observers.end()
 
     def _not_connected(self, error: Exception) -> None:
@@ -461,8 +478,19 @@ class Connection(Endpoint, Facts, Links):
     ) -> None:
         """Leave the links that are left on it, all at once, and close the connection (§2.4.3).
 
+        Raises:
+            LocalProtocolError: another task than the one that opened the connection closes it. The transport is cut.
+
         Cancelling: is not noticed; it takes `close_timeout` seconds at most, then the transport is cut.
         """
+        if self._opener != anyio.get_current_task().id:
+            self._closed = True
+            self.open = False
+            self._background.cancel()
+            raise LocalProtocolError(
+                "a connection is closed by the task that opened it: keep its `async with` in one task, such as the "
+                "lifespan of a web application or an anyio fixture; other tasks may use the connection meanwhile"
+            ) from exc
         self._shield.shield = True
         self._closed = True
         self.open = False

@@ -5,6 +5,7 @@ Both are the engine's own objects, extended: one object a message, and the engin
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from ..errors import (
     MessageNotAccepted,
     MessageRejected,
     MessageReleased,
+    StaleDelivery,
     Unsupported,
 )
 from ..messaging import (
@@ -47,6 +49,8 @@ from ._files import BodyTarget, save
 if TYPE_CHECKING:
     from ._receiver_recovery import RecoveringReceiver
     from ._transaction import Transaction
+
+_log = logging.getLogger("amqp10.connection")
 
 OUTCOMES = frozenset({Accepted, Rejected, Released, Returned, Undone, Modified, Declared})
 
@@ -303,7 +307,11 @@ class Delivery(IncomingDelivery):
         if self.state is not None:
             return
         if exc is None:
-            self._settle(ACCEPTED)
+            try:
+                self._settle(ACCEPTED)
+            except StaleDelivery as error:
+                # The work is done, and the message comes again whatever is said: no reason to end the task that did it.
+                _log.warning("%r: what `with delivery` would accept is stale: %s", self.link.context, error)
         elif isinstance(exc, Exception) or (isinstance(exc, BaseExceptionGroup) and exc.subgroup(Exception)):
             failed = Modified(delivery_failed=True)
             self._settle_quietly(failed if self._has(failed) else RELEASED)

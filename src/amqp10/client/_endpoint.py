@@ -68,6 +68,21 @@ class Endpoint:
         self._lost_at = self._restored_at = 0.0
         self._change: anyio.Event | None = None
 
+    def __repr__(self) -> str:
+        if self._closed:
+            state = "closed"
+        elif self._over:
+            state = f"over: {self._cause}" if self._cause is not None else "over"
+        elif self._interrupted:
+            state = "interrupted"
+        else:
+            state = "open" if self.open else "not open yet"
+        return f"<{type(self).__name__} {self._described()}: {state}>"
+
+    def _described(self) -> str:
+        """Name it for people, without secrets."""
+        return f"on {self.connection._where}"
+
     def _gone(self) -> Exception:
         """The error of a call that needs the endpoint and cannot have it."""
         if self._closed:

@@ -86,6 +86,7 @@ class Lifeline:
         tls: TLSSettings | None,
         sasl: SASLSettings,
         route: Route,
+        connect_timeout: float | None = None,
         before_write: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._ask = address if callable(address) else None
@@ -105,6 +106,11 @@ class Lifeline:
         self._sasl = sasl
         self.login: tuple[SASLSettings, TLSSettings | None] = sasl, tls  # what the callable said last, if there is one
         self._route = route
+        if connect_timeout is not None and connect_timeout <= 0:
+            raise ValueError(f"connect_timeout is more than 0 seconds, or None for no limit, not {connect_timeout}")
+        self._attempt_timeout = (
+            settings.attempt_timeout if settings else math.inf if connect_timeout is None else connect_timeout
+        )
         self._before_write = before_write
         self.given: tuple[ByteStream, StreamFacts] | None = None
         self.engine: Engine | None = None
@@ -133,11 +139,10 @@ class Lifeline:
         """
         self._since = anyio.current_time()
         self._process = os.getpid()
-        alone = not self.persistent and len(self._hosts) == 1
         while await self._turn(owner):
             endpoint = self._round.popleft()
-            began, timeout = anyio.current_time(), math.inf if alone else self.settings.attempt_timeout
-            limit = min(began + timeout, self._since + self._longest)
+            began = anyio.current_time()
+            limit = min(began + self._attempt_timeout, self._since + self._longest)
             with anyio.CancelScope(deadline=limit) as self._deadline:
                 if await self._establish(owner, endpoint):
                     assert self.pump is not None
@@ -149,15 +154,25 @@ class Lifeline:
                 continue
             where = str(self.endpoint) if self.endpoint is not None else ""
             if self._deadline.cancelled_caught:
-                self._error = ConnectionLost(f"{where} did not open in {limit - began:.3g} s")
+                self._error = ConnectionLost(f"{where} did not open in {limit - began:.3g} s{self._suspicion()}")
             assert self._error is not None
             owner._observers.tell(ConnectionAttempted(self._attempts, where, self._error))
+
+    def _suspicion(self) -> str:
+        """Say what to try where nothing was heard of a host: the other side may wait for this one to begin TLS."""
+        if self.endpoint is None or self.endpoint.unix or self.given is not None or not self._first:
+            return ""
+        if self.endpoint.tls:
+            return ": if that port speaks no TLS, its URL begins with amqp:// (or ws://)"
+        return ": if that port speaks TLS, its URL begins with amqps:// (or wss://)"
 
     def keeps(self, owner: Connection, error: AmqpError | None) -> bool:
         """Whether the connection goes on although its transport has ended so."""
         if owner._closed or owner._crash is not None or error is None:
             return False
         self._error = judged = self.judged(error)
+        if isinstance(error, ConnectionLost) and not self._opened and (suspicion := self._suspicion()):
+            error.add_note(f"nothing was opened there{suspicion}")
         late = self._deadline is not None and self._deadline.cancel_called
         if late and not self._opened and isinstance(error, ConnectionLost):
             return True  # it was cut off here, for it took too long: the next turn says what comes of that

@@ -294,6 +294,11 @@ class Link(Endpoint):
 
     # Facts
 
+    def _described(self) -> str:
+        terminus = self._terms.target if self._kind == "sender" else self._terms.source
+        address = getattr(terminus, "address", None)
+        return f"{address!r:.200} (link {self.name!r:.100}) {super()._described()}"
+
     @property
     def name(self) -> str:
         """The link's name (§2.6.1): with the two containers and the direction it identifies the link."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 from weakref import WeakSet
 
 import anyio
@@ -26,13 +26,19 @@ class ConnectionEvent:
     """The base of all these.
 
     Connections without `reconnect` have none but `ConnectionBlocked`, `ConnectionUnblocked` and `ConnectionGivenUp`.
+
+    Attributes:
+        level: at which it is logged: WARNING where something was lost or is refused, else INFO.
     """
+
+    level: ClassVar[int] = logging.INFO
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionInterrupted(ConnectionEvent):
     """The connection was lost, and is to be restored."""
 
+    level: ClassVar[int] = logging.WARNING
     cause: AmqpError | None
 
 
@@ -46,6 +52,7 @@ class ConnectionAttempted(ConnectionEvent):
         error: why it failed.
     """
 
+    level: ClassVar[int] = logging.WARNING
     number: int
     url: str
     error: Exception
@@ -66,8 +73,9 @@ class ConnectionRestored(ConnectionEvent):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionGivenUp(ConnectionEvent):
-    """The connection is over: it is not tried, or not again."""
+    """The connection is over for a fault: it is not tried, or not again. One that is left in order tells nothing."""
 
+    level: ClassVar[int] = logging.WARNING
     cause: Exception | None
 
 
@@ -79,6 +87,7 @@ class ConnectionBlocked(ConnectionEvent):
         reason: the broker's words.
     """
 
+    level: ClassVar[int] = logging.WARNING
     reason: str
 
 
@@ -91,6 +100,7 @@ class ConnectionUnblocked(ConnectionEvent):
 class LinkInterrupted(ConnectionEvent):
     """The peer detached a link or ended its session; it is to be attached again."""
 
+    level: ClassVar[int] = logging.WARNING
     link: Link
     cause: AmqpError | None
 
@@ -116,6 +126,7 @@ class DeclarationRefused(ConnectionEvent):
         cause: why: the server's words, mostly.
     """
 
+    level: ClassVar[int] = logging.WARNING
     what: str
     cause: AmqpError
 
@@ -174,7 +185,7 @@ class Observers:
         return observer
 
     def tell(self, event: ConnectionEvent) -> None:
-        _log.info("%s", event)
+        _log.log(event.level, "%s", event)
         for observer in list(self._all):
             observer._tell(event)
 

@@ -33,6 +33,7 @@ class ConnectionSettings(TypedDict, total=False):
     offered_capabilities: Sequence[str]
     desired_capabilities: Sequence[str]
     incoming_window: int
+    connect_timeout: float | None
     close_timeout: float
     dialect: str
     profile: str | Profile | None

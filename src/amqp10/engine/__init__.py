@@ -18,11 +18,13 @@ from ._delivery import IncomingDelivery as IncomingDelivery
 from ._delivery import IncomingStream as IncomingStream
 from ._delivery import OutgoingDelivery as OutgoingDelivery
 from ._delivery import RoutedDelivery as RoutedDelivery
+from ._dialect import OTHER_PROTOCOLS as OTHER_PROTOCOLS
 from ._dialect import Dialect as Dialect
 from ._dialect import Tracer as Tracer
 from ._dialect import dialect as dialect
 from ._dialect import dialect_names as dialect_names
 from ._dialect import dialects as dialects
+from ._dialect import foreign_header as foreign_header
 from ._dialect import is_a_header as is_a_header
 from ._dialect import register_dialect as register_dialect
 from ._dialect import takes_tokens as takes_tokens
@@ -83,6 +85,7 @@ from ._timed import TimedEngine as TimedEngine
 
 __all__ = (
     "CAPABILITIES",
+    "OTHER_PROTOCOLS",
     "Acquire",
     "Address",
     "Authenticated",
@@ -157,6 +160,7 @@ __all__ = (
     "dialect",
     "dialect_names",
     "dialects",
+    "foreign_header",
     "is_a_header",
     "parse_address",
     "register_dialect",

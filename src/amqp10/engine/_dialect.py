@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from ..errors import Unsupported
+from ..errors import AmqpError, RemoteProtocolError, Unsupported
 
 if TYPE_CHECKING:
     from ..sasl import Authenticator, Mechanism
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 HEADER_SIZE = 8
 _AMQP = b"AMQP"
 _FAST = b"\x80"
+_TLS_RECORDS = (b"\x15\x03", b"\x16\x03")  # how an alert and a handshake begin (RFC 8446 §5.1)
+_HTTP = b"HTTP/"
+
+OTHER_PROTOCOLS = (*_TLS_RECORDS, _HTTP)
+"""How servers begin that speak no AMQP at all, where no dialect's server can begin so."""
 
 
 def is_a_header(start: bytes) -> bool:
@@ -34,6 +39,26 @@ TOKENS: Final = "$cbs"
 def takes_tokens(address: object) -> bool:
     """Return whether an address, a routing key or the like leads to `$cbs`, whose messages carry secrets."""
     return isinstance(address, str) and unquote(address).endswith(TOKENS)
+
+
+def foreign_header(octets: bytes) -> AmqpError:
+    """Return the error for a peer whose first octets begin no dialect that was asked for, with what to try instead."""
+    said = octets[:HEADER_SIZE]
+    if is_a_header(said):
+        return Unsupported(f"the peer speaks another protocol: its header is {said.hex(' ')}{_spoken_by(said)}")
+    guess = ""
+    if said[:2] in _TLS_RECORDS:
+        guess = ". That is TLS: the URL of a port with TLS begins with amqps:// (or wss://)"
+    elif said[: len(_HTTP)] == _HTTP:
+        guess = ". That is an HTTP server: AMQP over WebSockets has URLs that begin with ws:// or wss://"
+    return RemoteProtocolError(f"the peer does not speak AMQP: it began with {said!r}{guess}")
+
+
+def _spoken_by(header: bytes) -> str:
+    if header[:5] == b"AMQP\2":
+        return " (TLS comes first there: amqps://, or tls_upgrade=True)"
+    names = [one.name for one in dialects() if any(header.startswith(each) for each in one.headers)]
+    return f" (dialect {names[0]!r})" if names else ""
 
 
 class Tracer(ABC):

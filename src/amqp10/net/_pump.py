@@ -15,6 +15,7 @@ reader too (`Engine.reading`).
 from __future__ import annotations
 
 import math
+import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext, suppress
@@ -25,7 +26,7 @@ from anyio.abc import ByteStream, TaskGroup
 
 from ..engine import ConnectionEnded, ConnectionOpened, Engine, Event
 from ..errors import ConnectionLost
-from ._stream import STREAM_ERRORS, LayerAttribute
+from ._stream import STREAM_ERRORS, LayerAttribute, describe
 
 HIGH_WATER: Final = 1 << 20
 """Bytes waiting to be written above which `full` asks producers to wait."""
@@ -256,6 +257,8 @@ class Pump:
             if isinstance(last, ConnectionEnded):
                 if isinstance(last.error, ConnectionLost) and last.error.__cause__ is None:
                     last.error.__cause__ = self._cause
+                    if isinstance(self._cause, ssl.SSLError):
+                        last.error.args = (f"{last.error}: {describe(self._cause)}",)
                 self._end()
             elif not self._opened and any(isinstance(event, ConnectionOpened) for event in events):
                 self._opened = True

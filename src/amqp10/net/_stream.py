@@ -65,6 +65,31 @@ class LayerAttribute(TypedAttributeSet):
     layer: Layer = typed_attribute()
 
 
+_NO_TLS = "what answers there does not speak TLS: the URL of a port without it begins with amqp:// (or ws://)"
+_WANTED = "wants a client certificate: TLS(certificate=..., key=...)"
+_NO_COMMON = f"the peer found no TLS version or cipher in common, or {_WANTED}"
+_NOT_TAKEN = "the peer does not accept the client certificate"
+_TLS_FAULTS: Final = {
+    # What OpenSSL makes of octets that are no records (which of these depends on its version).
+    "WRONG_VERSION_NUMBER": _NO_TLS,
+    "RECORD_LAYER_FAILURE": _NO_TLS,
+    "PACKET_LENGTH_TOO_LONG": _NO_TLS,
+    "UNKNOWN_PROTOCOL": _NO_TLS,
+    "HTTP_REQUEST": _NO_TLS,
+    # Alerts (RFC 8446 §6.2): TLS 1.3 has them come after the client's handshake is over.
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": f"the peer {_WANTED}",
+    "TLSV1_ALERT_UNKNOWN_CA": f"{_NOT_TAKEN}: it does not know the authority that signed it",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": f"{_NOT_TAKEN}: it has expired",
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": f"{_NOT_TAKEN}: it was revoked",
+    "SSLV3_ALERT_BAD_CERTIFICATE": _NOT_TAKEN,
+    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": f"{_NOT_TAKEN}: it is of another kind, or for another purpose",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": _NOT_TAKEN,
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": _NO_COMMON,
+    "TLSV1_ALERT_INSUFFICIENT_SECURITY": _NO_COMMON,
+    "TLSV1_ALERT_PROTOCOL_VERSION": "the peer speaks no TLS version that this side does",
+}
+
+
 def describe(error: BaseException) -> str:
     """An error of the network in one line; a group (one attempt an address) by its members."""
     if isinstance(error, BaseExceptionGroup):
@@ -72,6 +97,8 @@ def describe(error: BaseException) -> str:
     cause = error.__cause__
     if isinstance(cause, BaseExceptionGroup) or (isinstance(cause, OSError) and not getattr(error, "errno", None)):
         return describe(cause)
+    if isinstance(error, ssl.SSLError) and (said := _TLS_FAULTS.get(error.reason or "")):
+        return f"{said} ({error.reason})"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate is not valid: {error.verify_message}"
     if isinstance(error, anyio.EndOfStream):

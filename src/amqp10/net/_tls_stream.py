@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Self
 
 import anyio
@@ -81,6 +82,10 @@ class TLSStream(ByteStream):
                 await self._fetch(RECORD)
             except (ssl.SSLEOFError, ssl.SSLSyscallError):
                 raise anyio.EndOfStream from None
+            except ssl.SSLError:
+                with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    await self._flush()  # the alert, by which the peer learns why (RFC 8446 §6.2)
+                raise
         await self._flush()
         return self
 

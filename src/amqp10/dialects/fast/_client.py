@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from ...engine import Authenticated, ConnectionOpened, ConnectionTerms, Role
+from ...engine import OTHER_PROTOCOLS, Authenticated, ConnectionOpened, ConnectionTerms, Role, foreign_header
 from ...errors import (
     AmqpError,
     AuthenticationFailed,
@@ -90,11 +90,13 @@ class ClientEngine(FastEngine):
 
     def _read(self) -> None:
         front = self.reader.front(8) if self.phase is Phase.LOGIN else b""
-        # As the size of a command "AM" is more than anybody may say before it is agreed on.
+        # As the size of a command each of these is more than anybody may say before it is agreed on.
+        if front.startswith(OTHER_PROTOCOLS):
+            raise foreign_header(front)
         if front[:2] != b"AM":
             super()._read()
         elif len(front) == 8:
-            raise Unsupported(f"the peer speaks another protocol: its header is {front.hex(' ')}")
+            raise foreign_header(front)
 
     def open(self, terms: ConnectionTerms | None = None) -> None:
         if self._open_asked:

@@ -26,7 +26,7 @@ from ...engine import (
     SessionBegun,
     SessionTerms,
     TimedEngine,
-    is_a_header,
+    foreign_header,
 )
 from ...errors import (
     AmqpError,
@@ -36,7 +36,6 @@ from ...errors import (
     DecodeError,
     LocalProtocolError,
     RemoteProtocolError,
-    Unsupported,
 )
 from ...messaging import Error
 from ._aftermath import Aftermath
@@ -237,9 +236,7 @@ class V010Engine(TimedEngine):
         if header != PROTOCOL_HEADER:
             if self.role is Role.SERVER:
                 self.write(PROTOCOL_HEADER)
-            text = f"the peer speaks another protocol: its header is {header.hex(' ')}"
-            other = f"the peer does not speak AMQP: it began with {header!r}"
-            self._end(Unsupported(text) if is_a_header(header) else RemoteProtocolError(other))
+            self._end(foreign_header(header))
             return
         self._phase = Phase.OPENING
         if isinstance(self.login, ServerLogin):

@@ -14,7 +14,18 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...engine import ConnectionEnded, ConnectionTerms, Engine, Event, Role, Session, SessionTerms, TimedEngine
+from ...engine import (
+    OTHER_PROTOCOLS,
+    ConnectionEnded,
+    ConnectionTerms,
+    Engine,
+    Event,
+    Role,
+    Session,
+    SessionTerms,
+    TimedEngine,
+    foreign_header,
+)
 from ...errors import (
     AmqpError,
     ConnectionLost,
@@ -22,7 +33,6 @@ from ...errors import (
     EncodeError,
     LocalProtocolError,
     RemoteProtocolError,
-    Unsupported,
 )
 from ...messaging import Error
 from ._codes import Fault, code_of, text_of
@@ -39,6 +49,7 @@ if TYPE_CHECKING:
 
 HEADER_SIZE = 8
 _FAST = b"\x80\x01"  # a server of AMQP/Fast
+_TELLING = 5  # octets by which other protocols are told apart
 # What the frames of the peer may make fail: each is a fault of the peer's.
 BROKEN = (IndexError, struct.error, UnicodeDecodeError)
 PEERS_FAULTS = (AmqpError, *BROKEN)
@@ -148,7 +159,7 @@ class V09Engine(TimedEngine):
             return False
         if header != self.variant.header:
             self.write(self.variant.header)
-            raise Unsupported(f"the peer speaks another protocol: its header is {header.hex(' ')}")
+            raise foreign_header(header)
         self._begun = True
         self.connection.started()
         return True
@@ -159,7 +170,12 @@ class V09Engine(TimedEngine):
         if asking and (self._reader.starts_with(b"AMQP") or self._reader.starts_with(_FAST)):
             header = self._reader.take(len(_FAST) if self._reader.starts_with(_FAST) else HEADER_SIZE)
             if header is not None:
-                raise Unsupported(f"the peer speaks another protocol: it answers with the header {header.hex(' ')}")
+                raise foreign_header(header)
+            return
+        if asking and any(map(self._reader.starts_with, OTHER_PROTOCOLS)):
+            begin = self._reader.take(_TELLING)
+            if begin is not None:
+                raise foreign_header(begin)
             return
         for kind, number, payload in self._reader.frames():
             channel = channels.get(number)

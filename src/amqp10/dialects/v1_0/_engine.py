@@ -21,7 +21,7 @@ from ...engine import (
     Role,
     SessionTerms,
     TimedEngine,
-    is_a_header,
+    foreign_header,
 )
 from ...errors import (
     AmqpError,
@@ -30,7 +30,6 @@ from ...errors import (
     DecodeError,
     LocalProtocolError,
     RemoteProtocolError,
-    Unsupported,
 )
 from ...messaging import Error
 from ...messaging._pieces import LARGE
@@ -235,14 +234,10 @@ class V1Engine(TimedEngine):
         """Answer a header that we do not take with the one that we do, and end (§2.2)."""
         if self.role is Role.SERVER and not self._header_sent:
             self.write(SASL_HEADER if self._sasl is not None else AMQP_HEADER)
-        error: AmqpError
         if header == SASL_HEADER:
-            error = AuthenticationFailed("the peer asks for SASL, which this side does not do")
-        elif is_a_header(header):
-            error = Unsupported(f"the peer speaks another protocol: its header is {header.hex(' ')}")
+            self._end(AuthenticationFailed("the peer asks for SASL, which this side does not do"))
         else:
-            error = RemoteProtocolError(f"the peer does not speak AMQP: it began with {header!r}")
-        self._end(error)
+            self._end(foreign_header(header))
 
     def _receive_sasl(self, performative: Composite | None) -> None:
         layer = self._sasl

@@ -1,0 +1,247 @@
+"""What a program is told that connects in a wrong way, loses its connection, or closes it in a wrong place."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import pytest
+from anyio.abc import ByteStream, SocketAttribute
+
+from amqp10 import Connection, Delivery, LocalProtocolError, Reconnect
+from amqp10.broker import Broker
+from amqp10.client import ConnectionGivenUp, ConnectionInterrupted
+from amqp10.errors import AmqpError, ConnectionLost
+from amqp10.net import TLS
+from amqp10.testing import CertificateAuthority, FaultProxy
+
+from .hosts import connecting, hosting, until
+
+pytestmark = pytest.mark.anyio
+
+DIALECTS = ("1.0", "0-10", "0-9-1", "0-9", "0-9-draft", "fast")
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    """The authority that both sides trust."""
+    return CertificateAuthority(tmp_path_factory.mktemp("authority"))
+
+
+@asynccontextmanager
+async def server(serve: Callable[[ByteStream], object]) -> AsyncIterator[int]:
+    """A TCP server that does what it is told; its port."""
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, serve)
+        yield listener.extra(SocketAttribute.local_port)
+        tasks.cancel_scope.cancel()
+
+
+async def silent(stream: ByteStream) -> None:
+    """Take everything, say nothing."""
+    async with stream:
+        async for _ in stream:
+            pass
+
+
+async def http(stream: ByteStream) -> None:
+    """Answer as a web server does that is asked for nonsense."""
+    async with stream:
+        await stream.receive()
+        await stream.send(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+
+
+async def refused(url: str, **settings: object) -> AmqpError:
+    """Why a connection was not made."""
+    with anyio.fail_after(20), pytest.raises(AmqpError) as caught:
+        async with Connection(url, **settings):  # type: ignore[arg-type]
+            raise AssertionError("it was made")
+    return caught.value
+
+
+# Certificates
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_client_certificates(
+    dialect: str, authority: CertificateAuthority, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """One that is missing or of another authority: the error says so. TLS 1.3 tells after the handshake."""
+    files = authority.server()
+    other = CertificateAuthority(tmp_path_factory.mktemp("other")).client("ann")
+    tls = TLS(certificate=files.certificate, key=files.key, ca=authority.ca)
+    async with Broker(tls=tls) as broker:
+        missing = await refused(broker.url, tls=TLS(ca=authority.ca), dialect=dialect)
+        assert isinstance(missing, ConnectionLost)
+        assert "the peer wants a client certificate: TLS(certificate=..., key=...)" in str(missing)
+        foreign = await refused(
+            broker.url, tls=TLS(ca=authority.ca, certificate=other.certificate, key=other.key), dialect=dialect
+        )
+        assert "does not accept the client certificate" in str(foreign)
+
+
+async def test_expired_certificate(tmp_path: Path) -> None:
+    """It is told apart."""
+    for name in ("now", "late"):
+        (tmp_path / name).mkdir()
+    authority = CertificateAuthority(tmp_path / "now")
+    files = authority.server()
+    expired = CertificateAuthority(tmp_path / "late", lifetime=timedelta(seconds=-5))
+    late = expired.client("ann")
+    both = tmp_path / "both.pem"
+    both.write_bytes(authority.ca.read_bytes() + expired.ca.read_bytes())
+    async with Broker(tls=TLS(certificate=files.certificate, key=files.key, ca=both)) as broker:
+        error = await refused(broker.url, tls=TLS(ca=authority.ca, certificate=late.certificate, key=late.key))
+    assert "does not accept the client certificate: it has expired" in str(error)
+
+
+# Another protocol there
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_tls_to_a_plain_port(dialect: str) -> None:
+    """The error says that there is no TLS, and how such a URL begins."""
+    async with Broker() as broker:
+        error = await refused(broker.url.replace("amqp://", "amqps://"), dialect=dialect)
+    assert "does not speak TLS: the URL of a port without it begins with amqp://" in str(error)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_plain_to_a_tls_port(dialect: str, authority: CertificateAuthority) -> None:
+    """The error says that there is TLS."""
+    files = authority.server()
+    async with Broker(tls=TLS(certificate=files.certificate, key=files.key)) as broker:
+        error = await refused(broker.url.replace("amqps://", "amqp://"), dialect=dialect)
+    assert "amqps://" in "".join([str(error), *getattr(error, "__notes__", [])])
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_http_server(dialect: str) -> None:
+    """The error says what it is, at once."""
+    async with server(http) as port:
+        error = await refused(f"amqp://127.0.0.1:{port}", dialect=dialect)
+    assert "an HTTP server" in str(error)
+
+
+# Time
+
+
+@pytest.mark.parametrize(("scheme", "other"), [("amqp", "amqps"), ("amqps", "amqp")])
+async def test_silent_server(scheme: str, other: str) -> None:
+    """Connecting has an end without any setting, TLS included; the error says what else the port may speak."""
+    async with server(silent) as port:
+        error = await refused(f"{scheme}://127.0.0.1:{port}", connect_timeout=0.1)
+    assert isinstance(error, ConnectionLost)
+    assert re.search(rf"did not open in 0\.1 s: .* begins with {other}://", str(error))
+
+
+async def test_usual_limit() -> None:
+    """It is 20 s, and has to be some time."""
+    assert Connection("amqp://localhost")._lifeline._attempt_timeout == 20.0
+    with pytest.raises(ValueError, match="connect_timeout is more than 0 seconds, or None for no limit, not 0"):
+        Connection("amqp://localhost", connect_timeout=0)
+
+
+# Losses
+
+
+@pytest.mark.parametrize("on_stale", ["raise", "ignore"])
+async def test_stale_under_with(caplog: pytest.LogCaptureFixture, on_stale: Literal["raise", "ignore"]) -> None:
+    """A worker with a task a message goes on after a loss: what it held comes again, and the log says so."""
+    done = 0
+    go_on = anyio.Event()
+
+    async def work(delivery: Delivery) -> None:
+        nonlocal done
+        with delivery as message:
+            await go_on.wait()
+            assert message.body == "order"
+        done += 1
+
+    # Without `resume_timeout=0` links are resumed with all that they hold, as few brokers do.
+    settings = Reconnect(initial_delay=0.01, resume_timeout=0, on_stale=on_stale)
+    async with (
+        Broker() as broker,
+        FaultProxy(broker.url) as proxy,
+        Connection(proxy.url, reconnect=settings) as connection,
+    ):
+        async with connection.sender("q") as sender, connection.receiver("q") as receiver:
+            with anyio.fail_after(30):
+                async with anyio.create_task_group() as tasks:
+                    await sender.send("order")
+                    tasks.start_soon(work, await receiver.receive())
+                    await anyio.wait_all_tasks_blocked()
+                    proxy.cut()
+                    again = await receiver.receive()
+                    assert again.message.delivery_count == 1
+                    go_on.set()
+                    await until(lambda: done == 1)
+                    tasks.start_soon(work, again)
+        assert done == 2
+    assert broker.queue("q").depth == 0
+    stale = [record for record in caplog.records if "is stale" in record.getMessage()]
+    assert len(stale) == (on_stale == "raise")
+    assert all(record.levelno == logging.WARNING and "'q'" in record.getMessage() for record in stale)
+
+
+async def test_losses_are_warnings(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Python's usual level shows them; a connection that is left in order says nothing at that level."""
+    async with hosting(monkeypatch) as hosts:
+        async with connecting() as connection:
+            events = connection.events()
+            await hosts.cut()
+            await until(lambda: connection.open)
+        told = [type(event) async for event in events]
+    assert ConnectionInterrupted in told
+    assert ConnectionGivenUp not in told
+    levels = {record.getMessage().partition("(")[0]: record.levelname for record in caplog.records}
+    assert levels["ConnectionInterrupted"] == "WARNING"
+
+
+# Closing
+
+
+async def test_closed_by_another_task() -> None:
+    """The error says whose it is to close a connection, and the connection is gone."""
+    async with Broker() as broker:
+        caught: list[Exception] = []
+
+        async def close(connection: Connection) -> None:
+            try:
+                await connection.__aexit__(None, None, None)
+            except LocalProtocolError as error:
+                caught.append(error)
+
+        async with Connection(broker.url) as connection:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(close, connection)
+            assert "a connection is closed by the task that opened it" in str(caught[0])
+            assert not connection.open
+            await until(lambda: broker.connections == 0)
+
+
+# Names
+
+
+async def test_reprs() -> None:
+    """They say what and where, in each state, and no secret."""
+    async with Broker(users={"ann": "secret"}) as broker:
+        url = broker.url.replace("amqp://", "amqp://ann:secret@")
+        connection = Connection(url)
+        assert re.fullmatch(r"<Connection to amqp://127\.0\.0\.1:\d+: not open yet>", repr(connection))
+        async with connection:
+            assert repr(connection).endswith(": open>")
+            async with connection.sender("orders") as sender, connection.receiver("orders", name="me") as receiver:
+                assert re.fullmatch(r"<Sender 'orders' \(link '.+'\) on amqp://127.*: open>", repr(sender))
+                assert repr(receiver).startswith("<Receiver 'orders' (link 'me')")
+                session = connection.session()
+                assert repr(session).endswith(": not open yet>")
+            assert repr(sender).endswith(": closed>")
+        assert repr(connection).endswith(": closed>")
+        assert "secret" not in repr((connection, sender, receiver, session))
