@@ -45,6 +45,7 @@ from ._store import MOST_STORED, Store
 from ._store_load import load
 from ._topic import Topic
 from ._users import Authorize, User, read_users
+from ._virtual_hosts import USUAL
 
 if TYPE_CHECKING:
     from ..client import ConnectionSettings
@@ -111,6 +112,9 @@ class Broker:
         certificate_name: which part of a client's certificate is that name: "CN", its common name; "email", "DNS" or
             "URI", its alternative name of that kind; "subject", all of its subject, "CN=ann,O=example" for one. A
             certificate that has no such part, or several, is nobody's.
+        virtual_hosts: names, "/" among them, which clients get who name none. Each has queues, topics and exchanges of
+            its own; `queues`, `topics`, `exchanges` and `bindings` are those of "/". A client that asks for another
+            one is refused. A store keeps "/" only, and so goes with no other.
         websocket: answer WebSockets (ws://, or wss:// with `tls`) at the same TCP port, at any path.
         websocket_origins: the web pages that may use it, "https://app.example" for instance, "*" for all. Browsers say
             which page asks. Who says none, or the host and port that the request is for, is let in without.
@@ -170,6 +174,7 @@ class Broker:
         allow_insecure: bool = False,
         tls: TLSSettings | None = None,
         certificate_name: CertificateName = "CN",
+        virtual_hosts: Iterable[str] = (USUAL,),
         websocket: bool = False,
         websocket_origins: Iterable[str] = (),
         path: str | PathLike[str] | None = None,
@@ -219,19 +224,28 @@ class Broker:
         self._store: Store | None = None  # while the broker runs
         self._handshake_timeout = handshake_timeout
         self._close_timeout = close_timeout
-        self._router = Router(
-            clock=anyio.current_time,
-            limits=Limits(messages=max_queue_messages, bytes=max_queue_bytes, credit=credit),
-            auto_create=auto_create,
-            dead_letter=dead_letter,
-            dead_letter_expired=dead_letter_expired,
-            max_delivery_count=max_delivery_count,
-            max_subscription_timeout=max_subscription_timeout,
-            transaction_timeout=transaction_timeout,
-            duplicate_ids=duplicate_ids,
-            check_user_id=check_user_id if check_user_id is not None else access.names,
-            on_alarm=self._on_alarm,
-        )
+        hosts = list(dict.fromkeys(virtual_hosts))
+        if USUAL not in hosts or isinstance(virtual_hosts, str):
+            raise ValueError(f"virtual_hosts are names, {USUAL!r} among them, not {virtual_hosts!r:.200}")
+        if store is not None and len(hosts) > 1:
+            raise ValueError(f"a store keeps one virtual host, {USUAL!r}, not {len(hosts)}: give each a broker")
+        self._routers = {
+            name: Router(
+                clock=anyio.current_time,
+                limits=Limits(messages=max_queue_messages, bytes=max_queue_bytes, credit=credit),
+                auto_create=auto_create,
+                dead_letter=dead_letter,
+                dead_letter_expired=dead_letter_expired,
+                max_delivery_count=max_delivery_count,
+                max_subscription_timeout=max_subscription_timeout,
+                transaction_timeout=transaction_timeout,
+                duplicate_ids=duplicate_ids,
+                check_user_id=check_user_id if check_user_id is not None else access.names,
+                on_alarm=self._on_alarm,
+            )
+            for name in hosts
+        }
+        self._router = self._routers[USUAL]
         limits = [credit, max_message_size, max_queue_messages, max_queue_bytes, max_connections]
         limits += [max_subscription_timeout, max_delivery_count, duplicate_ids]
         if any(limit is not None and limit < 1 for limit in limits):
@@ -258,6 +272,7 @@ class Broker:
             SessionTerms(),
             max_message_size,
             access.rights_of,
+            self._routers,
         )
         spoken = [dialect(name) for name in dialects] if dialects is not None else None
         if spoken == []:
@@ -350,9 +365,11 @@ class Broker:
         """Let messages die on time."""
         while True:
             self._alarm = anyio.Event()
-            deadline = self._router.expire()
-            self._router.flush()
-            with anyio.move_on_at(deadline if deadline is not None else math.inf):
+            deadlines = []
+            for router in self._routers.values():
+                deadlines.append(router.expire())
+                router.flush()
+            with anyio.move_on_at(min((each for each in deadlines if each is not None), default=math.inf)):
                 await self._alarm.wait()
 
     # Coming in without a port
@@ -392,12 +409,14 @@ class Broker:
         Args:
             reason: for those who are told one.
         """
-        self._router.blocked = reason
+        for router in self._routers.values():
+            router.blocked = reason
         self._door.blocked_or_not()
 
     def unblock(self) -> None:
         """Take messages again."""
-        self._router.blocked = None
+        for router in self._routers.values():
+            router.blocked = None
         self._door.blocked_or_not()
 
     @property
@@ -443,7 +462,7 @@ class Broker:
     @property
     def unroutable(self) -> int:
         """Messages that went nowhere and whose sender could not be told, for it had settled them."""
-        return self._router.unroutable
+        return sum(router.unroutable for router in self._routers.values())
 
     @property
     def quarantine(self) -> Quarantine:
@@ -460,13 +479,13 @@ class Broker:
         """All topics as they are now."""
         return tuple(topic_facts(node) for node in self._router.nodes.values() if isinstance(node, Topic))
 
-    def queue(self, name: str) -> QueueFacts:
-        """The queue of that name as it is now.
+    def queue(self, name: str, virtual_host: str = USUAL) -> QueueFacts:
+        """The queue of that name as it is now; all other facts of a broker are of the usual virtual host.
 
         Raises:
             KeyError: there is none.
         """
-        node = self._router.nodes.get(name)
+        node = self._routers[virtual_host].nodes.get(name)
         if not isinstance(node, Queue):
             raise KeyError(name)
         return queue_facts(node)

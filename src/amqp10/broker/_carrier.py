@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..engine import ConnectionTerms, SessionTerms
 from ..messaging import Error
 from ._users import EVERYTHING, Rights
+
+if TYPE_CHECKING:
+    from ._router import Router
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +21,14 @@ class PeerTerms:
 
     Attributes:
         rights_of: what a user may do in a virtual host.
+        virtual_hosts: those that are there; None: there is one, and all names mean it.
     """
 
     connection: ConnectionTerms
     session: SessionTerms
     max_message_size: int | None
     rights_of: Callable[[str | None, str], Rights] = lambda user, virtual_host: EVERYTHING
+    virtual_hosts: Mapping[str, Router] | None = None
 
 
 class Carrier(ABC):

@@ -43,6 +43,7 @@ from ._requests import Requests
 from ._router import Router
 from ._subscriptions import Owner
 from ._users import EVERYTHING
+from ._virtual_hosts import USUAL, not_there, virtual_host_of
 
 _numbers = itertools.count(1)
 
@@ -69,17 +70,22 @@ class Peer:
         self.engine = engine
         self.wake = carrier.wake
         self.number = next(_numbers)
-        self._router = router
         self._terms = terms
         self._carrier = carrier
         self.transactions: dict[bytes, LocalTransaction] = {}
-        self.open_transactions = router.transactions
-        self.keeper = router.links.keeper
         self.proprietor: object = self
         self.rights = EVERYTHING
-        self.requests = Requests(router, self)
-        self.links = links = PeerLinks(self, router, terms)
         self._merged: dict[Peer, None] = {}  # of connections before: whose links began there and may go on on this one
+        self._enter(router)
+        engine.context = self
+
+    def _enter(self, router: Router) -> None:
+        """Be a peer of that virtual host; only before any session was begun."""
+        self._router = router
+        self.open_transactions = router.transactions
+        self.keeper = router.links.keeper
+        self.requests = Requests(router, self)
+        self.links = links = PeerLinks(self, router, self._terms)
         self._actions: dict[type[Event], Callable[[Any], None]] = {
             ConnectionOpened: self._on_opened,
             ConnectionEnded: self._on_ended,
@@ -98,8 +104,7 @@ class Peer:
             FlowReceived: links.on_flow,
             SettlementsReceived: links.on_settlements,
         }
-        engine.context = self
-        engine.keeper = PeerKeeper(router.sessions, self)
+        self.engine.keeper = PeerKeeper(router.sessions, self)
 
     @property
     def owner(self) -> Owner:
@@ -211,8 +216,18 @@ class Peer:
     # Connection and sessions
 
     def _on_opened(self, event: ConnectionOpened) -> None:
-        self.rights = self.requests.rights = self._terms.rights_of(self.engine.identity, "/")
-        refusal = self._carrier.opened()
+        hostname = self.engine.remote.hostname if self.engine.remote is not None else None
+        hosts, refusal = self._terms.virtual_hosts, None
+        name: str | None = USUAL
+        if hosts is not None:
+            names_hosts = self.engine.names_hosts
+            name = virtual_host_of(hostname, hosts, names_hosts=names_hosts)
+            if name is None:
+                refusal = not_there(hostname, names_hosts=names_hosts)
+            elif hosts[name] is not self._router:
+                self._enter(hosts[name])
+        self.rights = self.requests.rights = self._terms.rights_of(self.engine.identity, name or USUAL)
+        refusal = refusal or self._carrier.opened()
         self.engine.open(self._terms.connection)
         if refusal is not None:
             self.engine.close(refusal)

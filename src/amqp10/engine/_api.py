@@ -50,6 +50,8 @@ class Engine(ABC):
             for those who send, where the transport is all there is to hold them back. Looked at after each pass.
         finds_out: client side: of a discharge without an answer the next connection finds out what became of it, if
             that can be known: its delivery has the outcome then (see `inherit`).
+        names_hosts: what a client asks for may be the server's own name, as in 1.0 (§2.7.1); elsewhere it is always a
+            virtual host.
         keeper: server side: who keeps sessions that are suspended, in dialects with "session-resume"; None for nobody.
     """
 
@@ -63,6 +65,7 @@ class Engine(ABC):
     reading: bool = True
     finds_out: bool = False
     keeper: SessionKeeper | None = None
+    names_hosts: bool = True
     context: Any
 
     def block(self, reason: str | None) -> None:  # noqa: B027  # few have a word for it

@@ -70,6 +70,8 @@ class V09Engine(TimedEngine):
         terms: what this side says.
     """
 
+    names_hosts = False
+
     connection: Connection
 
     def __init__(self, variant: Variant, role: Role, terms: ConnectionTerms, capabilities: frozenset[str]) -> None:
