@@ -150,6 +150,35 @@ def test_message_size_exceeded(play_client: Play, frames: int) -> None:
     assert len(link.incoming) == 1
 
 
+@pytest.mark.spec("2.8.15", "deliveries in part are bounded for a connection: the link that exceeds that is detached")
+def test_too_much_in_part(play_client: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the links of all sessions together; the others go on, and what ends or is aborted leaves room."""
+    monkeypatch.setattr("amqp10.dialects.v1_0._receiver.MOST_PARTIAL", 1000)
+    script = play_client(max_message_size=1000)
+    one, two = script.session(), script.session()
+    links = [script.receiver(session, credit=9) for session in (one, one, two, two)]
+
+    def first(channel: int, handle: int, number: int, payload: bytes) -> None:
+        frame = Transfer(handle=handle, delivery_id=number, delivery_tag=bytes((number,)), more=True)
+        script.send(frame, payload, channel)
+
+    first(0, 0, 0, bytes(800))
+    first(0, 1, 1, bytes(800))
+    script.expect_nothing()
+    first(1, 0, 0, bytes(800))
+    script.expect(Detach, handle=0, closed=True, error=condition_is("amqp:resource-limit-exceeded"), channel=1)
+    script.send(Transfer(handle=0), b"x", 0)
+    script.send(Transfer(handle=1, aborted=True), b"", 0)
+    assert [len(delivery.payload) for delivery in links[0].incoming] == [801]
+    first(1, 1, 1, b"x")
+    for _ in range(29):  # a message of small frames costs more than its octets
+        script.send(Transfer(handle=1, more=True), b"x", 1)
+    script.expect_nothing()
+    script.send(Transfer(handle=1, more=True), b"x", 1)
+    script.expect(Detach, handle=1, closed=True, error=condition_is("amqp:resource-limit-exceeded"), channel=1)
+    assert not links[3].incoming
+
+
 # Aborted deliveries
 
 

@@ -117,6 +117,7 @@ class Outflow:
         self._room = room
         self._format = message_format
         self._held: list[bytes] = []
+        self._look_at = 0  # octets that are to be here when what is held is looked at again
         self._left = 0  # octets of the body still to come
         self.begun = False  # something of it was sent
         self.size = 0  # octets that were given
@@ -131,6 +132,9 @@ class Outflow:
         if self.begun:
             return self._go_on(part, more)
         self._held.append(part)
+        if more and self.size < self._look_at:
+            return iter(())
+        self._look_at = 2 * self.size  # else a long message in short parts would be joined for each of them
         payload = b"".join(self._held)
         self._held = [payload]
         if not more:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -283,12 +284,15 @@ def _says_something(head: MessageHead) -> bool:
     )
 
 
+_SIZES: Final = re.compile(r"[0-9]{0,10}(,[0-9]{0,10})*")
+
+
 def _parted(head: MessageHead, body: bytes) -> bytes | Data:
     """The body in the sections that it had."""
     said = head.headers.get(_PARTS)
-    if not isinstance(said, str) or not said.replace(",", "").isdecimal():
+    if not isinstance(said, str) or len(said) > 100_000 or _SIZES.fullmatch(said) is None:
         return body
-    sizes = [int(size or 0) for size in said[:100_000].split(",")]
+    sizes = [int(size or 0) for size in said.split(",")]
     if sum(sizes) != len(body):
         return body
     parts, at = [], 0

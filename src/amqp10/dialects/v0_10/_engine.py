@@ -63,6 +63,7 @@ from ._frames import (
     CONTROL,
     HEAD_SIZE,
     MIN_FRAME_SIZE,
+    MOST_EARLY,
     PROTOCOL_HEADER,
     Assembly,
     FrameReader,
@@ -117,6 +118,7 @@ class V010Engine(TimedEngine):
         self.sessions: dict[int, SessionEndpoint] = {}
         self._phase = Phase.IDLE
         self._reader = FrameReader(max_size=terms.max_message_size)
+        self._reader.most_in_part = MOST_EARLY
         self._events: list[Event] = []
         self._untold = 0
         self._dirty: dict[SessionEndpoint, None] = {}
@@ -165,6 +167,7 @@ class V010Engine(TimedEngine):
     def _opened(self) -> None:
         self._phase = Phase.OPEN
         self.opened = True
+        self._reader.most_in_part = None
         self.room = self.login.max_frame_size - HEAD_SIZE
 
     def resume(self, session: Session) -> None:

@@ -31,6 +31,8 @@ WHOLE: Final = 15
 
 MAX_FRONT: Final = 1 << 24
 """Octets that a control, or a command and its header segment, may have when they come in many frames."""
+MOST_EARLY: Final = 1 << 16
+"""Octets that may be here in part before the login is over."""
 MOST_OPEN: Final = 1024
 """Assemblies, one a channel and track, that may be here in part."""
 MOST_AT_ONCE: Final = 4
@@ -111,6 +113,8 @@ class FrameReader:
 
     Attributes:
         max_frame_size: the largest frame taken, bytes; may be changed between frames.
+        most_in_part: bytes of all that may be here in part, with what keeping it costs; None for the usual, which is
+            a multiple of `max_size`.
         max_size: the largest message taken, bytes; None for any. A larger one is given as soon as that is known, marked
             as such, and the rest of it dropped.
     """
@@ -118,6 +122,7 @@ class FrameReader:
     def __init__(self, max_frame_size: int = MAX_FRAME_SIZE, max_size: int | None = None) -> None:
         self.max_frame_size = max_frame_size
         self.max_size = max_size
+        self.most_in_part: int | None = None
         self._weight = 0  # of all assemblies that are not whole
         self._data = b""
         self._at = 0
@@ -217,6 +222,10 @@ class FrameReader:
 
     def _check(self, part: _Part) -> None:
         """See that it does not become too large."""
+        if self.most_in_part is not None and self._weight > self.most_in_part:
+            raise RemoteProtocolError(
+                f"more than {self.most_in_part} bytes in part before the login is over", "amqp:resource-limit-exceeded"
+            )
         if part.segment != BODY and part.size > MAX_FRONT:
             raise RemoteProtocolError(f"a command of more than {MAX_FRONT} bytes", "amqp:resource-limit-exceeded")
         if self.max_size is None:

@@ -7,7 +7,9 @@ integers that never wrap; only `near` and `wire` know of that.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from typing import Any, Final, TypeVar
 
 from ...messaging import Error
@@ -237,10 +239,8 @@ class Outbox:
             first, last = near(ranges[0][0], self.next), near(ranges[0][1], self.next)
             oldest = next(iter(open_))
             if first <= oldest <= last < self.next:
-                taken = []
-                for number in list(open_) if last == self.next - 1 else [n for n in open_ if n <= last]:
-                    taken.append(open_.pop(number))
-                return taken
+                numbers = list(open_) if last == self.next - 1 else list(takewhile(last.__ge__, open_))
+                return [open_.pop(number) for number in numbers]
         taken = self.within(ranges)
         for sent in taken:
             open_.pop(sent.number, None)
@@ -252,7 +252,7 @@ class Inbox:
 
     Attributes:
         next: the id of the next one that was not here before.
-        open: those that came and are not completed.
+        open: those that came and are not completed, in order.
         syncs: those of these that are completed when all before them are.
         done: completed, and the peer is not known to know it.
         news: some of these it was not told.
@@ -262,10 +262,10 @@ class Inbox:
 
     def __init__(self) -> None:
         self.next = self._cursor = 0
-        self.open: set[int] = set()
+        self.open: dict[int, None] = {}
         self.done = Ids()
         self.news = False
-        self.syncs: list[int] = []
+        self.syncs: deque[int] = deque()
 
     def begin(self, number: int) -> None:
         """The first command of all has this id."""
@@ -283,12 +283,12 @@ class Inbox:
         if number < self.next:
             return None
         self.next = number + 1
-        self.open.add(number)
+        self.open[number] = None
         return number
 
     def complete(self, number: int) -> None:
         """A command is done."""
-        self.open.discard(number)
+        self.open.pop(number, None)
         self.done.add(number)
         self.news = True
         if self.syncs:
@@ -296,14 +296,14 @@ class Inbox:
 
     def complete_in_turn(self, number: int) -> None:
         """It is done when all before it are."""
-        self.open.discard(number)
+        self.open.pop(number, None)
         self.syncs.append(number)
         self._complete_syncs()
 
     def _complete_syncs(self) -> None:
-        oldest = min(self.open, default=self.next)
+        oldest = next(iter(self.open), self.next)
         while self.syncs and self.syncs[0] < oldest:
-            self.done.add(self.syncs.pop(0))
+            self.done.add(self.syncs.popleft())
             self.news = True
 
     def is_done(self, end: int) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...errors import AmqpError, RemoteProtocolError
 from ...messaging import Error
@@ -32,6 +32,14 @@ class State(Enum):
     OPEN = "open, or being opened"
     CLOSING = "our close is out: everything but the answer is dropped"
     CLOSED = "closed"
+
+
+MOST_PARTIAL: Final = 1 << 26
+"""Octets of messages in part that a connection may always have here."""
+MOST_AT_ONCE: Final = 2
+"""They may be so many times as large as the largest message that is taken, if that is more."""
+FRAME_WEIGHT: Final = 64
+"""Octets that keeping a frame costs besides its own."""
 
 
 class Channel(ABC):
@@ -67,6 +75,7 @@ class Channel(ABC):
         self.children: list[Content] = []
         self._left = 0
         self._parts: list[bytes] = []
+        self._weight = 0  # of the content that is not whole
         self._hot = {code: getattr(self, name) for code, name in self.hot.items()}
 
     def write(self, method: Method) -> None:
@@ -161,8 +170,10 @@ class Channel(ABC):
         else:
             assembler.body(payload)
         whole = assembler.whole
-        if whole is not None:
-            self._assembler = None
+        if whole is None:
+            self._weigh(payload)
+        else:
+            self._drop_parts()
             self.properties_octets = whole.properties
             self.children = whole.children
             self.announced(len(whole.body))
@@ -184,13 +195,36 @@ class Channel(ABC):
             if left < 0:
                 raise Fault(501, "a body is larger than its header says")
             self._parts.append(payload)
+            self._weigh(payload)
         elif self._parts:
             self._parts.append(payload)
             body = b"".join(self._parts)
-            self._parts = []
+            self._drop_parts()
             self._whole(body)
         else:
             self._whole(payload)
+
+    def _weigh(self, payload: bytes) -> None:
+        """Count a frame of content that is not whole.
+
+        Raises:
+            Fault: all channels of the connection have more of that than is kept.
+        """
+        weight = len(payload) + FRAME_WEIGHT
+        self._weight += weight
+        self.engine.partial += weight
+        largest = self.engine.terms.max_message_size
+        if largest is None:
+            return  # who takes messages of any size has asked for them
+        most = max(MOST_PARTIAL, MOST_AT_ONCE * largest)
+        if self.engine.partial > most:
+            raise Fault(311, f"more than {most} octets of messages that are not whole", soft=True)
+
+    def _drop_parts(self) -> None:
+        """The content is whole, or will never be."""
+        self.engine.partial -= self._weight
+        self._weight = 0
+        self._parts, self._assembler = [], None
 
     def _whole(self, body: bytes) -> None:
         take, self._content = self._content, None
@@ -213,8 +247,8 @@ class Channel(ABC):
     def _close(self, code: int, text: str, method: tuple[int, int] = (0, 0)) -> None:
         self.leave()
         self.channel_state = State.CLOSING
-        self._content, self._awaits_header, self._assembler = None, False, None
-        self._parts = []
+        self._content, self._awaits_header = None, False
+        self._drop_parts()
         self.write(ChannelClose(code, text, *method))
 
     def leave(self) -> None:  # noqa: B027  # few have anything to say
@@ -227,6 +261,7 @@ class Channel(ABC):
             self.failed(fault)
 
     def receive_close(self, method: ChannelClose) -> None:
+        self._drop_parts()
         self._answer_close()
         self.channel_state = State.CLOSED
         self.engine.channels.pop(self.number, None)

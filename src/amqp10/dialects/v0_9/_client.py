@@ -195,6 +195,7 @@ class ClientConnection(Connection):
         assert self._mechanism is not None
         self._exchange.finish(None)
         self._tuned = True
+        engine.take_large_frames()
         engine.emit(Authenticated(self._mechanism.name, None))
         frame_max = agreed(method.frame_max, max(LEAST_FRAME, terms.max_frame_size))
         if frame_max < LEAST_FRAME:

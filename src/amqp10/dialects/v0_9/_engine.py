@@ -36,7 +36,7 @@ from ...errors import (
 )
 from ...messaging import Error
 from ._codes import Fault, code_of, text_of
-from ._frames import BODY, HEADER, HEARTBEAT, LEAST_FRAME, METHOD, TRACE, FrameReader
+from ._frames import BODY, FIRST_FRAMES, HEADER, HEARTBEAT, LEAST_FRAME, METHOD, TRACE, FrameReader
 from ._incoming import Incoming
 from ._method import Method
 from ._methods import ConnectionClose, ConnectionCloseOk
@@ -83,6 +83,7 @@ class V09Engine(TimedEngine):
         self.capabilities = capabilities
         self.opened = False
         self.output_size = 0
+        self.partial = 0  # octets of messages that are not whole
         self.reading = True
         self.context: Any = None
         self.channels: dict[int, Channel] = {}
@@ -97,7 +98,7 @@ class V09Engine(TimedEngine):
         self._events: list[Event] = []
         self._later: deque[Callable[[], None]] = deque()
         self._owing: list[Owing] = []
-        self._reader = FrameReader(variant.framing, max(LEAST_FRAME, terms.max_frame_size) - variant.framing.overhead)
+        self._reader = FrameReader(variant.framing, FIRST_FRAMES - variant.framing.overhead)
         self._started = self._begun = self._over = False
         self.closing = False  # our close is out
 
@@ -130,6 +131,10 @@ class V09Engine(TimedEngine):
         if not self.opened:
             raise LocalProtocolError("the connection is not open")
         return self.connection.begin(terms)
+
+    def take_large_frames(self) -> None:
+        """The peer has logged in: take frames as large as was said, which are no larger than `FIRST_FRAMES` before."""
+        self._reader.limit = max(LEAST_FRAME, self.terms.max_frame_size) - self.variant.framing.overhead
 
     # Bytes in
 

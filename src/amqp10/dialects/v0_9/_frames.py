@@ -28,6 +28,8 @@ HEARTBEAT: Final = 8
 
 END: Final = b"\xce"
 LEAST_FRAME: Final = 4096
+FIRST_FRAMES: Final = 16_384
+"""The largest frame that is taken before the login is over: 4096 by the specification, but tokens may be larger."""
 
 
 class Framing:

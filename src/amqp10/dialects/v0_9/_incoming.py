@@ -22,6 +22,7 @@ from ._mapping import (
     LATIN1_HEADERS,
     LOST,
     MOST_ENTRIES,
+    MOST_REMEMBERED,
     NATIVE,
     NUMBERS,
     PARTS,
@@ -44,7 +45,8 @@ from ._sound import sound
 from ._structured import Content
 from ._table import Latin1, Tables, octets_of, read_text
 
-MOST_EMPTY: Final = 1024  # sections that a body may have beyond one for each of its octets
+MOST_SECTIONS: Final = 1024  # that a body may have beyond one for each `SECTION` of its octets
+SECTION: Final = 16
 _BINDING_URL: Final = re.compile(r"(?:direct|topic|fanout|headers)://(.*?)//(?:\?routingkey='(.*)')?", re.DOTALL)
 _SIMPLE: Final = (bool, int, float, str, bytes, datetime, type(None))
 
@@ -112,7 +114,7 @@ class Incoming:
             exchange, key = read_route(route)
             said = BasicProperties.decode(properties, self.tables)
             found = incoming_head(said, exchange, key, bool(route[0] & 1), self.tables, clock=self.clock)
-            if self.clock is None or said.expiration is None:
+            if len(known) <= MOST_REMEMBERED and (self.clock is None or said.expiration is None):
                 self._known[known] = found
         return found
 
@@ -136,7 +138,7 @@ def _parts(body: bytes, sizes: bool | Sizes) -> list[bytes]:
     """The data sections that a body was, if it still is as large as they were; else it is one."""
     runs = ((len(body), 1),) if isinstance(sizes, bool) else sizes
     count = sum(count for _, count in runs)
-    if sum(size * count for size, count in runs) != len(body) or count > len(body) + MOST_EMPTY:
+    if sum(size * count for size, count in runs) != len(body) or count > MOST_SECTIONS + len(body) // SECTION:
         runs = ((len(body), 1),)
     found: list[bytes] = []
     at = 0

@@ -67,6 +67,7 @@ TEXTS: Final = (
 )
 _SIZES: Final = re.compile(r"[0-9]{1,10}(\*[0-9]{1,7})?(,[0-9]{1,10}(\*[0-9]{1,7})?)*", re.ASCII)
 MOST_ENTRIES: Final = 256  # of what is remembered: programs send the same few heads again and again
+MOST_REMEMBERED: Final = 2048  # octets of one of these
 MOST_SIZES: Final = 4096  # characters that the sizes of sections may take
 
 

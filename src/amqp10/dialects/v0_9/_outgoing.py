@@ -21,6 +21,7 @@ from ._mapping import (
     LATIN1_HEADERS,
     LOST,
     MOST_ENTRIES,
+    MOST_REMEMBERED,
     NATIVE,
     NUMBERS,
     PARTS,
@@ -123,7 +124,7 @@ class Outgoing:
                 route = self._route(Message.decode(payload), False)
             except DecodeError:
                 return self._map_rare(payload)
-            if not route.passing:
+            if not route.passing and len(head) <= MOST_REMEMBERED:
                 self._known[head] = route
         return route, payload[at + (5 if payload[at + 3] == 0xA0 else 8) :]
 

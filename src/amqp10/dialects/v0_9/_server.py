@@ -149,6 +149,7 @@ class ServerConnection(Connection):
         engine.emit(Authenticated(self._mechanism, engine.identity))
         self._tune_sent = True
         self._frame_max = max(LEAST_FRAME, terms.max_frame_size)
+        engine.take_large_frames()
         self._channel_max = terms.channel_max or 1
         engine.heartbeat = min(math.ceil(terms.idle_timeout / 2), 0xFFFF) if terms.idle_timeout else 0
         self.write(ConnectionTune(self._channel_max, self._frame_max, engine.heartbeat))

@@ -5,6 +5,7 @@ A cancelled consumer is sent nothing more, but what it has may still be acked: i
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from ...engine import (
@@ -167,7 +168,7 @@ class Consumers:
         """What the client says of deliveries."""
         unacked = self.unacked
         if multiple:
-            numbers = [each for each in unacked if each <= number or not number]
+            numbers = list(takewhile(number.__ge__, unacked) if number else unacked)  # they are in order
         else:
             numbers = [number]
         if (not numbers and number) or (not multiple and number not in unacked):

@@ -101,6 +101,7 @@ class ConnectionEndpoint:
             desired_capabilities=frame.desired_capabilities,
             properties=frame.properties or {},
         )
+        self.engine.take_large_frames()
         self.engine.emit(ConnectionOpened())
         self._note_opened()
 

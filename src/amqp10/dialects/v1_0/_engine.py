@@ -71,6 +71,8 @@ CAPABILITIES = frozenset(
 
 # How large a SASL frame may be: §5.3.1 says 512, but OAuth tokens are larger and real servers take them.
 MAX_SASL_FRAME = 65_536
+# How large a frame may be before the peer's open: §2.4.1 says 512, but the properties of real clients need more.
+MAX_FIRST_FRAME = 16_384
 # Seconds between our heartbeats at least, however impatient the peer says it is.
 SHORTEST_PAUSE = 0.005
 
@@ -111,6 +113,7 @@ class V1Engine(TimedEngine):
         self.capabilities = CAPABILITIES
         self.opened = False
         self.output_size = 0
+        self.partial = 0  # octets of deliveries that are not whole
         self.context: Any = None
         self.connection = ConnectionEndpoint(self)
         self._sasl = sasl
@@ -224,11 +227,15 @@ class V1Engine(TimedEngine):
             self.connection.advance("R:HDR")
             if not self._header_sent:
                 self._send_header()
-            self._reader.max_frame_size = self.terms.max_frame_size
+            self._reader.max_frame_size = min(MAX_FIRST_FRAME, self.terms.max_frame_size)
             self._phase = Phase.FRAMES
             self._open_if_asked()
         else:
             self._refuse_header(header)
+
+    def take_large_frames(self) -> None:
+        """The peer's open is here: take frames as large as ours says."""
+        self._reader.max_frame_size = self.terms.max_frame_size
 
     def _refuse_header(self, header: bytes) -> None:
         """Answer a header that we do not take with the one that we do, and end (§2.2)."""

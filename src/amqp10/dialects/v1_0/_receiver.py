@@ -16,7 +16,7 @@ from ...errors import AmqpError, LocalProtocolError
 from ...messaging._pieces import Pieces
 from ._arrived import TransferRun
 from ._performatives import Flow, Transfer
-from ._receiver_resume import PartialDelivery, ResumingReceiver
+from ._receiver_resume import MOST_AT_ONCE, MOST_PARTIAL, PartialDelivery, ResumingReceiver
 from ._resume import Place
 
 if TYPE_CHECKING:
@@ -156,9 +156,8 @@ class ReceiverEndpoint(ResumingReceiver):
         elif frame.message_format is not None and frame.message_format != (partial.first.message_format or 0):
             self._format_changed()
             return
-        self._partial = partial
         if frame.aborted:  # the payload is thrown away, and the delivery is settled with that (§2.7.5)
-            self._partial = None
+            self._keep_part(None)
             self._tell_flow(self.flow_state.used_up, wasted=int(partial.resumed is None))
             if partial.resumed is not None:
                 self._drop_resumed(partial.resumed)
@@ -170,10 +169,13 @@ class ReceiverEndpoint(ResumingReceiver):
         if frame.state is not None:
             partial.state = frame.state
         if self._limit is not None and partial.size > self._limit:
-            self._partial = None
+            self._keep_part(None)
             self._too_large()
-        elif not frame.more:
-            self._partial = None
+        elif frame.more:
+            self._keep_part(partial)
+            self._check_parts()
+        else:
+            self._keep_part(None)
             first = partial.first
             if first.rcv_settle_mode == 0 and self._second and first.delivery_id is not None:
                 self._settle_first.add(first.delivery_id)
@@ -181,6 +183,17 @@ class ReceiverEndpoint(ResumingReceiver):
                 self._complete_resumed(partial)
                 return
             self._complete(first, partial.payload(), partial.settled, partial.state)
+
+    def _check_parts(self) -> None:
+        """Fail the link if the deliveries in part of all links are more than is kept of a connection."""
+        engine = self.session.engine
+        largest = engine.terms.max_message_size
+        if largest is None:
+            return  # who takes messages of any size has asked for them
+        most = max(MOST_PARTIAL, MOST_AT_ONCE * largest)
+        if engine.partial > most:
+            self._keep_part(None)
+            self.fail("amqp:resource-limit-exceeded", f"more than {most} octets of deliveries that are not whole")
 
     def _format_changed(self) -> None:
         self.fail("amqp:invalid-field", "the message-format changed within a delivery")
@@ -363,6 +376,8 @@ class ReceiverEndpoint(ResumingReceiver):
     def _end(self, closed: bool, cause: AmqpError | None) -> None:
         self.bring(self.waiting)
         self.session.unmade.discard(self)
+        self.session.engine.partial -= self._weight
+        self._weight = 0
         held, self._held = self._held, 0
         super()._end(closed, cause)
         if held:

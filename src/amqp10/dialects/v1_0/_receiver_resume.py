@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ...engine import (
     DeliveriesResumed,
@@ -29,6 +29,14 @@ if TYPE_CHECKING:
     from ._session import SessionEndpoint
 
 
+MOST_PARTIAL: Final = 1 << 26
+"""Octets of deliveries in part that a connection may always have here."""
+MOST_AT_ONCE: Final = 2
+"""They may be so many times as large as the largest message that is taken, if that is more."""
+PART_WEIGHT: Final = 64
+"""Octets that keeping a frame's payload costs besides its own."""
+
+
 class PartialDelivery:
     """The frames so far of a delivery whose last frame is to come.
 
@@ -45,6 +53,11 @@ class PartialDelivery:
         self.state: DeliveryState | None = None
         self.resumed: IncomingDelivery | None = None
 
+    @property
+    def weight(self) -> int:
+        """Octets that it takes here, about: in small frames it is more than what came."""
+        return self.size + PART_WEIGHT * len(self.parts)
+
     def payload(self) -> bytes | Pieces:
         """All of it: large, it stays where it came in."""
         return Pieces(self.parts) if self.size >= LARGE else b"".join(self.parts)
@@ -59,6 +72,7 @@ class ResumingReceiver(LinkEndpoint, PortioningReceiver):
         self.flow_state = ReceiverCredit(None)
         self.delivery_type = IncomingDelivery
         self._partial: PartialDelivery | None = None
+        self._weight = 0  # of that
         self._coming: IncomingDelivery | None = None  # streamed, and its last frame is to come
         self._draining = False
         self._second = False
@@ -84,6 +98,12 @@ class ResumingReceiver(LinkEndpoint, PortioningReceiver):
     @abstractmethod
     def _settled_by_sender(self, delivery: IncomingDelivery, *, told: bool = True) -> None:
         """It said so by a transfer. `told`: the owner knows the delivery."""
+
+    def _keep_part(self, partial: PartialDelivery | None) -> None:
+        """Keep this of a delivery of which more is to come; None: the delivery is over."""
+        weight = partial.weight if partial is not None else 0
+        self.session.engine.partial += weight - self._weight
+        self._partial, self._weight = partial, weight
 
     def suspended(self) -> list[IncomingDelivery]:
         deliveries = [each for each in self.unsettled.values() if not of_transaction(each.state, each.remote_state)]
