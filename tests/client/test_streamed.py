@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from amqp10.errors import DecodeError, LinkDetached, LocalProtocolError
+from amqp10.errors import DecodeError, EncodeError, LinkDetached, LocalProtocolError
 from amqp10.messaging import (
     Accepted,
     AmqpSequence,
@@ -275,6 +275,8 @@ async def test_a_peer_that_takes_no_early_outcome(serve: Serve, end: str) -> Non
             streams = Streams(peer)
             sent = streams.begin(data_head(1_000_000), bytes(1000))
             delivery = await receiver.receive()
+            with pytest.raises(EncodeError):  # at once, not where it would be told
+                delivery.modify(message_annotations={"k": object()})
             delivery.reject("amqp:not-allowed")
             delivery.accept()  # the first one counts
             with pytest.raises(LocalProtocolError, match="given up"):

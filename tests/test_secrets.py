@@ -1,0 +1,114 @@
+"""No public object that is given a secret shows it; the classes are found by what their constructors take."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import traceback
+from dataclasses import asdict, is_dataclass
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from amqp10 import ConnectionDetails, Plain
+
+SECRET = "hunter2"
+PACKAGES = (
+    "amqp10",
+    "amqp10.client",
+    "amqp10.net",
+    "amqp10.sasl",
+    "amqp10.broker",
+    "amqp10.testing",
+    "amqp10.bridging",
+)
+SECRETS: dict[str, Any] = {
+    "password": SECRET,
+    "token": SECRET,
+    "url": f"amqp://u:{SECRET}@h",
+    "headers": {"Authorization": SECRET},
+    "users": {"u": SECRET},
+    "sasl": Plain("u", SECRET),
+    "target": f"/path?sig={SECRET}",
+}
+"""Arguments that are a secret, or have one, by name."""
+
+OTHERS: dict[str, Any] = {"user": "u", "scheme": "ws", "host": "h", "port": 1}
+NONE = {
+    "CertificateFiles": "names files that it has written, for tests",
+    "CertificateAuthority": "writes files for tests, with a password that is no secret",
+    "HeadersBinding": "its headers are those of messages",
+    "PlannedEnd": "its url is one without credentials, as its docstring says",
+    "ConnectionRestored": "its url is one without credentials, as its docstring says",
+    "ConnectionAttempted": "its url is one without credentials, as its docstring says",
+    "LinkTerms": "its target is an address",
+    "BridgePlan": "its target is an end without credentials",
+}
+
+
+def found() -> list[type]:
+    """The public classes whose constructor takes such an argument."""
+    classes: dict[str, type] = {}
+    for package in PACKAGES:
+        module = import_module(package)
+        for name in module.__all__:
+            each = getattr(module, name)
+            if not inspect.isclass(each) or each.__name__ in NONE or issubclass(each, BaseException | dict):
+                continue
+            try:
+                names = set(inspect.signature(each).parameters)
+            except ValueError:
+                continue
+            if names & SECRETS.keys() and not ("target" in names and "source" in names):
+                classes[f"{each.__module__}.{each.__name__}"] = each
+    return list(classes.values())
+
+
+def made(cls: type) -> Any:
+    """An object of that class, with all the secrets that it takes."""
+    values: dict[str, Any] = {**OTHERS, **SECRETS}
+    if cls.__name__ == "Proxy":
+        values["url"] = f"http://u:{SECRET}@h"
+    if cls.__name__ == "TLS":
+        values["pkcs12"] = "file"
+    if cls.__name__ == "FaultProxy":
+        values["url"] = f"amqp://u:{SECRET}@h:1"
+    parameters = inspect.signature(cls).parameters
+    return cls(
+        **{
+            name: values[name]
+            for name, parameter in parameters.items()
+            if name in SECRETS or (name in values and (parameter.default is parameter.empty or name == "pkcs12"))
+        }
+    )
+
+
+@pytest.mark.parametrize("cls", found(), ids=lambda cls: cls.__name__)
+def test_no_secret_is_shown(cls: type) -> None:
+    """Neither by repr, str or format, of it or of what it is in; nor by the attributes that anybody prints."""
+    one = made(cls)
+    for shown in (repr(one), str(one), f"{one}", f"{[one]}", f"{one!a}", repr(copy.copy(one))):
+        assert SECRET not in shown
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        raise ValueError(one)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+def test_what_is_found() -> None:
+    """Those that are known to take one are among them, so that none is left out by accident."""
+    names = {each.__name__ for each in found()}
+    expected = {
+        "Broker",
+        "Connection",
+        "ConnectionDetails",
+        "Endpoint",
+        "Plain",
+        "Proxy",
+        "TLS",
+        "WebSocket",
+        "XOAuth2",
+    }
+    assert expected <= names
+    assert is_dataclass(ConnectionDetails)
+    assert asdict(ConnectionDetails("amqp://h"))["url"] == "amqp://h"  # the data are there for who asks
