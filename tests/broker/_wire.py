@@ -32,11 +32,17 @@ class Wire(Served):
     """A client engine and the broker's side of its connection, with the bytes carried by hand."""
 
     def __init__(
-        self, router: Router, *, admit: bool = True, session: SessionTerms | None = None, max_frame_size: int = 131_072
+        self,
+        router: Router,
+        name: str = "1.0",
+        *,
+        admit: bool = True,
+        session: SessionTerms | None = None,
+        max_frame_size: int = 131_072,
     ) -> None:
-        super().__init__("1.0", router)
+        super().__init__(name, router)
         self.server = self.engine
-        self.client = dialect("1.0").client(ConnectionTerms("client", max_frame_size=max_frame_size), None, True)
+        self.client = dialect(name).client(ConnectionTerms("client", max_frame_size=max_frame_size), None, True)
         self.events: list[Event] = []
         self.full = False
         self._admit = admit
@@ -59,7 +65,7 @@ class Wire(Served):
             there = self.client.data_to_send()
             if there:
                 self.server.receive_data(there)
-                self.peer.handle(self.server.events())
+                self.settle_down()
             back = self.server.data_to_send()
             if back:
                 self.client.receive_data(back)

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ._faults import attempt, report
+
 if TYPE_CHECKING:
     from ._entry import Entry
     from ._node import Consumer
@@ -47,9 +49,13 @@ class Browsing:
                 # What another consumer holds just now is not there to be seen (§3.3).
                 seen = entry.available and not (entry.expires is not None and entry.expires <= now)
                 if seen and (consumer.filtering is None or consumer.filtering.passes(entry)):
-                    copies += consumer.deliver(entry, entry.outgoing(now))
+                    try:
+                        copies += consumer.deliver(entry, entry.outgoing(now))
+                    except Exception as error:
+                        # It stays in the queue: who only looks takes nothing from others.
+                        report("a message could not be shown to a browser", error)
             if copies > before:
-                consumer.fed()
+                attempt("a browser", consumer.fed)
             if unseen:
                 consumer.waiting = False
                 self.line.remove(consumer)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ._faults import attempt
+
 if TYPE_CHECKING:
-    from ._node import Node
+    from ._node import Node, Producer
 
 
 def share_out(node: Node, free: int, window: int) -> None:
@@ -24,7 +26,7 @@ def share_out(node: Node, free: int, window: int) -> None:
     if free <= 0:
         # Those without credit too: it may be for another node's sake, and they are producers of several.
         for producer in producers:
-            producer.grant(node, 0)
+            _grant(node, producer, 0)
         return
     share = max(1, min(window, free // len(producers)))
     needy = [producer for producer in producers if producer.credit <= share // 2]
@@ -32,6 +34,10 @@ def share_out(node: Node, free: int, window: int) -> None:
     if held + sum(share - producer.credit for producer in needy) > free:
         for producer in producers:
             if producer.credit > share:
-                producer.grant(node, share)
+                _grant(node, producer, share)
     for producer in needy:
-        producer.grant(node, share)
+        _grant(node, producer, share)
+
+
+def _grant(node: Node, producer: Producer, credit: int) -> None:
+    attempt(f"a producer for {node.name!r}", producer.grant, node, credit)

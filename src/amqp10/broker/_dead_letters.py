@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import DecodeError
-from ..messaging import Message, read_header
+from ..messaging import read_annotations, read_header
 from ..types import Symbol
 from ._address import AddressError
+from ._entry import SAYS_NOTHING
 from ._node import Node, NodeFull
 from ._topic import Subscription
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 # What RabbitMQ calls the reasons.
 _REASONS: Final = {"max-delivery-count": "delivery_limit"}
 _DEATHS: Final = Symbol("x-death")
+
+MOST_HOPS: Final = 64
+"""How often the broker moves a message on by itself. Moving it to several queues counts that many times for each copy,
+so that what one message becomes is bounded, whatever leads from where to where."""
 
 
 class DeadLetters:
@@ -42,7 +47,12 @@ class DeadLetters:
         self._declare = declare
 
     def take(self, queue: Queue, entry: Entry, reason: str, error: Error | None) -> bool:
-        """Move a message out of its queue, with the reason in its annotations; False when it just ends."""
+        """Move a message out of its queue, with the reason in its annotations; False when it just ends.
+
+        It ends, too, when it has gone through too many queues by itself: whatever it says of where it was.
+        """
+        if entry.hops >= MOST_HOPS and reason != "rejected":
+            return False
         if queue.dead_letter_to is not None:
             return self._publish(queue, entry, reason, *queue.dead_letter_to)
         # What is rejected out of the dead-letter queue itself has nowhere left to go.
@@ -52,7 +62,7 @@ class DeadLetters:
             node = self._declare(self.name)
         except AddressError:
             return False
-        dead = entry.copy()
+        dead = _moved(entry, reason)
         reasons: dict[Symbol, Any] = {
             Symbol("x-opt-dead-letter-reason"): reason,
             Symbol("x-opt-dead-letter-source"): queue.topic.name if isinstance(queue, Subscription) else queue.name,
@@ -69,21 +79,17 @@ class DeadLetters:
         exchange = self._topology.exchanges.get(exchange_name)
         if exchange is None:
             return False
-        try:
-            annotations = Message.decode(entry.payload).message_annotations if entry.message_format == 0 else {}
-        except DecodeError:
-            annotations = {}
+        annotations, ttl = _read(entry)
         came_to, came_with = (_text(annotations.get(name)) for name in ("x-exchange", "x-routing-key"))
         first_key = came_with if came_with is not None else queue.name
         reason = _REASONS.get(reason, reason)
         deaths = _deaths(annotations, queue.name, reason, came_to or "", first_key)
         if deaths is None:
             return False
-        ttl = read_header(entry.payload).ttl if entry.expires is not None and entry.message_format == 0 else None
-        if ttl is not None:  # which it has no more, so that it does not die again at once
+        if ttl is not None and entry.expires is not None:  # which it has no more, so that it does not die again at once
             deaths[0]["original-expiration"] = str(ttl)
         key = first_key if key is None else key
-        dead = entry.copy()
+        dead = _moved(entry, reason)
         marks: dict[Symbol, Any] = {_DEATHS: deaths, Symbol("x-exchange"): exchange_name, Symbol("x-routing-key"): key}
         for which in ("last",) if _DEATHS in annotations else ("first", "last"):
             marks[Symbol(f"x-{which}-death-reason")] = reason
@@ -91,8 +97,31 @@ class DeadLetters:
             marks[Symbol(f"x-{which}-death-exchange")] = came_to or ""
         dead.annotate(marks)
         dead.immortal()
-        nodes = self._topology.route(exchange, key, dead.payload).nodes
-        return sum(_put(node, dead.copy()) for node in nodes) > 0
+        try:
+            nodes = self._topology.route(
+                exchange, key, dead.payload if dead.message_format == 0 else SAYS_NOTHING
+            ).nodes
+        except DecodeError:
+            # Headers that nobody can read are none.
+            nodes = self._topology.route(exchange, key, SAYS_NOTHING).nodes
+        dead.hops *= max(1, len(nodes))
+        return sum([_put(node, dead.copy()) for node in nodes]) > 0
+
+
+def _moved(entry: Entry, reason: str) -> Entry:
+    dead = entry.copy()
+    dead.hops = entry.hops + 1 if reason != "rejected" else 0
+    return dead
+
+
+def _read(entry: Entry) -> tuple[Mapping[Any, Any], int | None]:
+    """The annotations and the time-to-live of a message; none of what cannot be read."""
+    try:
+        if entry.message_format == 0:
+            return read_annotations(entry.payload), read_header(entry.payload).ttl
+    except DecodeError:
+        pass
+    return {}, None
 
 
 def _put(node: Node, entry: Entry) -> bool:
@@ -125,4 +154,4 @@ def _deaths(
         "exchange": exchange,
         "routing-keys": [key],
     }
-    return [death, *(each for each in before if each not in same)]
+    return [death, *(each for each in before if not any(each is one for one in same))]

@@ -83,8 +83,8 @@ class DeclaredQueue(Queue):
             if self._line:
                 self._hand_out()
             if self._over(entry):
-                if self._arguments.overflow == "reject-publish-dlx":
-                    self._dead(entry, "maxlen")
+                if self._arguments.overflow == "reject-publish-dlx" and self.dead_letter_to is not None:
+                    self._die(entry, "maxlen", None)
                 raise NodeFull(self.name)
         self.insert(entry)
 
@@ -116,21 +116,21 @@ class DeclaredQueue(Queue):
     def run(self) -> None:
         super().run()
         if self._limited and not self._rejects and not self.deleted:
-            while self._over() and self._drop_head():
-                pass
+            # What comes back as a dead letter meanwhile is for the next pass.
+            for _ in range(self.depth):
+                if not (self._over() and self._drop_head()):
+                    break
 
     def _drop_head(self) -> bool:
         """Drop the oldest message that waits; False if none does."""
         entry = self._next(_ANYONE, self._clock())
         if entry is None:
             return False
-        self._dead(entry, "maxlen")
-        self._forget(entry)
+        if self.dead_letter_to is not None:
+            self._bury(entry, "maxlen", None)
+        else:
+            self._forget(entry)
         return True
-
-    def _dead(self, entry: Entry, reason: str) -> None:
-        if self.dead_letter_to is not None and self._dead_letter is not None:
-            self.dead_lettered += self._dead_letter(self, entry, reason, None)
 
     # One consumer at a time
 

@@ -6,6 +6,7 @@ https://activemq.apache.org/components/artemis/documentation/latest/duplicate-de
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from ..errors import DecodeError
 from ..messaging import Message
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from ._entry import Entry
 
 PROPERTY: Final = "_AMQ_DUPL_ID"
+_KINDS: Final = (str, bytes, int, UUID)  # what identifies; not every value can be looked up
 _OCTETS: Final = PROPERTY.encode()
 
 
@@ -40,10 +42,11 @@ class RecentIds:
 
 
 def duplicate_id(entry: Entry) -> Any:
-    """The id that a message says in its application properties; None where it says none."""
+    """Return the id that a message states in its application properties; None if that is no id, or there is none."""
     if _OCTETS not in entry.payload or entry.message_format:
         return None
     try:
-        return Message.decode(entry.payload).application_properties.get(PROPERTY)
+        identity = Message.decode(entry.payload).application_properties.get(PROPERTY)
     except DecodeError:
         return None
+    return identity if isinstance(identity, _KINDS) else None

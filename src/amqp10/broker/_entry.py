@@ -17,6 +17,9 @@ from ..messaging import patch_header, read_header, read_properties
 
 Clock = Callable[[], float]
 
+SAYS_NOTHING = b"\x00\x53\x75\xa0\x00"
+"""An empty message: it stands for one of another format, or one that cannot be read, where what it says decides."""
+
 # Two bytes begin a section in its usual encoding: a described value, its descriptor a smallulong (§1.2, §3.2).
 _DESCRIBED = b"\x00\x53"
 _HEADER, _PROPERTIES, _APPLICATION_PROPERTIES = 0x70, 0x73, 0x74
@@ -39,6 +42,7 @@ class Entry:
         available: it waits in the queue; False while a consumer holds it.
         listed: it was taken out of turn, by a filter: the queue's own order still has it.
         origin: the number of the connection that it came by; 0 for none.
+        hops: how often the broker has moved it on by itself, as a dead letter, since somebody sent or rejected it.
         gone: it has left the queue, whatever still refers to it.
         durable: it is to survive the broker, where there is a store (§3.2.1); who cannot read a format takes it to be.
         row: its number in the store; 0 where it is not kept.
@@ -58,6 +62,7 @@ class Entry:
         "expires",
         "failures",
         "gone",
+        "hops",
         "listed",
         "message_format",
         "origin",
@@ -81,6 +86,7 @@ class Entry:
         self.acquired = False
         self.available = False
         self.gone = False
+        self.hops = 0
         self.listed = False
         self.origin = 0
         self.durable = message_format != 0
@@ -144,6 +150,7 @@ class Entry:
         twin.failures = self.failures
         twin.expires = self.expires
         twin.origin = self.origin
+        twin.hops = self.hops
         twin.durable = self.durable
         twin._as_it_came = self._as_it_came
         twin._claims_first = self._claims_first

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from ..messaging import PropertyValues
 from ._selector_fields import Candidate, application_property, plain, section_field
-from ._selector_values import Value, alike
+from ._selector_values import Value, same
 
 # What says that a message passes; anything but True says that it does not.
 Test = Callable[[Candidate], object]
@@ -93,13 +93,9 @@ def headers_binding(value: Any) -> Test:
 def _there(name: str, wanted: Any) -> Test:
     def test(candidate: Candidate) -> bool:
         properties = candidate.message.application_properties
-        return name in properties and (wanted is None or _same(plain(properties[name]), wanted))
+        return name in properties and (wanted is None or same(plain(properties[name]), wanted))
 
     return test
-
-
-def _same(one: Any, other: Any) -> bool:
-    return alike(one, other) and bool(one == other)
 
 
 # Property filters
@@ -138,7 +134,7 @@ def _matches(field: Value, wanted: Any) -> Test:
             raise Malformed(f"{wanted!r:.60} begins with an ampersand and is neither prefix nor suffix")
         wanted = wanted[1:]
     plainly = plain(wanted)
-    return lambda candidate: _same(field(candidate), plainly)
+    return lambda candidate: same(field(candidate), plainly)
 
 
 def _map(value: Any) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from ..messaging import (
 )
 from ..types import Described, Symbol, encode
 from ._entry import Entry
+from ._faults import report
 from ._filter_predicates import (
     Malformed,
     Test,
@@ -99,11 +100,14 @@ def _is(kind: type[Filter], described: Described) -> bool:
 
 def _all(tests: list[Test]) -> Callable[[Entry], bool]:
     def passes(entry: Entry) -> bool:
-        candidate = Candidate(entry)
         try:
+            candidate = Candidate(entry)
             return all(test(candidate) is True for test in tests)
         except DecodeError:
             # Of a message that nobody can read nobody can say that it passes.
+            return False
+        except Exception as error:
+            report("a filter failed; the message does not pass it", error)
             return False
 
     return passes

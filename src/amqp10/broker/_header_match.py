@@ -11,7 +11,7 @@ from typing import Any
 
 from ..types import Symbol
 from ._selector_fields import plain
-from ._selector_values import alike
+from ._selector_values import same
 
 Headers = Mapping[str, Any]
 Test = Callable[[Headers], bool]
@@ -48,8 +48,7 @@ def _has(headers: Headers, name: str, wanted: Any) -> bool:
         return False
     if wanted is None:
         return True
-    found = plain(headers[name])
-    return alike(found, wanted) and bool(found == wanted)
+    return same(plain(headers[name]), wanted)
 
 
 def headers_of(application_properties: Mapping[str, Any], message_annotations: Mapping[Any, Any]) -> Headers:

@@ -28,6 +28,7 @@ from ..types import Symbol
 from ._address import QUEUES, exchange_in
 from ._consumer import ConsumerLink, PassingConsumerLink, Wishes
 from ._coordinator import CoordinatorLink
+from ._faults import attempt
 from ._filters import read_filters
 from ._link_pairs import LinkPairs
 from ._management import Management
@@ -444,7 +445,7 @@ class PeerLinks:
         """
         for link in [*self.producers, *self.consumers]:
             if concerned(link):
-                self.end(link)
+                attempt("the end of a link", self.end, link)
 
     def end(self, link: Link, how: Leaving = "detached") -> None:
         if self.pairs.end(link):

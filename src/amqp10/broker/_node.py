@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ._credit import share_out
 from ._duplicates import RecentIds, duplicate_id
+from ._faults import attempt
 from ._stream_place import NEXT, Place
 
 if TYPE_CHECKING:
@@ -257,4 +258,4 @@ class Node(ABC):
             self.tight = False
             share_out(self, self.free, self.limits.credit)
             for producer in list(self.producers):
-                producer.relaxed(self)
+                attempt(f"a producer for {self.name!r}", producer.relaxed, self)

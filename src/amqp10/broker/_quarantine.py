@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import time
-import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
+
+from ._faults import report
 
 if TYPE_CHECKING:
     from ._entry import Clock
@@ -97,7 +98,6 @@ class Quarantine:
         self._sizes: dict[int, int] = {}  # of those set aside since the start, by number
         self._size_since = 0
         self._highest = 0
-        self._traced: set[object] = set()  # faults whose traceback is in the log
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -169,13 +169,7 @@ class Quarantine:
         self._size_since += len(payload)
         if node is not None:
             self._nodes[message.number] = node
-        _log.error(
-            "a message in %r could not be handled and is in the quarantine as number %d: %r",
-            name,
-            message.number,
-            reason,
-            exc_info=error if self._is_new(error) else None,
-        )
+        report(f"a message in {name!r} could not be handled and is in the quarantine as number {message.number}", error)
         if durable and self.journal is not None:
             self.journal.added(message)
         self._make_room()
@@ -204,12 +198,3 @@ class Quarantine:
             oldest = self._messages[next(iter(sizes))]
             _log.warning("the quarantine is full: number %d, of %r, is dropped", oldest.number, oldest.node)
             self._remove(oldest)
-
-    def _is_new(self, error: Exception) -> bool:
-        """Return whether it is the first fault at that place: who sends many such messages is not to fill the log."""
-        frames = traceback.extract_tb(error.__traceback__)
-        place = (type(error), frames[-1].filename, frames[-1].lineno) if frames else type(error)
-        if place in self._traced:
-            return False
-        self._traced.add(place)
-        return True

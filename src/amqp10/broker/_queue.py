@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..messaging import Accepted, Modified, Rejected, Released
 from ._browsing import Browsing
+from ._faults import attempt, report
 from ._node import Node
 from ._selection import Selection
 from ._waiting import Waiting
@@ -282,7 +283,12 @@ class Queue(Node):
                 # What is left is not for this one; it may be for another.
                 aside.append(line.popleft())
                 continue
-            if not consumer.deliver(entry, entry.outgoing(now)):
+            try:
+                taken = consumer.deliver(entry, entry.outgoing(now))
+            except Exception as error:
+                self.set_aside(entry, error)
+                continue
+            if not taken:
                 entry.excluded = (entry.excluded or set()) | {consumer.key}
                 self._make_available(entry)
                 continue
@@ -304,7 +310,10 @@ class Queue(Node):
                 line.rotate(-1)
         line.extend(aside)
         for consumer in fed:
-            consumer.fed()
+            try:
+                consumer.fed()
+            except Exception as error:
+                report(f"a consumer of {self.name!r} failed", error)
         if self._selections:
             self._tidy()
 
@@ -313,7 +322,7 @@ class Queue(Node):
         for consumer in list(self._draining.values()):
             if consumer.waiting:
                 del self._draining[consumer.key]
-                consumer.exhausted()
+                attempt(f"a consumer of {self.name!r}", consumer.exhausted)
 
     def _next(self, consumer: Consumer, now: float) -> Entry | None:
         """Take the oldest message that this consumer may have."""
@@ -439,15 +448,28 @@ class Queue(Node):
         Raises:
             Exception: `error`, where there is no quarantine.
         """
+        self._quarantine(entry, error)
+        self._forget(entry)
+
+    def _quarantine(self, entry: Entry, error: Exception) -> None:
         if self._set_aside is None:
             raise error
         self._set_aside(self, entry, error)
-        self._forget(entry)
 
     def _bury(self, entry: Entry, reason: str, error: Error | None) -> None:
-        if self._dead_letter is not None and self._dead_letter(self, entry, reason, error):
-            self.dead_lettered += 1
+        self._die(entry, reason, error)
         self._forget(entry)
+
+    def _die(self, entry: Entry, reason: str, error: Error | None) -> None:
+        """Give a message to the dead letters; what they cannot handle goes into the quarantine."""
+        if self._dead_letter is None:
+            return
+        try:
+            taken = self._dead_letter(self, entry, reason, error)
+        except Exception as fault:
+            self._quarantine(entry, fault)
+        else:
+            self.dead_lettered += taken
 
     def _forget(self, entry: Entry) -> None:
         self.depth -= 1
@@ -474,7 +496,10 @@ class Queue(Node):
             # Most of them left alive, long ago.
             mortal[:] = [record for record in mortal if not record[2].gone]
             heapify(mortal)
-        while mortal and (mortal[0][0] <= now or mortal[0][2].gone):
+        # What comes back as a dead letter meanwhile is for the next time.
+        for _ in range(len(mortal)):
+            if not mortal or not (mortal[0][0] <= now or mortal[0][2].gone):
+                break
             entry = heappop(mortal)[2]
             # One that is held dies when it comes back (`_come_back`).
             if entry.available:
@@ -503,9 +528,9 @@ class Queue(Node):
         self._unseen.clear()
         self.depth = self.bytes = 0
         for consumer in list(self.consumers.values()):
-            consumer.node_deleted(error)
+            attempt(f"a consumer of {self.name!r}", consumer.node_deleted, error)
         for producer in list(self.producers):
-            producer.node_deleted(error)
+            attempt(f"a producer for {self.name!r}", producer.node_deleted, error)
         self.consumers.clear()
         self.producers.clear()
 

@@ -10,7 +10,7 @@ from ..errors import DecodeError
 from ..messaging import ACCEPTED, Error, read_annotations, read_properties
 from ..types import Symbol
 from ._address import exchange_in, split_address
-from ._entry import Entry
+from ._entry import SAYS_NOTHING, Entry
 from ._node import NodeFull
 from ._producer import ProducerLink
 from ._router import AddressError
@@ -38,7 +38,7 @@ def further_keys(payload: bytes) -> list[str]:
         AddressError: they are no list of strings.
         DecodeError: the annotations, or what comes before them, are malformed.
     """
-    if payload[:3] >= _PROPERTIES:
+    if payload[:3] >= _PROPERTIES and payload[1] == _PROPERTIES[1]:
         return []
     keys = read_annotations(payload).get(_CC, [])
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
@@ -52,7 +52,7 @@ class QueueProducerLink(ProducerLink):
     _alone = False
 
     def _copies(self, payload: bytes, entry: Entry) -> list[tuple[Node, Entry]]:
-        keys = further_keys(payload)
+        keys = further_keys(payload) if entry.message_format == 0 else []
         if not keys:
             return []
         for key in keys:
@@ -130,7 +130,8 @@ class AnonymousProducerLink(ProducerLink):
             self._settle(delivery, ACCEPTED, entry.durable)
 
     def _route(self, delivery: IncomingDelivery) -> Route:
-        payload = delivery.payload
+        # A message of another format says nothing that could be understood (§2.7.5): where it goes the link says.
+        payload = delivery.payload if delivery.message_format == 0 else SAYS_NOTHING
         if isinstance(delivery, RoutedDelivery):
             if self._rights.limited:
                 self._check_all(delivery)

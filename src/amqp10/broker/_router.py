@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import DecodeError
 from ..messaging import Error, read_properties
@@ -20,7 +20,8 @@ from ._coordinator import OpenTransactions
 from ._dead_letters import DeadLetters
 from ._declared import DeclaredQueue, QueueTerms
 from ._duplicates import RecentIds
-from ._entry import Entry
+from ._entry import SAYS_NOTHING, Entry
+from ._faults import report
 from ._kept_sessions import KeptSessions
 from ._node import Limits, Node, NodeFull
 from ._prepared import PreparedBranches
@@ -43,8 +44,18 @@ if TYPE_CHECKING:
     from ._store import Store
 
 
+RETRY = 1.0
+"""Seconds until expiring goes on after something in it failed."""
+
 MANAGEMENT = "$management"
 """The node of the AMQP management draft, which this broker has not."""
+
+
+class Timed(Protocol):
+    """Something for which time passes."""
+
+    def expire(self, now: float) -> float | None:
+        """Let end what is to end by now; return when the next is to."""
 
 
 class Router:
@@ -385,7 +396,7 @@ class Router:
         self.flush()
 
     def _nodes_for(self, message: QuarantinedMessage, to: str) -> tuple[Node, ...]:
-        payload = message.payload if message.message_format == 0 else b""
+        payload = message.payload if message.message_format == 0 else SAYS_NOTHING
         try:
             nodes = self.route(to, payload).nodes
         except (AddressError, DecodeError) as error:
@@ -400,12 +411,18 @@ class Router:
         self._touched[node] = None
 
     def flush(self) -> None:
-        """Run every node that changed; nodes may change one another, so until none is left."""
+        """Run every node that changed; nodes may change one another, so until none is left.
+
+        What a node raises is reported, and the others go on: this runs in the pass of some connection, or of none.
+        """
         touched = self._touched
         while touched:
             node = next(iter(touched))
             del touched[node]
-            node.run()
+            try:
+                node.run()
+            except Exception as error:
+                report(f"the pass of {node.name!r} failed", error)
 
     def _alarm(self, deadline: float) -> None:
         if self.next_expiry is None or deadline < self.next_expiry:
@@ -415,8 +432,16 @@ class Router:
     def expire(self) -> float | None:
         """Let messages die whose time has come; return when the next one does, on the broker's clock."""
         now = self.clock()
-        lasting = [self.links.expire(now), self.subscriptions.expire(now), self.transactions.expire(now)]
-        lasting.append(self.sessions.expire(now))
-        deadlines = [*lasting, *(queue.expire(now) for queue in list(self._queues))]
+        timed: tuple[Timed, ...] = (self.links, self.subscriptions, self.transactions, self.sessions, *self._queues)
+        deadlines = [_expire(each, now) for each in timed]
         self.next_expiry = min((deadline for deadline in deadlines if deadline is not None), default=None)
         return self.next_expiry
+
+
+def _expire(each: Timed, now: float) -> float | None:
+    """See `Router.expire`. Where something fails, what was to expire behind it does so a little later."""
+    try:
+        return each.expire(now)
+    except Exception as error:
+        report("what was to expire failed", error)
+        return now + RETRY

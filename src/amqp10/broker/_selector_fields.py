@@ -9,6 +9,7 @@ https://docs.oasis-open.org/amqp/filtex/v1.0/csd01/filtex-v1.0-csd01.html#_Toc67
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -54,6 +55,10 @@ def plain(value: Any) -> Any:
     return value if convert is None else convert(value)
 
 
+def _float(value: Decimal) -> float:
+    return float(value) if not value.is_snan() else math.nan
+
+
 def _milliseconds(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
 
@@ -61,7 +66,8 @@ def _milliseconds(moment: datetime) -> int:
 _CONVERSIONS: Final[dict[type, Callable[[Any], Any]]] = {
     Symbol: str,
     **dict.fromkeys((UByte, UShort, UInt, ULong, Byte, Short, Int, Timestamp), int),
-    **dict.fromkeys((Float, Decimal, Decimal32, Decimal64, Decimal128), float),
+    Float: float,
+    **dict.fromkeys((Decimal, Decimal32, Decimal64, Decimal128), _float),
     datetime: _milliseconds,
     timedelta: lambda duration: duration // timedelta(milliseconds=1),
 }

@@ -108,6 +108,14 @@ def alike(one: Any, other: Any) -> bool:
     return type(one) is type(other) or (_is_number(one) and _is_number(other))
 
 
+def same(one: Any, other: Any) -> bool:
+    """Return whether two values can be compared, and are equal; a list or map with a signalling NaN equals no other."""
+    try:
+        return alike(one, other) and bool(one == other)
+    except ArithmeticError:
+        return False
+
+
 def equality(one: Value, other: Value) -> Value:
     """=: of numbers, or of two values of one type."""
 
@@ -118,7 +126,7 @@ def equality(one: Value, other: Value) -> Value:
         right = other(candidate)
         if right is None:
             return None
-        return alike(left, right) and bool(left == right)
+        return same(left, right)
 
     return evaluate
 
@@ -148,7 +156,7 @@ def membership(one: Value, others: Sequence[Value]) -> Value:
         value = one(candidate)
         if value is None:
             return None
-        return any(alike(value, each) and value == each for other in others if (each := other(candidate)) is not None)
+        return any(same(value, each) for other in others if (each := other(candidate)) is not None)
 
     return evaluate
 

@@ -17,6 +17,7 @@ from ..types import Symbol
 from ._carrier import Carrier, PeerTerms
 from ._connection import Peer
 from ._failed_logins import FailedLogins
+from ._faults import attempt
 from ._router import Router
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class Doorkeeper:
     def blocked_or_not(self) -> None:
         """The broker takes no messages from now on, or does again: tell all."""
         for visit in list(self._visits):
-            visit.blocked_or_not()
+            attempt("telling a connection whether messages are taken", visit.blocked_or_not)
 
     def go(self, visit: Visit) -> None:
         """A connection is over."""
@@ -162,7 +163,7 @@ class Doorkeeper:
         self._closing = True
         self._quiet = anyio.Event()
         for visit in list(self._visits):
-            visit.close(Error("amqp:connection:forced", "the broker is shutting down"))
+            attempt("closing a connection", visit.close, Error("amqp:connection:forced", "the broker is shutting down"))
         if self._visits:
             await self._quiet.wait()
 

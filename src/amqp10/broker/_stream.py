@@ -14,6 +14,7 @@ from ..messaging import read_annotations
 from ..types import Symbol
 from ._address import AddressError
 from ._arguments import number, text, wrong
+from ._faults import attempt, report
 from ._queue import UNLIMITED, Queue
 from ._stream_place import Chunks, seconds
 
@@ -208,16 +209,21 @@ class Stream(Queue):
     def _feed(self, consumer: Consumer) -> None:
         """Give a reader what comes next for it, as long as it is ready."""
         log, end, filtering = self._log, self.enqueued, consumer.filtering
-        offset, copied = max(self._readers[consumer.key], self.first), self.copied
+        offset, copied = max(self._readers[consumer.key], self.first), 0
         while offset < end and consumer.ready():
             entry = log[offset]
             offset += 1
             if filtering is None or filtering.passes(entry):
-                self.copied += consumer.deliver(entry, entry.payload)
+                try:
+                    copied += consumer.deliver(entry, entry.payload)
+                except Exception as error:
+                    # It stays in the stream, whose offsets have no holes; this reader goes on behind it.
+                    report(f"a message of the stream {self.name!r} could not be given to a reader", error)
         if offset > self.first:
             self._readers[consumer.key] = offset
-        if self.copied > copied:
-            consumer.fed()
+        if copied:
+            self.copied += copied
+            attempt(f"a reader of the stream {self.name!r}", consumer.fed)
         if offset < end:
             consumer.waiting = False
             self._line.remove(consumer)

@@ -163,7 +163,7 @@ def _is(each: object, kind: type[StreamOffset | StreamFilter | StreamMatchUnfilt
 def _with_values(values: list[str], unfiltered: bool) -> Callable[[Entry], bool]:
     def passes(entry: Entry) -> bool:
         try:
-            value = read_annotations(entry.payload).get(_VALUE)
+            value = read_annotations(entry.payload).get(_VALUE) if entry.message_format == 0 else None
         except DecodeError:
             return False
         return unfiltered if value is None else value in values

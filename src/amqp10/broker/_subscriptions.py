@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ._address import AddressError
+from ._faults import attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -179,7 +180,7 @@ class Subscriptions:
         if found is not None and key.kind == "own":
             links, found.links = found.links, {}
             for steal in links.values():
-                steal()
+                attempt("taking a subscription from a link", steal)
         if found is not None and (found.queue.deleted or not found.is_of(topic, filters)):
             self._end(found)
             found = None

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from ._faults import attempt
 from ._subscriptions import EXPIRES, Lifetime, Owner, Passing
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class KeptLinks:
         """The link of that name, without an attachment: whoever has it loses it (§2.6.1)."""
         found = self._table(key).get(key)
         if found is not None and found.steal is not None:
-            found.steal()
+            attempt("taking a link from its connection", found.steal)
         return self._table(key).get(key)
 
     def _table(self, key: LinkKey) -> dict[LinkKey, KeptLink]:

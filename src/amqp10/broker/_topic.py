@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ._faults import attempt
 from ._node import Node
 from ._queue import UNLIMITED, Queue
 
@@ -139,8 +140,8 @@ class Topic(Node):
     def delete(self, error: Error) -> None:
         self.deleted = True
         for subscription in list(self.subscriptions.values()):
-            subscription.delete(error)
+            attempt(f"a subscription of {self.name!r}", subscription.delete, error)
         self.subscriptions.clear()
         for producer in list(self.producers):
-            producer.node_deleted(error)
+            attempt(f"a producer for {self.name!r}", producer.node_deleted, error)
         self.producers.clear()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...engine import LinkAttached, LinkEnded, LinkTerms, OutgoingDelivery, SenderLink
 from ...errors import LocalProtocolError
 from ...messaging import RELEASED, Error, Source
-from ._commands import HandleConsume, HandleFlow, HandleNotify, HandlePrepare
+from ._commands import HandleConsume, HandleFlow, HandleNotify, HandlePrepare, MessageHead
 from ._content import Outflow, body_hash, fragments
 from ._endpoints import FastLink
 from ._mapping import delivery_count_of, to_fast
@@ -151,6 +151,9 @@ class ServerConsumer(FastLink, SenderLink):
             tag = self._next_tag.to_bytes(8, "big")
         elif len(tag) > 32 or tag in self.unsettled:
             raise LocalProtocolError(f"the delivery-tag {tag!r} is longer than 32 bytes, or in use")
+        head, body = MessageHead(), b""
+        if not more:  # what may fail over the message comes before anything is noted of it
+            head, body = to_fast(payload, time.time(), message_format=message_format, room=self.engine.frame_max)
         delivery = self.delivery_type(self, tag, payload, settled or self._unreliable, message_format)
         delivery.state = state
         self.credit -= 1
@@ -166,7 +169,6 @@ class ServerConsumer(FastLink, SenderLink):
             self._write(delivery, parts, redelivered=False)
             return delivery
         room = self.engine.frame_max
-        head, body = to_fast(payload, time.time(), message_format=message_format, room=room)
         front, again = head.write(), delivery_count_of(head) > 0
         if again and self.session.restartable and len(front) <= room < len(front) + len(body) and not self._unreliable:
             self._prepare(delivery, front, body)

@@ -17,7 +17,7 @@ from ._codes import SessionFault, execution_code
 from ._commands import MessageFlow, MessageSubscribe, MessageTransfer
 from ._frames import encode_command
 from ._link import LinkEndpoint
-from ._write_message import WrittenMessage, write_message
+from ._write_message import WrittenMessage, as_it_is, write_message
 
 if TYPE_CHECKING:
     from ...engine import Address
@@ -192,8 +192,8 @@ class OutletLink(LinkEndpoint, SenderLink):
             raise LocalProtocolError(f"no credit on the link {self._name!r}, or a message in parts")
         try:
             written = write_message(payload, None, fallback=self._fallback)
-        except (DecodeError, EncodeError) as error:
-            raise LocalProtocolError(f"the message can not be sent in AMQP 0-10: {error}") from error
+        except (DecodeError, EncodeError):
+            written = as_it_is(payload, self._fallback)
         number = self.session.next_tag()
         delivery = self.delivery_type(self, tag if tag is not None else number, payload, False, 0)
         delivery.state = state

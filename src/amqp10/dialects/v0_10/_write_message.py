@@ -105,6 +105,14 @@ def write_message(
     return WrittenMessage(address.exchange, writer.header(), writer.body)
 
 
+def as_it_is(payload: bytes, address: Address) -> WrittenMessage:
+    """A message that cannot be said in 0-10: all that it is becomes the body."""
+    delivery, properties = DeliveryProperties(), MessageProperties()
+    delivery.exchange, delivery.routing_key = address.exchange or None, address.key
+    properties.content_type, properties.content_length = ENCODED, len(payload)
+    return WrittenMessage(address.exchange, delivery.encode_struct32() + properties.encode_struct32(), payload)
+
+
 def _went(message: Message, fallback: Address) -> Address:
     """The exchange and the routing key that a message came with."""
     annotations = message.message_annotations
