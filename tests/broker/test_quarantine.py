@@ -18,6 +18,7 @@ from amqp10.broker._quarantine import Quarantine, QuarantineJournal
 from amqp10.broker._queue import Queue
 from amqp10.broker._requests import Requests
 from amqp10.broker._router import Router
+from amqp10.broker._users import EVERYTHING
 from amqp10.errors import ManagementError
 from amqp10.messaging import AmqpValue, Message
 from amqp10.rabbitmq import Management as Operations
@@ -196,7 +197,7 @@ def ask(router: Router) -> Any:
     """Somebody who asks the management node."""
 
     def asking(method: str, path: str, body: object = None) -> tuple[int, Any]:
-        peer = cast(Peer, SimpleNamespace(requests=Requests(router, None)))
+        peer = cast(Peer, SimpleNamespace(requests=Requests(router, None), rights=EVERYTHING))
         request = Message(AmqpValue(body), message_id="1", to=path, subject=method, reply_to="$me")
         answer = Message.decode(Management(router, peer, "broker").answer(request.encode()))
         return int(answer.subject or ""), answer.body
