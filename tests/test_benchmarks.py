@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -156,3 +157,20 @@ def test_who_is_not_installed() -> None:
     assert "it: left out, no-such-package is not installed" in done.stderr
     assert "| send 100 B | amqp10 |" in done.stdout
     assert "| it |" not in done.stdout
+
+
+@pytest.mark.slow
+def test_amplification(tmp_path: Path) -> None:
+    """Hostile input costs no more memory for an octet, and no more calls, than the page of limits says."""
+    found = tmp_path / "found.json"
+    command = [sys.executable, str(RUN.with_name("amplification.py")), "--json", str(found)]
+    done = subprocess.run([*command, "--octets", "8000", "--tries", "3"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    costs = json.loads(found.read_text())
+    assert {cost["dialect"] for cost in costs} == {"1.0", "0-9-1", "0-9", "0-9-draft", "0-10", "fast"}
+    for cost in costs:
+        # Both are the same on every machine, but for what the version of Python makes of them.
+        assert f"| {cost['dialect']} | {cost['stage']} |" in done.stdout
+        assert 0 < cost["memory"] < 100, cost
+        assert cost["kept"] < 80, cost
+        assert 0 < cost["calls"] < 20, cost
