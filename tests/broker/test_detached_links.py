@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from amqp10.broker._router import Router
+from amqp10.broker._topic import Topic
 from amqp10.engine import (
     IncomingDelivery,
     LinkTerms,
@@ -254,3 +255,20 @@ def test_nothing_held(wire: Wire, router: Router, kind: str) -> None:
     detach(wire, link)
     assert counts(router) == (0 if kind == "settles" else 1, 0)
     assert "r" not in {key.name for key in router.links._of[wire.peer]}
+
+
+@pytest.mark.deviation(
+    "3.5.6",
+    "a topic's subscription that does not ask to last ends with its link, and the answer says link-detach",
+    "it would gather messages for whoever has gone, and stop the topic's senders when it is full",
+)
+def test_plain_subscription(wire: Wire, router: Router) -> None:
+    """One that is asked to last by another expiry policy, or a timeout, does."""
+    link = wire.receive_from("topic.t", name="plain")
+    assert link.remote is not None
+    assert isinstance(link.remote.source, Source)
+    assert link.remote.source.expiry_policy == "link-detach"
+    detach(wire, link)
+    topic = router.nodes["topic.t"]
+    assert isinstance(topic, Topic)
+    assert not topic.subscriptions

@@ -20,6 +20,7 @@ from amqp10.engine import (
 from amqp10.errors import ConnectionClosed, ConnectionLost, LocalProtocolError, RemoteProtocolError
 from amqp10.messaging import Error, Source, Target
 from amqp10.testing import Attach, Begin, Close, End, EnginePair, EngineScript, Flow, Open
+from amqp10.types import Symbol
 
 from .conftest import Play, condition_is
 
@@ -123,6 +124,20 @@ def test_size_of_the_open(client: Make) -> None:
     engine.open()
     script.expect_header()
     script.expect(Open)
+
+
+@pytest.mark.deviation(
+    "2.4.1",
+    "an open larger than 512 octets is taken, up to our own max-frame-size",
+    "clients send it with long properties, and there is nothing to be won by refusing what can be read",
+)
+def test_large_open_is_taken(play_client: Play, play_server: Play) -> None:
+    """By either role."""
+    for play in (play_client, play_server):
+        script = play(peer={"properties": {Symbol("note"): "x" * 1000}})
+        assert script.engine.opened
+        assert script.engine.remote is not None
+        assert script.engine.remote.properties == {"note": "x" * 1000}
 
 
 @pytest.mark.spec("2.4.1", "the answering open may be as large as the peer's open says that its frames are")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from amqp10 import Connection
 from amqp10.errors import DecodeError, EncodeError
 from amqp10.messaging import (
     Accepted,
@@ -154,3 +155,15 @@ def test_coordinator() -> None:
     for payload, expected in ((one, 1), (written, 1), (encode(Described(Symbol("amqp:coordinator:list"), [two])), 2)):
         assert len(Coordinator.decode(payload).capabilities) == expected
     assert Coordinator.provides == Target.provides
+
+
+@pytest.mark.spec("3.5.3", "who asks for a dynamic source says no address")
+@pytest.mark.spec("3.5.4", "who asks for a dynamic target says no address")
+def test_dynamic_has_no_address() -> None:
+    """A client refuses both together before anything is sent; the peer's answer has both."""
+    connection = Connection("amqp://localhost")
+    reason = "the peer names a dynamic node; leave out the address 'mine', or dynamic"
+    with pytest.raises(ValueError, match=reason):
+        connection.receiver(Source("mine", dynamic=True))
+    with pytest.raises(ValueError, match=reason):
+        connection.sender(Target("mine", dynamic=True))

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
+from ..messaging import Source, Target
+
 if TYPE_CHECKING:
-    from ..messaging import Coordinator, DeliveryState, Source, Target
+    from ..messaging import Coordinator, DeliveryState
 
 SenderSettleMode = Literal["unsettled", "settled", "mixed"]
 ReceiverSettleMode = Literal["first", "second"]
@@ -147,8 +149,14 @@ class LinkTerms:
         """The same.
 
         Raises:
-            ValueError: a settle mode that is none, or a size that no attach can say.
+            ValueError: no settle mode, a size that no attach can say, or a dynamic terminus with an address.
         """
+        for terminus in (self.source, self.target):
+            if isinstance(terminus, Source | Target) and terminus.dynamic and terminus.address is not None:
+                kind, address = type(terminus).__name__, terminus.address
+                raise ValueError(
+                    f"{kind}: the peer names a dynamic node; leave out the address {address!r}, or dynamic"
+                )
         for name, modes in (("settle_mode", SenderSettleMode), ("receiver_settle_mode", ReceiverSettleMode)):
             if getattr(self, name) not in get_args(modes):
                 raise ValueError(f"{name} is one of {', '.join(get_args(modes))}, not {getattr(self, name)!r}")
