@@ -136,9 +136,9 @@ BODY_FRAME = raw(BODY, 1, b"x")
 FRAMES = (
     Act("a frame that is too large", beheaded(METHOD, 1, FRAME_MAX + 1), 501),
     Act("a frame of 4 GiB", beheaded(METHOD, 1, 0xFFFF_FFFF), 501),
-    Act("no end of a frame", unended, 501, draft=0),
-    Act("an unknown type of frame", raw(9, 0, b""), 501, draft=0),
-    Act("out of band", raw(OOB_METHOD, 1, b""), 501, draft=540),
+    Act("no end of a frame", unended, 0),
+    Act("an unknown type of frame", raw(9, 0, b""), 0),
+    Act("out of band", raw(OOB_METHOD, 1, b""), 0, draft=540),
     Act("a heartbeat on a channel", raw(HEARTBEAT, 1, b""), 501),
     Act("a header that nothing announced", header(1), 505, old=501),
     Act("a body that nothing announced", BODY_FRAME, 505, old=501),

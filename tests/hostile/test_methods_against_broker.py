@@ -96,7 +96,8 @@ async def test_a_login_without_end(broker: Broker) -> None:
     async with MethodPeer.over(broker.open_stream()) as peer:
         await peer.send_bytes(V0_9_1.header)
         await peer.expect(ConnectionStart)
-        await peer.send(0, ConnectionStartOk({}, "SCRAM-SHA-256", b"rubbish", "en_US"))
+        told = {"capabilities": {"authentication_failure_close": True}}
+        await peer.send(0, ConnectionStartOk(told, "SCRAM-SHA-256", b"rubbish", "en_US"))
         refused = await peer.expect(ConnectionClose, skip=(ConnectionSecure,))
         assert refused.reply_code in (403, 530)
         await peer.expect_end()

@@ -307,7 +307,11 @@ class V010Engine(TimedEngine):
         else:
             raise RemoteProtocolError(f"{control.spec_name} out of order", "amqp:illegal-state")
         if login.refused:
-            raise AuthenticationFailed(f"the client's credentials were refused ({login.mechanism})", 1)
+            error = AuthenticationFailed(f"the client's credentials were refused ({login.mechanism})", 1)
+            if login.was_offered:
+                raise error
+            self._end(error)  # nothing more is sent (§9.1 "start-ok")
+            return
         if login.proved and self.identity is None and not login.tuned:
             self.identity = login.identity
             self.emit(Authenticated(login.mechanism or "", self.identity))
@@ -411,9 +415,7 @@ class V010Engine(TimedEngine):
         if self._phase is Phase.OVER:
             return None
         heartbeat = self.login.heartbeat
-        limit = self.terms.idle_timeout
-        if limit and self.opened:
-            limit = max(limit, 2.0 * heartbeat) if heartbeat else None
+        limit = 2.0 * heartbeat or None if self.opened else self.terms.idle_timeout
         return self._beat(now, limit, heartbeat / 2 if self.opened else None)
 
     def _fell_silent(self, limit: float) -> None:

@@ -147,6 +147,7 @@ class ServerLogin:
     Attributes:
         identity: who the client proved to be.
         refused: its credentials were not good.
+        was_offered: the mechanism was.
         remote: what the client said, once it asked for a virtual host.
     """
 
@@ -164,6 +165,7 @@ class ServerLogin:
         self.identity: str | None = None
         self.proved = False
         self.refused = False
+        self.was_offered = True
         self.tuned = False
         self.heartbeat = 0
         self.channel_max = 0
@@ -193,7 +195,7 @@ class ServerLogin:
         name = self._properties.get("clientName", self._properties.get("qpid.client_process"))
         self._name = name if isinstance(name, str) else ""
         if start.mechanism not in self._offered:
-            self.refused = True
+            self.refused, self.was_offered = True, False
             return
         self._exchange = self._authenticator.exchange(start.mechanism)
         self._step(start.response)

@@ -202,9 +202,7 @@ class ClientConnection(Connection):
             raise Fault(501, f"a frame-max of {frame_max}; {LEAST_FRAME} is the least there is")
         self._channel_max = agreed(method.channel_max, terms.channel_max or 1)
         wanted = math.ceil(terms.idle_timeout / 2) if terms.idle_timeout else 0
-        engine.heartbeat = min(agreed(method.heartbeat, wanted), 0xFFFF)
-        if engine.longest_silence and engine.heartbeat:  # whole seconds: who is quiet says nothing more often
-            engine.longest_silence = max(engine.longest_silence, 2.0 * engine.heartbeat)
+        engine.agree(min(agreed(method.heartbeat, wanted), 0xFFFF))
         engine.room = frame_max - engine.variant.framing.overhead
         self._frame_max = frame_max
         self.write(ConnectionTuneOk(self._channel_max, frame_max, engine.heartbeat))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from ...errors import AmqpError, EndpointError, RemoteProtocolError
@@ -41,6 +42,8 @@ _BY_CONDITION: Final = {condition: code for code, (_, condition) in REPLY_CODES.
     "amqp:link:detach-forced": 320,
     "amqp:link:stolen": 405,
 }
+NO_FRAME: Final = 0
+"""Stands for what is no frame at all: nothing more is sent then, no reply code either (§4.2.3)."""
 # The codes with which a channel may be closed; the others close the connection.
 SOFT: Final = frozenset((310, 311, 312, 313, 403, 404, 405, 406))
 
@@ -48,7 +51,7 @@ SOFT: Final = frozenset((310, 311, 312, 313, 403, 404, 405, 406))
 class Fault(RemoteProtocolError):
     """The peer broke a rule whose price is the connection, or the channel if `soft`.
 
-    `code` is what it is told; 0: nothing, the transport ends without a word (the draft's "close socket silently").
+    `code` is what it is told; `NO_FRAME`: nothing, the transport ends without a word.
     """
 
     def __init__(self, code: int, text: str, method: tuple[int, int] = (0, 0), *, soft: bool = False) -> None:
@@ -58,11 +61,13 @@ class Fault(RemoteProtocolError):
         self.soft = soft
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.code, str(self), self.method)
+        return partial(type(self), soft=self.soft), (self.code, str(self), self.method)
 
 
 def condition_of(code: int) -> str:
     """The condition that a reply code stands for."""
+    if code == NO_FRAME:
+        return "amqp:connection:framing-error"
     return REPLY_CODES[code][1] if code in REPLY_CODES else f"amqp:reply-{code}"
 
 
@@ -74,7 +79,7 @@ def code_of(condition: str | None, default: int = 541) -> int:
 def text_of(error: Error, code: int = 0) -> str:
     """The reply text of an error, at most 255 octets; `code` where it is a finer one than the condition's."""
     code = code or code_of(error.condition)
-    name = REPLY_CODES[code][0]
+    name = REPLY_CODES[code][0] if code in REPLY_CODES else f"REPLY_{code}"
     text = f"{name} - {error.description}" if error.description else name
     return text.encode()[:255].decode(errors="ignore")
 

@@ -72,7 +72,7 @@ class Connection(ABC):
     # The end
 
     def receive_close(self, method: ConnectionClose) -> None:
-        self.write(ConnectionCloseOk())
+        self.engine.write_last(ConnectionCloseOk())
         self.engine.finish(self.cause_of(method))
 
     def cause_of(self, method: ConnectionClose) -> AmqpError | None:

@@ -35,7 +35,7 @@ from ...errors import (
     RemoteProtocolError,
 )
 from ...messaging import Error
-from ._codes import Fault, code_of, text_of
+from ._codes import NO_FRAME, Fault, code_of, text_of
 from ._frames import BODY, FIRST_FRAMES, HEADER, HEARTBEAT, LEAST_FRAME, METHOD, TRACE, FrameReader
 from ._incoming import Incoming
 from ._method import Method
@@ -91,7 +91,7 @@ class V09Engine(TimedEngine):
         self.streams: set[str] = set()  # queues that were declared as such, or that the peer has shown to be
         self.single_active: set[str] = set()  # queues that were declared so: one consumer has all, and others wait
         self.heartbeat = 0  # seconds, as agreed
-        self.longest_silence = terms.idle_timeout or None  # of the peer's, seconds; None for any
+        self.longest_silence = terms.idle_timeout or None  # of the peer's, seconds; None for any; later see `agree`
         self.room = LEAST_FRAME - variant.framing.overhead  # the largest payload that the peer takes
         self.output: list[bytes] = []
         self.events_told = 0  # how often `events` was called: what is merged until then
@@ -101,6 +101,7 @@ class V09Engine(TimedEngine):
         self._reader = FrameReader(variant.framing, FIRST_FRAMES - variant.framing.overhead)
         self._started = self._begun = self._over = False
         self.closing = False  # our close is out
+        self._last: list[bytes] | None = None  # all that is still to be sent, once nothing more may be said
 
     # Opening
 
@@ -252,6 +253,17 @@ class V09Engine(TimedEngine):
         self.output.append(data)
         self.output_size += len(data)
 
+    def write_last(self, method: Method) -> None:
+        """Queue a method on channel 0, also after this side's close."""
+        self.write_method(0, method)
+        if self._last is not None:
+            self._last.append(self.output.pop())
+
+    def _fall_silent(self) -> None:
+        """Send nothing but what was written by now: the connection is closed, or not worth another word."""
+        if self._last is None:
+            self._last, self.output = self.output, []
+
     def encode(self, method: Method) -> bytes:
         """The payload of its frame.
 
@@ -287,6 +299,8 @@ class V09Engine(TimedEngine):
             self.flush()
         output = self.output
         self.output_size = 0
+        if self._last is not None:
+            output, self._last = self._last, []
         if not output:
             return b""
         self.output = []
@@ -295,6 +309,11 @@ class V09Engine(TimedEngine):
 
     # Time (0-9-1 §4.2.7)
 
+    def agree(self, heartbeat: int) -> None:
+        """Note the interval that was negotiated, seconds: after two without a sign of life the peer is given up."""
+        self.heartbeat = heartbeat
+        self.longest_silence = 2.0 * heartbeat or None
+
     def tick(self, now: float) -> float | None:
         """See `Engine.tick`. A heartbeat is sent after half an interval of silence; two of the peer's may be missed."""
         if self._over:
@@ -302,10 +321,7 @@ class V09Engine(TimedEngine):
         return self._beat(now, self.longest_silence, self.heartbeat / 4 if self.opened else None)
 
     def _fell_silent(self, limit: float) -> None:
-        self.fail(
-            ConnectionLost(f"the peer was silent for {limit:g} s"),
-            Error("amqp:connection:forced", f"nothing was received for {limit:g} s"),
-        )
+        self.fail(ConnectionLost(f"the peer was silent for {limit:g} s"))
 
     def _send_heartbeat(self) -> None:
         self.write(self.variant.framing.heartbeat)
@@ -327,17 +343,18 @@ class V09Engine(TimedEngine):
         self.opened = False
         self._owing.clear()
         self.write_method(0, ConnectionClose(code, text, *method))
+        self._fall_silent()
 
-    def fail(self, error: AmqpError, tell: Error | None = None) -> None:
+    def fail(self, error: AmqpError) -> None:
         """The peer broke the protocol, or is gone: say why if it may be said, and end."""
         if self._over:
             return
-        silent = isinstance(error, Fault) and not error.code
-        if self._begun and not self.closing and not silent and self.connection.may_close:
+        if self._begun and not self.closing and self.connection.may_close:
             if isinstance(error, Fault):
-                self._close(error.code, text_of_fault(error), error.method)
-            elif tell is not None or isinstance(error, RemoteProtocolError):
-                tell = tell if tell is not None else Error(error.condition, str(error))  # type: ignore[attr-defined]
+                if error.code != NO_FRAME:
+                    self._close(error.code, text_of_fault(error), error.method)
+            elif isinstance(error, RemoteProtocolError):
+                tell = Error(error.condition, str(error))
                 self._close(code_of(tell.condition), text_of(tell))
         self.finish(error)
 
@@ -346,6 +363,7 @@ class V09Engine(TimedEngine):
         if self._over:
             return
         self._over = True
+        self._fall_silent()
         self.opened = False
         self.reading = True
         self._owing.clear()

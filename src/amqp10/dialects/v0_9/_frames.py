@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ._codes import Fault
+from ._codes import NO_FRAME, Fault
 from ._runs import read_confirms
 from ._structured import Content
 
@@ -40,7 +40,6 @@ class Framing:
 
     Attributes:
         overhead: octets of a frame that are not payload.
-        silent: what is no frame at all ends the transport without a word.
     """
 
     def __init__(self, *, cycle: bool = False) -> None:
@@ -49,7 +48,6 @@ class Framing:
         # The head of a content header's frame, and class, weight and body size in it.
         self.content = struct.Struct(layout + "HHQ")
         self.overhead = self.head.size + 1
-        self.silent = cycle
         self.types = range(1, 9) if cycle else (METHOD, HEADER, BODY, HEARTBEAT)
         self.heartbeat = self.frame(HEARTBEAT, 0, b"")
 
@@ -161,7 +159,7 @@ class FrameReader:
                     self._needed = stop + 1 - at
                     break
                 if data[stop] != 0xCE:
-                    raise Fault(0 if framing.silent else 501, f"a frame ends with 0x{data[stop]:02x}, not with 0xce")
+                    raise Fault(NO_FRAME, f"a frame ends with 0x{data[stop]:02x}, not with 0xce")
                 self._begin, self._at = at, stop + 1
                 yield kind, channel, data[start:stop]
                 at = self._at
@@ -190,5 +188,5 @@ class FrameReader:
 
     def _refuse(self, kind: int, size: int) -> None:
         if kind not in self._framing.types:
-            raise Fault(0 if self._framing.silent else 501, f"a frame of the type {kind}, which there is not")
+            raise Fault(NO_FRAME, f"a frame of the type {kind}, which there is not")
         raise Fault(501, f"a frame of {size} octets; this side takes {self.limit}")

@@ -16,6 +16,7 @@ from ...messaging import Message, data_head
 from ...types import Symbol, Timestamp, ULong
 from ._mapping import (
     COUNT,
+    DURABLE,
     EXCHANGE,
     IDS,
     LATIN1,
@@ -210,8 +211,12 @@ def incoming_head(
     fields["first_acquirer"] = not redelivered
     if redelivered:
         fields["delivery_count"] = 1
-    if said.delivery_mode == 2:
+    if said.delivery_mode == DURABLE:
         fields["durable"] = True
+    elif said.delivery_mode is not None:
+        native["delivery-mode"] = said.delivery_mode
+    if said.headers == {}:
+        native["headers"] = {}
     fields["priority"] = said.priority or 0
     if said.priority == 0:
         native["priority"] = 0

@@ -11,7 +11,8 @@
 
 What finds no place so is not lost. A header `x-opt-amqp10` has it as the sections that it came in, and on the way back
 they count if what can be read beside them still says the same. The other way a message annotation, `x-opt-0-9-1`, is a
-map of what 1.0 has no field for: type, app-id, cluster-id, headers that are tables or arrays, and what is not UTF-8.
+map of what 1.0 has no field for: type, app-id, cluster-id, a delivery-mode that is said and not 2, headers that are
+tables or arrays, and what is not UTF-8.
 
 The way out is in `_outgoing`, the way in in `_incoming`; here is what both go by.
 """
@@ -35,6 +36,7 @@ Sizes = tuple[tuple[int, int], ...]
 
 DIRECT_REPLY: Final = "amq.rabbitmq.reply-to"
 """RabbitMQ's pseudo-queue for replies; their addresses have this, a dot and more."""
+DURABLE: Final = 2  # as delivery-mode
 LOST: Final = "x-opt-amqp10"
 NATIVE: Final = Symbol("x-opt-0-9-1")
 SECTIONS: Final = "amqp-1.0"

@@ -16,6 +16,7 @@ from ...types import Int, Timestamp
 from ._mapping import (
     COUNT,
     DEATHS,
+    DURABLE,
     EXCHANGE,
     LATIN1,
     LATIN1_HEADERS,
@@ -247,8 +248,11 @@ def outgoing_properties(
     _say_reply_to(said, message, headers, lost)
     if message.creation_time is not None:
         _say_time(said, message.creation_time, lost, tables)
+    mode = _native(message).get("delivery-mode")
     if message.durable:
-        said.delivery_mode = 2
+        said.delivery_mode = DURABLE
+    elif isinstance(mode, int) and 0 <= mode <= 255 and mode != DURABLE:
+        said.delivery_mode = int(mode)
     if message.priority or _native(message).get("priority") == 0:
         said.priority = message.priority
     if message.ttl is not None:
@@ -271,7 +275,7 @@ def outgoing_properties(
         rest = Message(**lost)
         data = rest.encode_head() + rest.encode_footer()
         headers[LOST] = data if tables.binary else base64.b64encode(data).decode()
-    if headers:
+    if headers or _native(message).get("headers") == {}:
         said.headers = {tables.spelled(name) if name in RESERVED else name: headers[name] for name in headers}
     for name in (each.replace("-", "_") for each in odd):
         if name in TEXTS and isinstance(getattr(said, name), str):

@@ -73,7 +73,7 @@ class ServerConnection(Connection):
         self._frame_max = 0
         self._channel_max = 0
         self.backlog = Backlog(engine, self._ask, most_items=3000, largest=engine.terms.max_message_size)
-        self._told_of_blocking = False
+        self._told_of_blocking = self._told_of_refusals = False
         self._reasons: dict[str, str] = {}  # for being blocked, by whose they are
 
     # Opening
@@ -107,11 +107,14 @@ class ServerConnection(Connection):
         self.told_of_cancels = "consumer_cancel_notify" in capable
         self._told_of_blocking = "connection.blocked" in capable and ConnectionBlocked in self.engine.variant.methods
         self._mechanism = method.mechanism
+        self._told_of_refusals = "authentication_failure_close" in capable
         if method.mechanism not in self._offered:
-            self._refuse(f"the client chose {method.mechanism}, which was not offered")
+            # Nothing more is sent (§2.2.4 "start-ok").
+            self.engine.finish(AuthenticationFailed(f"the client chose {method.mechanism}, which was not offered", 1))
             return
         self._exchange = self._authenticator.exchange(method.mechanism)
-        self._step(method.response)
+        # An empty response is none, but to the one mechanism that has nothing to say.
+        self._step(method.response if method.response or method.mechanism == "EXTERNAL" else None)
 
     def receive_secure_ok(self, method: ConnectionSecureOk) -> None:
         if self._exchange is None or self._tune_sent:
@@ -121,7 +124,7 @@ class ServerConnection(Connection):
         else:
             self._step(method.response)
 
-    def _step(self, response: bytes) -> None:
+    def _step(self, response: bytes | None) -> None:
         self._rounds += 1
         if self._rounds > MAX_ROUNDS:
             raise Fault(530, "the SASL exchange does not end")
@@ -140,8 +143,10 @@ class ServerConnection(Connection):
             self._refuse(f"the client's credentials were refused ({self._mechanism})")
 
     def _refuse(self, reason: str) -> None:
-        text = f"ACCESS_REFUSED - login was refused using authentication mechanism {self._mechanism[:50]}"
-        self.write(ConnectionClose(403, text))
+        """End the connection; only clients of RabbitMQ's way expect to be told why."""
+        if self._told_of_refusals:
+            text = f"ACCESS_REFUSED - login was refused using authentication mechanism {self._mechanism[:50]}"
+            self.write(ConnectionClose(403, text))
         self.engine.finish(AuthenticationFailed(reason, 1))
 
     def _tune(self) -> None:
@@ -164,9 +169,7 @@ class ServerConnection(Connection):
         self._tuned = True
         self._frame_max = frame_max
         self._channel_max = agreed(method.channel_max, self._channel_max)
-        engine.heartbeat = method.heartbeat
-        if engine.longest_silence is not None:  # the client has the last word: 0 is none at all
-            engine.longest_silence = max(engine.longest_silence, 2.0 * method.heartbeat) if method.heartbeat else None
+        engine.agree(method.heartbeat)  # the client has the last word: 0 is none at all
         engine.room = frame_max - engine.variant.framing.overhead
 
     def receive_open(self, method: ConnectionOpen) -> None:
