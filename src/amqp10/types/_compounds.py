@@ -254,7 +254,7 @@ def _described(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
 
 # Keys of maps
 
-_KEY_LEVELS: Final = 4
+_KEY_LEVELS: Final = 12
 
 
 def _within_key(read: Reader) -> Reader:
