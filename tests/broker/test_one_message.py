@@ -58,6 +58,10 @@ def message(**fields: Any) -> bytes:
 MESSAGES: dict[str, tuple[bytes, int]] = {
     "nothing": (b"", 0),
     "no message": (b"\xff\xfe\xfd", 0),
+    "one octet": (b"\xc1", 0),
+    "half a descriptor": (b"\x00", 0),
+    "half a wide descriptor": (b"\x00\x80\x00", 0),
+    "half a name": (b"\x00\xa3", 0),
     "an unknown section": (b"\x00\x53\x79\x40", 0),
     "cut off": (message(subject="long enough")[:-9], 0),
     "sections twice": (message(subject="a") + message(subject="b"), 0),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from amqp10.errors import DecodeError
 from amqp10.messaging import Message
-from amqp10.messaging._layout import BODY, NAMES, scan, section_at
+from amqp10.messaging._layout import BODY, NAMES, descriptor_at, scan, section_at
 from amqp10.testing._message_strategies import messages
 from amqp10.types import Described, Int, Symbol, ULong, encode
 
@@ -103,3 +103,14 @@ def test_truncated_payloads_are_refused() -> None:
             if size not in ends:
                 with pytest.raises(DecodeError):
                     scan(payload[:size])
+
+
+@pytest.mark.parametrize("front", [b"", b"\x00\x53\x70\x45", b"\x00\x53\x75\xa0\x01x"])
+def test_half_a_descriptor(front: bytes) -> None:
+    """A payload that ends within the first octets of a section is malformed, whoever reads it."""
+    with pytest.raises(DecodeError, match="ends within the section"):
+        Message.decode(front + b"\x00").check()
+    with pytest.raises(DecodeError, match="ends within the section"):
+        section_at(front + b"\x00", len(front))
+    with pytest.raises(DecodeError, match="ends within the section"):
+        descriptor_at(front + b"\x00", len(front))

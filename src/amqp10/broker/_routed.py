@@ -38,7 +38,7 @@ def further_keys(payload: bytes) -> list[str]:
         AddressError: they are no list of strings.
         DecodeError: the annotations, or what comes before them, are malformed.
     """
-    if payload[:3] >= _PROPERTIES and payload[1] == _PROPERTIES[1]:
+    if payload[:3] >= _PROPERTIES and payload[1:2] == _PROPERTIES[1:2]:
         return []
     keys = read_annotations(payload).get(_CC, [])
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):

@@ -101,6 +101,8 @@ def descriptor_at(payload: bytes, at: int) -> tuple[int, int]:
 def _wide_descriptor(payload: bytes, at: int) -> tuple[int, int]:
     if payload[at]:
         raise DecodeError(f"no message section begins at offset {at}, but a value with constructor 0x{payload[at]:02x}")
+    if at + 1 >= len(payload):
+        raise DecodeError(f"the message ends within the section at offset {at}")
     if payload[at + 1] not in _DESCRIPTORS:
         raise DecodeError(f"the descriptor at offset {at} is neither a symbol nor an ulong: that of no message section")
     descriptor, value_at = decode_from(payload, at + 1)
