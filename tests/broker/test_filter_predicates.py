@@ -16,10 +16,10 @@ from amqp10.broker._filter_predicates import (
     Malformed,
     application_properties_filter,
     direct_binding,
-    fits_topic,
     headers_binding,
     properties_filter,
     topic_binding,
+    topic_test,
 )
 from amqp10.broker._selector_fields import Candidate
 from amqp10.messaging import (
@@ -89,7 +89,7 @@ def test_topics_as_a_regular_expression_has_it(pattern: list[str], subject: list
     """Each word of a pattern is a word of a regular expression over ";"-terminated words."""
     pieces = {"*": "[^;]*;", "#": "(?:[^;]*;)*"}
     expression = "".join(pieces.get(word, f"{word};") for word in pattern)
-    assert fits_topic(pattern, subject) is (re.fullmatch(expression, "".join(f"{w};" for w in subject)) is not None)
+    assert topic_test(pattern)(subject) is (re.fullmatch(expression, "".join(f"{w};" for w in subject)) is not None)
 
 
 def test_headers_binding() -> None:

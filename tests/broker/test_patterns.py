@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp10.broker._patterns import Patterns
+from amqp10.broker._patterns import Patterns, TooManyPlaces
 
 words = st.sampled_from(["a", "b", "", "*", "#", "cc"])
 patterns = st.lists(words, max_size=5).map(".".join)
@@ -90,3 +90,24 @@ def test_hostile_patterns() -> None:
     start = time.process_time()
     assert tree.matching(".".join(["a"] * 127)) == list(range(20))
     assert time.process_time() - start < 2
+
+
+def test_long_routing_keys_match_only_everything() -> None:
+    """A key that no older AMQP can say is not walked through the tree: it matches "#" and nothing else."""
+    tree: Patterns[int] = Patterns()
+    for number in range(500):
+        tree.add(".".join(["#", "x"] * 60) + f".{number}", number)
+    tree.add("#", 1000)
+    assert tree.matching("x." * 10_000) == [1000]
+
+
+def test_too_many_places_are_said_and_short_keys_go_on() -> None:
+    """Binding keys made to be hard cost some steps, and then an error; keys of few words match as before."""
+    tree: Patterns[int] = Patterns()
+    for number in range(2000):
+        bits = f"{number:011b}".replace("0", "#.a.").replace("1", "#.*.")
+        tree.add(bits + "#.a." * 30 + f"end{number}", number)
+    tree.add("a.*", 5000)
+    with pytest.raises(TooManyPlaces):
+        tree.matching(".".join(["a"] * 127))
+    assert tree.matching("a.b") == [5000]

@@ -397,6 +397,15 @@ def test_long_strings_are_like_nothing() -> None:
     assert value("long NOT LIKE 'a%'", long) is None
 
 
+def test_all_likes_of_a_filter_share_one_budget() -> None:
+    """A selector of many LIKEs costs no more than one of few: what is beyond the budget of a message is unknown."""
+    text = Message(application_properties={"long": "a" * LONGEST_TEXT})
+    hard = "long LIKE '%" + "_" * 20 + "b%'"
+    assert value(hard, text) is False
+    assert value(" OR ".join([hard] * 19), text) is None
+    assert value(" OR ".join(["long LIKE '%ab%'"] * 19 + ["long LIKE 'a%'"]), text) is True
+
+
 def test_long_selectors() -> None:
     """Long lists and chains work, at no depth of the stack; beyond 16,384 characters nothing does."""
     chain = " OR ".join(f"weight = {number}" for number in range(900))
@@ -407,6 +416,8 @@ def test_long_selectors() -> None:
     assert value("region IN (" + ", ".join(f"'{number}'" for number in range(1000)) + ", 'eu')") is True
     with pytest.raises(SelectorError, match="in a row"):
         parse("weight" + " = 1" * 100, JMS)
+    with pytest.raises(SelectorError, match="4000 names and values"):
+        parse("+".join(["1"] * 4001) + "=1", JMS)
     with pytest.raises(SelectorError, match="16384"):
         parse("x" * 16_385, JMS)
 

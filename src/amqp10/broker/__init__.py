@@ -5,6 +5,7 @@ from ._facts import ExchangeFacts as ExchangeFacts
 from ._facts import QueueFacts as QueueFacts
 from ._facts import SubscriptionFacts as SubscriptionFacts
 from ._facts import TopicFacts as TopicFacts
+from ._limits import BrokerLimits as BrokerLimits
 from ._quarantine import Quarantine as Quarantine
 from ._quarantine import QuarantinedMessage as QuarantinedMessage
 from ._users import Action as Action
@@ -17,6 +18,7 @@ __all__ = (
     "Action",
     "Authorize",
     "Broker",
+    "BrokerLimits",
     "ExchangeFacts",
     "Permissions",
     "Quarantine",

@@ -34,6 +34,7 @@ from ._access import Access
 from ._carrier import PeerTerms
 from ._entrance import Entrance
 from ._facts import ExchangeFacts, QueueFacts, TopicFacts, exchange_facts, queue_facts, topic_facts
+from ._limits import BrokerLimits
 from ._link_pairs import CAPABILITY as LINK_PAIRS
 from ._memory import memory_streams
 from ._node import Limits
@@ -141,7 +142,8 @@ class Broker:
             told. None: where clients have names: where there are users, or certificates. False: take what bridges
             pass on that others sent.
         max_message_size: the largest message that is taken, bytes.
-        max_connections: how many peers at once; None for any number.
+        max_connections: how many peers at once that have opened; None for any number.
+        limits: what else peers may take up; None for the defaults.
         credit: messages that one sender may send ahead.
         idle_timeout: seconds of silence after which a peer is given up; None for never.
         handshake_timeout: seconds that a peer has from connecting to its open.
@@ -196,6 +198,7 @@ class Broker:
         check_user_id: bool | None = None,
         max_message_size: int = 67_108_864,
         max_connections: int | None = None,
+        limits: BrokerLimits | None = None,
         credit: int = 1000,
         idle_timeout: float | None = 60.0,
         handshake_timeout: float = 10.0,
@@ -224,6 +227,7 @@ class Broker:
         self._store: Store | None = None  # while the broker runs
         self._handshake_timeout = handshake_timeout
         self._close_timeout = close_timeout
+        limits = limits if limits is not None else BrokerLimits()
         hosts = list(dict.fromkeys(virtual_hosts))
         if USUAL not in hosts or isinstance(virtual_hosts, str):
             raise ValueError(f"virtual_hosts are names, {USUAL!r} among them, not {virtual_hosts!r:.200}")
@@ -246,9 +250,9 @@ class Broker:
             for name in hosts
         }
         self._router = self._routers[USUAL]
-        limits = [credit, max_message_size, max_queue_messages, max_queue_bytes, max_connections]
-        limits += [max_subscription_timeout, max_delivery_count, duplicate_ids]
-        if any(limit is not None and limit < 1 for limit in limits):
+        least_one = [credit, max_message_size, max_queue_messages, max_queue_bytes, max_connections]
+        least_one += [max_subscription_timeout, max_delivery_count, duplicate_ids]
+        if any(limit is not None and limit < 1 for limit in least_one):
             raise ValueError("limits and credit are 1 at least; None, where it is allowed, for no limit")
         if transaction_timeout is not None and transaction_timeout <= 0:
             raise ValueError("a transaction has some time: transaction_timeout is more than 0, or None for no limit")
@@ -268,6 +272,7 @@ class Broker:
                 ),
                 properties={Symbol("product"): "amqp10"} | {Symbol(k): v for k, v in (properties or {}).items()},
                 max_message_size=max_message_size,
+                channel_max=limits.sessions - 1,
             ).checked(),
             SessionTerms(),
             max_message_size,
@@ -277,7 +282,7 @@ class Broker:
         spoken = [dialect(name) for name in dialects] if dialects is not None else None
         if spoken == []:
             raise ValueError("a broker speaks one dialect at least; None for all")
-        self._door = Doorkeeper(self._router, access.authenticator(), terms, max_connections, spoken)
+        self._door = Doorkeeper(self._router, access.authenticator(), terms, max_connections, spoken, limits)
         self._entrance = Entrance(
             self._door,
             host,

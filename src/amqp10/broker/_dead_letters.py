@@ -104,6 +104,8 @@ class DeadLetters:
         except DecodeError:
             # Headers that nobody can read are none.
             nodes = self._topology.route(exchange, key, SAYS_NOTHING).nodes
+        except AddressError:  # too many binding keys to look through
+            return False
         dead.hops *= max(1, len(nodes))
         return sum([_put(node, dead.copy()) for node in nodes]) > 0
 

@@ -8,10 +8,11 @@ import ssl
 from contextlib import suppress
 
 import anyio
-from anyio.abc import ByteStream, Listener, TaskGroup
+from anyio.abc import ByteStream, Listener, SocketAttribute, TaskGroup
 
 from ..errors import ConnectionLost
 from ..net import CertificateName, accept, accept_websocket, listen_tcp, listen_unix
+from ._handshakes import LOCAL
 from ._serving import Doorkeeper
 
 _log = logging.getLogger("amqp10.broker")
@@ -59,6 +60,7 @@ class Entrance:
         self._handshake_timeout = handshake_timeout
         self._listeners: list[Listener[ByteStream]] = []
         self._listening: list[anyio.CancelScope] = []
+        self._failing = False  # accepting failed, and nobody came since
 
     async def open(self) -> None:
         """Listen, and take nobody yet.
@@ -100,22 +102,29 @@ class Entrance:
                     try:
                         await listener.serve(self._take, tasks)
                     except* (OSError, anyio.BrokenResourceError) as errors:
-                        # Out of file descriptors, mostly: those who are served go on, and may leave some.
-                        _log.warning("accepting a connection failed: %s", errors.exceptions[0])
+                        # Out of file descriptors, mostly: those who are served go on.
+                        if not self._failing:
+                            self._failing = True
+                            _log.warning("accepting a connection failed, and is tried again: %s", errors.exceptions[0])
+                        self._door.handshakes.cut_some_off()
                     await anyio.sleep(ACCEPT_PAUSE)
 
     async def _take(self, stream: ByteStream) -> None:
         """A stream came in at a listener."""
+        handshakes = self._door.handshakes
+        self._failing = False
         with anyio.CancelScope(deadline=anyio.current_time() + self._handshake_timeout) as scope:
+            handshakes.begin(scope, _address_of(stream))
             try:
                 stream, facts = await accept(stream, self._tls, self._certificate_name)
                 received = b""
                 if self._origins is not None:
                     stream, received = await accept_websocket(stream, self._origins, facts)
+                await self._door.serve(stream, facts, scope, received)
             except ConnectionLost as error:
                 _log.debug("%s", error)
-                return
-            await self._door.serve(stream, facts, scope, received)
+            finally:
+                handshakes.end(scope)
 
     def stop(self) -> None:
         """Take nobody any more."""
@@ -127,3 +136,9 @@ class Entrance:
         if self._path is not None:
             with suppress(OSError):
                 os.unlink(self._path)
+
+
+def _address_of(stream: ByteStream) -> str:
+    """Return the host that a stream comes from."""
+    address = stream.extra(SocketAttribute.remote_address, None)
+    return str(address[0]) if isinstance(address, tuple) else LOCAL

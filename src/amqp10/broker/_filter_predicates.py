@@ -42,12 +42,13 @@ def direct_binding(value: Any) -> Test:
 def topic_binding(value: Any) -> Test:
     """The subject fits the pattern; one that is missing, or longer than a key can be, fits only "#"."""
     pattern = _key(value).split(".")
+    fits = topic_test(pattern)
 
     def test(candidate: Candidate) -> bool:
         subject = candidate.message.subject
         if subject is None or len(subject) > _LONGEST_KEY:
             return pattern == ["#"]
-        return fits_topic(pattern, subject.split("."))
+        return fits(subject.split("."))
 
     return test
 
@@ -58,25 +59,31 @@ def _key(value: Any) -> str:
     return value
 
 
-def fits_topic(pattern: list[str], words: list[str]) -> bool:
-    """Whether words fit a pattern of words, `*` for any one and `#` for any number; in time of one times the other."""
+def topic_test(pattern: list[str]) -> Callable[[list[str]], bool]:
+    """Make what tells whether words fit a pattern of words, `*` for any one and `#` for any number.
 
-    def and_beyond(reached: set[int]) -> set[int]:
-        for index, word in enumerate(pattern):
-            if word == "#" and index in reached:
-                reached.add(index + 1)
-        return reached
+    Each bit of a number stands for a place in the pattern, the first one for its beginning; those that the words so far
+    may have led to are set. So a word takes a few steps, whatever the pattern is.
+    """
+    words = [word for at, word in enumerate(pattern) if not (at and word == "#" == pattern[at - 1])]
+    hashes = sum(1 << at for at, word in enumerate(words) if word == "#")
+    stars = sum(1 << at for at, word in enumerate(words) if word == "*")
+    takes = {
+        word: stars | sum(1 << at for at, other in enumerate(words) if other == word)
+        for word in set(words) - {"*", "#"}
+    }
+    begin, end = 1 | (hashes & 1) << 1, 1 << len(words)
 
-    reached = and_beyond({0})  # how many words of the pattern may be behind us
-    for word in words:
-        following = set()
-        for index in reached:
-            if index < len(pattern) and pattern[index] == "#":
-                following.add(index)
-            elif index < len(pattern) and pattern[index] in ("*", word):
-                following.add(index + 1)
-        reached = and_beyond(following)
-    return len(pattern) in reached
+    def fits(said: list[str]) -> bool:
+        reached = begin
+        for word in said:
+            following = reached & hashes | (reached & takes.get(word, stars)) << 1
+            reached = following | (following & hashes) << 1  # a `#` may stand for no word
+            if not reached:
+                return False
+        return bool(reached & end)
+
+    return fits
 
 
 def headers_binding(value: Any) -> Test:

@@ -6,9 +6,21 @@ Words are parted by dots; in a binding key `*` stands for any one word, `#` for 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
+
+from ._limits import LONGEST_KEY
 
 Bound = TypeVar("Bound", bound=Hashable)
+
+MOST_PLACES: Final = 50_000
+"""Places of the tree that are looked at for one routing key: some 10 ms."""
+
+
+class TooManyPlaces(Exception):
+    """The binding keys and a routing key are such that finding out what matches would take too long."""
+
+    def __init__(self) -> None:
+        super().__init__(f"more than {MOST_PLACES} steps to find what its routing key matches")
 
 
 class _Place(Generic[Bound]):
@@ -62,13 +74,13 @@ class Patterns(Generic[Bound]):
     def add(self, pattern: str, bound: Bound) -> None:
         """Bind something; the same with the same key counts once."""
         place = self._root
-        for word in split(pattern):
+        for word in _pattern(pattern):
             place = place.grow(word)
         place.bound[bound] = None
 
     def remove(self, pattern: str, bound: Bound) -> None:
         """Unbind it."""
-        words = split(pattern)
+        words = _pattern(pattern)
         path = [self._root]
         for word in words:
             place = path[-1].after(word)
@@ -80,13 +92,24 @@ class Patterns(Generic[Bound]):
             place.cut(word)
 
     def matching(self, key: str) -> list[Bound]:
-        """All that is bound with a key that the routing key matches.
+        """Return all that is bound with a key that the routing key matches.
 
         All places that the words so far may have led to are walked at once, each of them once: no binding key makes
-        this take longer than its own length times that of the routing key.
+        this take longer than its own length times that of the routing key. A routing key that is longer than any that
+        older AMQPs can say matches "#" only.
+
+        Raises:
+            TooManyPlaces: there are too many binding keys of that kind.
         """
         reached = _and_beyond({self._root: None})
+        if len(key) > LONGEST_KEY:
+            hashed = self._root.hash
+            return list(hashed.bound) if hashed is not None else []
+        looked_at = 0
         for word in split(key):
+            looked_at += len(reached)
+            if looked_at > MOST_PLACES:
+                raise TooManyPlaces
             following: dict[_Place[Bound], None] = {}
             for place in reached:
                 if place.hashed:
@@ -109,6 +132,12 @@ def _and_beyond(places: dict[_Place[Bound], None]) -> dict[_Place[Bound], None]:
             if place.hash is not None:
                 waiting.append(place.hash)
     return places
+
+
+def _pattern(key: str) -> list[str]:
+    """The words of a binding key; a `#` after another says nothing more."""
+    words = split(key)
+    return [word for at, word in enumerate(words) if not (at and word == "#" == words[at - 1])]
 
 
 def split(key: str) -> list[str]:

@@ -37,14 +37,23 @@ if TYPE_CHECKING:
     from ._entry import Entry
     from ._selector_values import Value
 
+MOST_STEPS: Final = 2_000_000
+"""What all LIKEs of one link may look at in one message: characters of the text, times those of what stands between two
+`%`s of a pattern where that has a `_`. Some ms."""
+
 
 class Candidate:
-    """A message as filters see it: decoded section by section, as far as they ask."""
+    """A message as filters see it: decoded section by section, as far as they ask.
 
-    __slots__ = ("entry", "message")
+    Attributes:
+        steps: what LIKE may still look at in it.
+    """
+
+    __slots__ = ("entry", "message", "steps")
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
+        self.steps = MOST_STEPS
         # Another format than 0 says nothing that could be understood (§2.7.5).
         self.message = Message.decode(entry.payload) if entry.message_format == 0 else Message()
 

@@ -42,6 +42,8 @@ from ._selector_values import (
 _LONGEST = 16_384
 # How deep parentheses may be nested: each level is some frames of the stack, here and whenever it is computed.
 _DEEPEST = 40
+# Names and values, each some steps whenever it is computed; a list of strings after IN counts once.
+_MOST_VALUES = 4000
 
 Kind = Literal["condition", "number", "string", "binary", "field"]
 
@@ -59,7 +61,8 @@ def parse(text: str, grammar: Grammar) -> Value:
     """The condition that a text states.
 
     Raises:
-        SelectorError: it states none, or is longer than 16,384 characters, or nested deeper than 40 parentheses.
+        SelectorError: it states none, is longer than 16,384 characters, has more than 4000 names and values, or is
+            nested deeper than 40 parentheses.
     """
     if len(text) > _LONGEST:
         raise SelectorError(f"a {grammar.name} of more than {_LONGEST} characters")
@@ -73,6 +76,7 @@ class _Parser:
         self._tokens = tokens(text, grammar)
         self._token: Token = next(self._tokens)
         self._depth = 0
+        self._values = 0
 
     def whole(self) -> Value:
         condition = self._as_condition(self._condition())
@@ -276,6 +280,9 @@ class _Parser:
         return Node("number", minus(number) if negative else number, at)
 
     def _primary(self) -> Node:
+        self._values += 1
+        if self._values > _MOST_VALUES:
+            raise self._wrong(f"more than {_MOST_VALUES} names and values")
         token = self._take()
         at = token.at
         if token.kind == "(":

@@ -172,20 +172,44 @@ def string_membership(one: Value, strings: frozenset[str]) -> Value:
 
 
 def likeness(one: Value, pattern: str, escape: str | None) -> Value:
-    """LIKE; unknown for a string longer than anybody should search in.
+    """LIKE; unknown for a string in which it would take too long to search.
 
     Raises:
         ValueError: the pattern is too long, or ends with the escape character.
     """
     fits = like(pattern, escape)
+    weight = _weight(pattern, escape)
 
     def evaluate(candidate: Candidate) -> bool | None:
         value = one(candidate)
-        if value is None or (type(value) is str and len(value) > LONGEST_TEXT):
+        if value is None:
             return None
-        return type(value) is str and fits(value)
+        if type(value) is not str:
+            return False
+        steps = len(value) * weight
+        if len(value) > LONGEST_TEXT or steps > candidate.steps:
+            return None
+        candidate.steps -= steps
+        return fits(value)
 
     return evaluate
+
+
+def _weight(pattern: str, escape: str | None) -> int:
+    """How often LIKE may look at each character of the text."""
+    middle, at, length, wild = [], 0, 0, False
+    while at < len(pattern):
+        character = pattern[at]
+        if character == "%":
+            middle.append(length if wild else 1)
+            length, wild = 0, False
+        else:
+            wild = wild or character == "_"
+            length += 1
+            at += character == escape
+        at += 1
+    # What stands before the first % and behind the last one is looked at in one place only.
+    return sum(each for each in middle[1:] if each > 1) + 1
 
 
 def like(pattern: str, escape: str | None) -> Callable[[str], bool]:

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import ByteStream
 
-from ..engine import Dialect, Engine, Event, Negotiation
+from ..engine import ConnectionTerms, Dialect, Engine, Event, Negotiation
 from ..messaging import Error
 from ..net import Pump, StreamFacts, keep_from_children, traced
 from ..types import Symbol
+from ._address import AddressError
 from ._carrier import Carrier, PeerTerms
 from ._connection import Peer
 from ._failed_logins import FailedLogins
 from ._faults import attempt
+from ._handshakes import Handshakes, most_handshakes
+from ._limits import BrokerLimits, check_name
 from ._router import Router
 
 if TYPE_CHECKING:
@@ -39,6 +42,7 @@ class Doorkeeper:
     """Serves peers, and knows those that are there.
 
     Attributes:
+        handshakes: the connections that have not opened yet.
         most_output: bytes that may wait for one peer.
         store: where a peer's output waits for what it says to be on the disk; None for nowhere.
     """
@@ -52,7 +56,10 @@ class Doorkeeper:
         terms: PeerTerms,
         max_connections: int | None,
         dialects: Sequence[Dialect] | None,
+        limits: BrokerLimits,
     ) -> None:
+        self.handshakes = Handshakes(most_handshakes(limits.handshakes), limits.handshakes_by_address)
+        self._limits = limits
         self.most_output = MOST_OUTPUT + (terms.max_message_size or 0)
         self._router = router
         self._authenticator = authenticator
@@ -129,15 +136,32 @@ class Doorkeeper:
         """The broker's view of a connection."""
         return Peer(engine, self._router, self._terms, carrier)
 
-    def come(self, visit: Visit) -> Error | None:
+    def come(self, visit: Visit, remote: ConnectionTerms | None) -> Error | None:
         """A peer has opened; why it is refused, or None. One for which there is no room does not take any."""
         if self.store is not None and self.store.failure is not None:
             return _no_resources(f"the store takes no changes: {self.store.failure}")
+        refusal = self._refusal(remote)
+        if refusal is not None:
+            return refusal
         full = _no_resources("the broker takes no more connections")
         if self._max_connections is not None and self.opened >= self._max_connections:
             return full
         self._visits[visit] = None
         return full if self._closing else None
+
+    def _refusal(self, remote: ConnectionTerms | None) -> Error | None:
+        """Return what is wrong with what the peer said of itself; None if nothing is."""
+        if remote is None:
+            return None
+        try:
+            check_name("a container id", remote.container_id, self._limits.name)
+        except AddressError as error:
+            return error.error
+        least, asked = self._limits.idle_timeout, remote.idle_timeout
+        if asked is not None and asked < least:  # §2.4.5: close, if a peer asks for what is too short
+            reason = f"an idle-time-out of {asked * 1000:g} ms, and {least * 1000:g} ms is the least"
+            return Error(Symbol("amqp:not-allowed"), reason)
+        return None
 
     def blocked_or_not(self) -> None:
         """The broker takes no messages from now on, or does again: tell all."""
@@ -235,9 +259,10 @@ class Visit(Carrier):
             await self._store.safe()
 
     def opened(self) -> Error | None:
-        refusal = self._door.come(self)
+        refusal = self._door.come(self, self._engine.remote)
         if refusal is None:
             self._admitted = True
+            self._door.handshakes.end(self._scope)
             self._scope.deadline = math.inf
         return refusal
 

@@ -15,6 +15,8 @@ from ..messaging import Message
 from ._address import AddressError
 from ._exchange import KINDS, Binding, DefaultExchange, Exchange
 from ._header_match import Headers, NoMatch, headers_of
+from ._limits import LONGEST_KEY, check_key
+from ._patterns import TooManyPlaces
 
 if TYPE_CHECKING:
     from ._node import Node
@@ -33,6 +35,8 @@ USUAL_RULES: Final = RequestRules()
 
 MOST_KNOWN: Final = 10_000
 """Ways that are remembered; the keys are the senders' to choose."""
+LONGEST_KNOWN: Final = 4 * LONGEST_KEY
+"""Characters of an address whose way is remembered."""
 
 
 class Route(NamedTuple):
@@ -212,9 +216,10 @@ class Topology:
         """Bind a node or another exchange to an exchange; one that is there already stays as it is.
 
         Raises:
-            AddressError: one of them is the default exchange, or the arguments make no sense.
+            AddressError: one of them is the default exchange, the key is too long, or the arguments make no sense.
         """
         self._check_bindable(exchange, destination, rules=rules)
+        check_key(key)
         arguments = dict(arguments or {})
         if not exchange.by_headers:
             check_known(arguments, (), rules)
@@ -284,7 +289,11 @@ class Topology:
     # Routing
 
     def route(self, exchange: Exchange, key: str, payload: bytes) -> Route:
-        """Where a message goes that comes to an exchange with a routing key; counted there."""
+        """Where a message goes that comes to an exchange with a routing key; counted there.
+
+        Raises:
+            AddressError: `amqp:resource-limit-exceeded`: finding that out would take too long.
+        """
         way = self._ways.get((exchange, key))
         if way is None:
             way = self._find_way(exchange, key, payload)
@@ -296,18 +305,25 @@ class Topology:
         """Messages to that address go this way, if no headers decide it."""
         fixed = route.exchange is None or (route.exchange, route.key) in self._ways
         # Nowhere is where a node may be made, by who asks in another dialect.
-        if route.nodes and fixed:
+        if route.nodes and fixed and len(address) <= LONGEST_KNOWN:
             if len(self.known) >= MOST_KNOWN:
                 self.known.clear()
             self.known[address] = route
 
     def _find_way(self, exchange: Exchange, key: str, payload: bytes) -> tuple[Node, ...]:
-        """Each node once, however many bindings lead there, and each exchange once, so that circles are none."""
+        """Each node once, however many bindings lead there, and each exchange once, so that circles are none.
+
+        Raises:
+            AddressError: as for `route`.
+        """
         headers = _headers_once(payload)
         found: dict[Node, None] = {}
         waiting, seen = [exchange], {exchange}
         for each in waiting:  # which grows
-            destinations = each.matching(key, headers)
+            try:
+                destinations = each.matching(key, headers)
+            except TooManyPlaces as error:
+                raise AddressError("amqp:resource-limit-exceeded", f"exchange {each.name!r}: {error}") from None
             if not destinations and each.alternate is not None and each.alternate in self.exchanges:
                 destinations = [self.exchanges[each.alternate]]
             for destination in destinations:
@@ -317,7 +333,7 @@ class Topology:
                     seen.add(destination)
                     waiting.append(destination)
         way = tuple(found)
-        if not any(each.by_headers for each in waiting):
+        if len(key) <= LONGEST_KEY and not any(each.by_headers for each in waiting):
             if len(self._ways) >= MOST_KNOWN:
                 self._ways.clear()
             self._ways[exchange, key] = way

@@ -170,6 +170,7 @@ class ServerLogin:
         self.heartbeat = 0
         self.channel_max = 0
         self.max_frame_size = MIN_FRAME_SIZE
+        self._most_channels = min(MAX_CHANNELS, terms.channel_max + 1)
 
     def offer(self) -> None:
         """The first word."""
@@ -229,17 +230,17 @@ class ServerLogin:
 
     def _let_in(self) -> None:
         self.proved = True
-        self._say(ConnectionTune(MAX_CHANNELS, MAX_FRAME_SIZE, 0, 0xFFFF))
+        self._say(ConnectionTune(self._most_channels, MAX_FRAME_SIZE, 0, 0xFFFF))
 
     def tune_ok(self, tune: ConnectionTuneOk) -> None:
         """The limits that hold."""
         if not self.proved or self.tuned:
             raise RemoteProtocolError("connection.tune-ok out of order", "amqp:illegal-state")
         size = tune.max_frame_size if tune.max_frame_size is not None else MAX_FRAME_SIZE
-        if not size >= MIN_FRAME_SIZE or MAX_CHANNELS < tune.channel_max < 0xFFFF:
+        if not size >= MIN_FRAME_SIZE or self._most_channels < tune.channel_max < 0xFFFF:
             raise RemoteProtocolError("connection.tune-ok beyond the limits that were offered", "amqp:not-allowed")
         self.tuned = True
-        self.channel_max = min(tune.channel_max, MAX_CHANNELS)
+        self.channel_max = min(tune.channel_max, self._most_channels)
         self.max_frame_size = size
         self.heartbeat = tune.heartbeat or 0
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ...types import Composite
     from ._engine import V1Engine
     from ._frames import FrameReader
+    from ._link import LinkEndpoint, LinkName
     from ._transfer import TransferLayout
 
 # States in which our open is out and our close is not: frames, heartbeats among them, may be sent.
@@ -36,7 +37,11 @@ _CLOSE_SENT = frozenset(
 
 
 class ConnectionEndpoint:
-    """State, channels and sessions of one connection; it writes frames and emits events through its engine."""
+    """State, channels and sessions of one connection; it writes frames and emits events through its engine.
+
+    Attributes:
+        links_by_name: the links of all sessions that the peer has attached, and that were not stolen from it.
+    """
 
     def __init__(self, engine: V1Engine) -> None:
         self.engine = engine
@@ -44,6 +49,7 @@ class ConnectionEndpoint:
         self._by_local_channel: dict[int, SessionEndpoint] = {}
         self._by_remote_channel: dict[int, SessionEndpoint] = {}
         self._next_channel = 0
+        self.links_by_name: dict[LinkName, dict[LinkEndpoint, None]] = {}
 
     @property
     def close_sent(self) -> bool:

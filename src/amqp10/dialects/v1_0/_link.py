@@ -29,6 +29,10 @@ SENDER_MODES = ("unsettled", "settled", "mixed")
 RECEIVER_MODES = ("first", "second")
 
 
+LinkName = tuple[str, bool]
+"""What tells links apart between two containers: the name, and whether this side sends (§2.6.1)."""
+
+
 class SessionFault(Exception):
     """The peer broke a rule whose price is the session (§2.5.4); the session ends itself with this condition."""
 
@@ -58,6 +62,16 @@ def attach_terms(frame: Attach) -> LinkTerms:
         desired_capabilities=frame.desired_capabilities,
         properties=frame.properties or {},
     )
+
+
+def drop_name(links: dict[LinkName, dict[LinkEndpoint, None]], link: LinkEndpoint) -> None:
+    """Take a link out of those that are looked up by their names."""
+    key = link.name, link.is_sender
+    named = links.get(key)
+    if named is not None and link in named:
+        del named[link]
+        if not named:
+            del links[key]
 
 
 class LinkEndpoint(Link):

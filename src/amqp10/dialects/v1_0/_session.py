@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from ...engine import (
@@ -21,7 +22,7 @@ from ...errors import AmqpError, LinkDetached, LocalProtocolError, RemoteProtoco
 from ...messaging import Error
 from ...types import Described
 from ._dispositions import MASK, SettlingSession
-from ._link import LinkEndpoint, SessionFault, attach_terms
+from ._link import LinkEndpoint, LinkName, SessionFault, attach_terms, drop_name
 from ._performatives import Attach, Begin, Detach, Disposition, End, Flow, Transfer
 from ._receiver import ReceiverEndpoint
 from ._sender import SenderEndpoint
@@ -56,6 +57,8 @@ class SessionEndpoint(SettlingSession):
         self.held: deque[OutgoingPart] = deque()
         self._expected_id: int | None = None  # of the peer's next delivery; it begins where it likes
         self._by_handle: dict[int, LinkEndpoint] = {}
+        self._by_name: dict[LinkName, dict[LinkEndpoint, None]] = {}  # of those with a handle
+        self._free_handles: list[int] = []  # a heap: given back, below all that were never given
         self._end_asked = False
         self._dropped = False
         self._end_error: Error | None = None
@@ -326,8 +329,8 @@ class SessionEndpoint(SettlingSession):
     def _attach(self, link: LinkEndpoint, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
         if self.state not in (SessionState.BEGIN_SENT, SessionState.MAPPED):
             raise LocalProtocolError(f"no link can attach in session state {self.state.name}")
-        named = [other for other in self._by_handle.values() if other.name == terms.name and not other.detach_sent]
-        if any(other.is_sender is link.is_sender for other in named):
+        named = self._by_name.get((terms.name, link.is_sender), ())
+        if not all(other.detach_sent for other in named):
             raise LocalProtocolError(f"the session has a link {terms.name!r} of this direction already")
         self.give_handle(link)
         try:
@@ -338,17 +341,21 @@ class SessionEndpoint(SettlingSession):
 
     def give_handle(self, link: LinkEndpoint) -> None:
         limit = self.remote.handle_max if self.remote is not None else MASK
-        for handle in range(len(self._by_handle) + 1):
-            if handle not in self._by_handle:
-                if handle > limit:
-                    raise LocalProtocolError(f"the peer takes {limit + 1} links on a session, and all are in use")
-                link.handle = handle
-                self._by_handle[handle] = link
-                return
+        free = self._free_handles
+        handle = free[0] if free else len(self._by_handle)
+        if handle > limit:
+            raise LocalProtocolError(f"the peer takes {limit + 1} links on a session, and all are in use")
+        if free:
+            heappop(free)
+        link.handle = handle
+        self._by_handle[handle] = link
+        self._by_name.setdefault((link.name, link.is_sender), {})[link] = None
 
     def release_handle(self, link: LinkEndpoint) -> None:
         if self._by_handle.get(link.handle) is link:
             del self._by_handle[link.handle]
+            heappush(self._free_handles, link.handle)
+            drop_name(self._by_name, link)
 
     def _receive_attach(self, frame: Attach) -> None:
         limit = self.terms.handle_max if self.terms is not None else MASK
@@ -364,6 +371,7 @@ class SessionEndpoint(SettlingSession):
             self._steal(frame.name, we_send)
             link = (SenderEndpoint if we_send else ReceiverEndpoint)(self, frame.name)
         self._by_remote_handle[frame.handle] = link
+        self.connection.links_by_name.setdefault((link.name, link.is_sender), {})[link] = None
         link.remote_handle = frame.handle
         attached = link.receive_attach(attach_terms(frame))
         if isinstance(frame.source, Described) or isinstance(frame.target, Described):
@@ -374,17 +382,16 @@ class SessionEndpoint(SettlingSession):
 
     def _waiting(self, name: str, we_send: bool) -> LinkEndpoint | None:
         """Our link of that name that waits for the peer's attach."""
-        for link in self._by_handle.values():
-            if link.name == name and link.is_sender is we_send and link.remote is None:
+        for link in self._by_name.get((name, we_send), ()):
+            if link.remote is None:
                 return link
         return None
 
     def _steal(self, name: str, we_send: bool) -> None:
         """§2.6.1: a link attached again elsewhere on this connection is stolen from where it was."""
-        for session in self.connection.sessions():
-            for link in list(session._by_remote_handle.values()):
-                if link.name == name and link.is_sender is we_send and not link.detach_sent:
-                    link.fail("amqp:link:stolen", f"the link {name!r} was attached again")
+        for link in self.connection.links_by_name.pop((name, we_send), ()):
+            if not link.detach_sent:
+                link.fail("amqp:link:stolen", f"the link {name!r} was attached again")
 
     def _receive_detach(self, frame: Detach) -> None:
         link = self._by_remote_handle.get(frame.handle)
@@ -403,6 +410,7 @@ class SessionEndpoint(SettlingSession):
         self.release_handle(link)
         if self._by_remote_handle.get(link.remote_handle) is link:
             del self._by_remote_handle[link.remote_handle]
+            drop_name(self.connection.links_by_name, link)
         self.held = deque(part for part in self.held if part.link is not link)
         self.make_posted()
         if lingers:
@@ -464,6 +472,8 @@ class SessionEndpoint(SettlingSession):
         self.begun = False
         for link in list({id(x): x for t in (self._by_handle, self._by_remote_handle) for x in t.values()}.values()):
             link.over(cause)
+        for link in self._by_remote_handle.values():
+            drop_name(self.connection.links_by_name, link)
         self.held.clear()
         self.make_posted()  # for their links, which are theirs to ask
         self.outgoing.clear()

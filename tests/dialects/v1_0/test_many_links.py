@@ -1,0 +1,64 @@
+"""What a link costs does not depend on how many links there are."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any
+
+from amqp10.engine import LinkTerms
+from amqp10.messaging import Source, Target
+from amqp10.testing import EnginePair
+
+
+def instructions(pair: EnginePair, name: str) -> int:
+    """Attach and detach one link; how many instructions of the interpreter that takes, on both sides."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        sender, receiver = pair.attach(terms=LinkTerms(name, Source("q"), Target("q")))
+        receiver.detach()
+        pair.run()
+        sender.detach()
+        pair.run()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def test_attaching_costs_the_same() -> None:
+    """With a thousand links on two sessions one more is attached for what it cost with none."""
+    pair = EnginePair()
+    pair.open()
+    session, _ = pair.begin()
+    other, _ = pair.begin()
+    pair.attach(session=session)
+    instructions(pair, "first")
+    alone = instructions(pair, "alone")
+    for number in range(500):
+        pair.attach(terms=LinkTerms(f"here {number}"), session=session)
+        pair.attach(terms=LinkTerms(f"there {number}"), session=other)
+    pair.session = session
+    assert instructions(pair, "among many") < 1.2 * alone
+
+
+def test_handles_given_back_are_given_again() -> None:
+    """The lowest free handle is the next one, so a session uses no more of them than it has links."""
+    pair = EnginePair()
+    pair.open()
+    links = [pair.attach() for _ in range(5)]
+    for sender, receiver in (links[1], links[3]):
+        sender.detach()
+        pair.run()
+        receiver.detach()
+        pair.run()
+    handles = [pair.attach()[0] for _ in range(3)]
+    assert [link.handle for link in handles] == [1, 3, 5]  # type: ignore[attr-defined]
