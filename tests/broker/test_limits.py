@@ -18,9 +18,21 @@ from anyio.streams.text import TextReceiveStream
 
 from amqp10 import Connection
 from amqp10.broker import Broker, BrokerLimits
+from amqp10.broker._subscriptions import Lifetime
+from amqp10.broker._suspended import KeptLink, KeptLinks, LinkKey
 from amqp10.engine import dialect_names
-from amqp10.errors import ConnectionClosed, ConnectionLost, LocalProtocolError, SessionEnded
+from amqp10.errors import (
+    AmqpError,
+    ConnectionClosed,
+    ConnectionLost,
+    LinkDetached,
+    LocalProtocolError,
+    MessageRejected,
+    SessionEnded,
+)
+from amqp10.messaging import Message
 from amqp10.net import TLS
+from amqp10.rabbitmq import management
 from amqp10.testing import CertificateAuthority, Close, ScriptedPeer
 
 from ._raw import dial, read_all, receiver_of
@@ -140,7 +152,9 @@ class TestHandshakes:
                 for _ in range(60):
                     stranger = await strangers.enter_async_context(await anyio.connect_tcp(host, int(port)))
                     await stranger.send(receiver_of("q", 0))  # one that opens, and so is not cut off
-                log = await said.receive()
+                log = ""
+                while "accepting" not in log:
+                    log += await said.receive()
                 async with connection.sender("q") as sender:
                     await sender.send("served")
             with anyio.fail_after(10):
@@ -201,3 +215,144 @@ class TestOpening:
                     session = await stack.enter_async_context(connection.session())
                     await stack.enter_async_context(session.receiver("q"))
             await serve()
+
+
+class TestCounts:
+    """What one connection, or all, make too many of."""
+
+    @pytest.mark.parametrize("name", NAMES)
+    async def test_links(self, name: str) -> None:
+        """One link too many is refused, in each dialect's way; the connections of others have theirs."""
+        limits = BrokerLimits(links=8)
+        async with Broker(limits=limits) as broker, victim(broker) as serve:
+            async with Connection(broker.url, dialect=name) as connection, AsyncExitStack() as stack:
+                with pytest.raises(AmqpError) as refused:
+                    for _ in range(9):
+                        receiver = await stack.enter_async_context(connection.receiver("q"))
+                        with anyio.move_on_after(0.1 if name.startswith("0-9") else 0):
+                            await receiver.receive()  # older dialects say with it that they want something
+                assert "links of one connection: 8 at most" in str(refused.value)
+                await serve()
+                async with victim(broker, name) as other:
+                    await other()
+
+    @pytest.mark.parametrize("name", NAMES)
+    async def test_nodes_of_a_connection(self, name: str) -> None:
+        """Queues made on demand are counted for who made them; those that are there stay in use."""
+        limits = BrokerLimits(nodes_by_connection=4)
+        async with Broker(limits=limits, queues=["there"]) as broker, victim(broker, name) as serve:
+            async with Connection(broker.url, dialect=name) as connection, AsyncExitStack() as stack:
+                with pytest.raises(AmqpError) as refused:
+                    for number in range(5):
+                        await stack.enter_async_context(connection.receiver(f"q{number}"))
+                assert "of one connection: 4 at most" in str(refused.value)
+                assert {queue.name for queue in broker.queues} >= {"q0", "q3", "there"}
+                assert "q4" not in {queue.name for queue in broker.queues}
+            async with Connection(broker.url, dialect=name) as again, again.receiver("there"), again.receiver("mine"):
+                await serve()
+
+    async def test_nodes_of_the_broker(self) -> None:
+        """A stranger who fills the broker with queues that nobody uses takes none from others; theirs stay."""
+        limits = BrokerLimits(nodes=20)
+        async with Broker(limits=limits, queues=["declared"]) as broker, victim(broker) as serve:
+            for come in range(3):
+                async with Connection(broker.url) as stranger:
+                    for number in range(16):
+                        async with stranger.receiver(f"{come} {number}"):
+                            pass
+                await anyio.lowlevel.checkpoint()
+            async with Connection(broker.url) as client, client.sender("new") as sender:
+                await sender.send("here")
+            assert {queue.name for queue in broker.queues} >= {"declared", "new"}
+            assert len(broker.queues) <= 20
+            await serve()
+
+    async def test_nodes_in_use(self) -> None:
+        """Where all are in use one more is refused, on demand, declared, dynamic, by a subscription and by `to`."""
+        async with (
+            Broker(limits=BrokerLimits(nodes=3), queues=["a", "b"], topics=["topic.t"]) as broker,
+            Connection(broker.url) as connection,
+        ):
+            for address in ("c", "topic.u", "topic.t", None):
+                with pytest.raises(LinkDetached, match="3 at most") as refused:
+                    async with connection.receiver(address, dynamic=address is None):
+                        pass
+                assert refused.value.condition == "amqp:resource-limit-exceeded"
+            async with connection.sender(None) as sender:
+                with pytest.raises(MessageRejected, match="3 at most"):
+                    await sender.send(Message("x", to="c"))
+                await sender.send(Message("x", to="a"))
+            assert broker.queue("a").depth == 1
+
+    async def test_exchanges_and_bindings(self) -> None:
+        """By management, where names and keys have no length of their own, and the same in 0-9-1."""
+        limits = BrokerLimits(exchanges=9, bindings=6, bindings_by_queue=3, arguments=200)
+        async with (
+            Broker(limits=limits, queues=["q", "r", "s"]) as broker,
+            Connection(broker.url) as connection,
+            management(connection) as manager,
+        ):
+            refusals = []
+
+            async def refused(work: Awaitable[object]) -> None:
+                with pytest.raises(AmqpError) as error:
+                    await work
+                refusals.append(str(error.value))
+
+            await refused(manager.bind("amq.topic", queue="q", key="." * 200_000))
+            await refused(manager.bind("amq.topic", queue="q", key="k", arguments={"x": "y" * 300}))
+            await refused(manager.declare_exchange("e" * 256))
+            await refused(manager.declare_queue("q" * 256))
+            for name in ("e1", "e2", "e3"):
+                await manager.declare_exchange(name)
+            await refused(manager.declare_exchange("e4"))
+            await manager.declare_exchange("e3")
+            for queue in ("q", "r"):
+                for key in "abc":
+                    await manager.bind("amq.topic", queue=queue, key=key)
+                await refused(manager.bind("amq.topic", queue=queue, key="d"))
+            await refused(manager.bind("amq.topic", queue="s", key="d"))
+            await manager.bind("amq.topic", queue="q", key="a")
+            await manager.unbind("amq.topic", queue="q", key="a")
+            await manager.bind("amq.topic", queue="s", key="d")
+            async with connection.sender("/exchanges/amq.topic/d") as sender:
+                await sender.send("x")
+            assert broker.queue("s").depth == 1
+        wanted = ["255 octets", "200 octets", "255 octets", "255 octets", "exchanges: 9", "bindings to 'q': 3"]
+        wanted += ["bindings to 'r': 3", "bindings: 6"]
+        assert all(want in said for want, said in zip(wanted, refusals, strict=True)), refusals
+
+    async def test_names(self) -> None:
+        """An address and a link's name have a length; what is longer is refused by its link."""
+        async with Broker(limits=BrokerLimits(name=100)) as broker, victim(broker) as serve:
+            async with Connection(broker.url, container_id="c") as connection:
+                for address, link in (("a" * 101, "name"), ("a", "n" * 101)):
+                    with pytest.raises(LinkDetached, match="100 octets at most") as refused:
+                        async with connection.receiver(address, name=link):
+                            pass
+                    assert refused.value.condition == "amqp:invalid-field"
+                async with connection.receiver("a" * 100, name="n" * 100):
+                    await serve()
+
+
+def test_kept_links_of_one_user() -> None:
+    """The one that has waited longest ends where there are too many, and no other user's."""
+    ended: list[str] = []
+    links = KeptLinks(lambda: 0.0, lambda deadline: None, 3)
+
+    def suspend(user: str, name: str) -> None:
+        link = KeptLink(LinkKey((user, "c"), name, "out"), None, Lifetime("never"))
+        links.begin(link, None)
+        links.suspend(link, [], lambda deliveries: ended.append(name), None, None)
+
+    suspend("victim", "v")
+    for number in range(5):
+        suspend("stranger", str(number))
+    assert ended == ["0", "1"]
+    key = LinkKey(("stranger", "c"), "2", "out")
+    before, link = links.claim(key), KeptLink(key, None, Lifetime("never"))
+    links.begin(link, before)
+    assert ended == ["0", "1", "2"]
+    links.suspend(link, [], lambda deliveries: ended.append("again"), None, None)
+    suspend("stranger", "5")
+    assert ended == ["0", "1", "2", "3"]

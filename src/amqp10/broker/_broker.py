@@ -246,6 +246,7 @@ class Broker:
                 duplicate_ids=duplicate_ids,
                 check_user_id=check_user_id if check_user_id is not None else access.names,
                 on_alarm=self._on_alarm,
+                peers=limits,
             )
             for name in hosts
         }

@@ -37,6 +37,7 @@ from ..types import Symbol
 from ._carrier import Absent, Carrier, PeerTerms
 from ._coordinator import LocalTransaction
 from ._kept_sessions import PeerKeeper
+from ._limits import Maker
 from ._links import PeerLinks
 from ._producer import ProducerLink
 from ._requests import Requests
@@ -58,6 +59,7 @@ class Peer:
 
     Attributes:
         number: no other connection of the process has it.
+        maker: what it has made of nodes.
         transactions: those that are not discharged, by their ids.
         open_transactions: those of all peers, and how long they may take.
         keeper: who is told of links that can be resumed; None for nobody.
@@ -72,6 +74,7 @@ class Peer:
         self.number = next(_numbers)
         self._terms = terms
         self._carrier = carrier
+        self.maker = Maker()
         self.transactions: dict[bytes, LocalTransaction] = {}
         self.proprietor: object = self
         self.rights = EVERYTHING
@@ -118,11 +121,16 @@ class Peer:
 
     def handle(self, events: Iterable[Event]) -> None:
         """Act on what happened; at the end of it all nodes concerned have had their pass."""
-        self._act(events)
-        while late := self.links.late():
-            self._act(late)
-        self.links.coordinate()
-        self._router.flush()
+        router = self._router
+        router.maker = self.maker
+        try:
+            self._act(events)
+            while late := self.links.late():
+                self._act(late)
+            self.links.coordinate()
+        finally:
+            router.maker = None
+        router.flush()
 
     def _act(self, events: Iterable[Event]) -> None:
         for event in events:

@@ -69,6 +69,17 @@ class BrokerLimits:
             raise ValueError(f"BrokerLimits(sessions=...) is 65535 or less, not {self.sessions}")
 
 
+class Maker:
+    """A connection that makes nodes.
+
+    Attributes:
+        nodes: those that it made and that are still there.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: set[object] = set()
+
+
 def check_key(key: str) -> None:
     """Refuse a binding key that is longer than any routing key that is matched.
 
@@ -94,7 +105,10 @@ def check_count(what: str, there: int, most: int) -> None:
     """Refuse one more of what there may be `most` of.
 
     Raises:
-        AddressError: `amqp:resource-limit-exceeded`: there are that many.
+        AddressError: `amqp:resource-limit-exceeded`: there are that many. In 0-9-1 it is what RabbitMQ says of its
+            limits, which ends the channel and not the connection.
     """
     if there >= most:
-        raise AddressError("amqp:resource-limit-exceeded", f"{what}: {most} at most, and as many are there")
+        raise AddressError(
+            "amqp:resource-limit-exceeded", f"{what}: {most} at most, and {there} are there", reply_code=406
+        )

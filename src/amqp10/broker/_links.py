@@ -30,6 +30,7 @@ from ._consumer import ConsumerLink, PassingConsumerLink, Wishes
 from ._coordinator import CoordinatorLink
 from ._faults import attempt
 from ._filters import read_filters
+from ._limits import check_count, check_name
 from ._link_pairs import LinkPairs
 from ._management import Management
 from ._node import Node
@@ -107,6 +108,9 @@ class PeerLinks:
             return  # ended again before we came to answer
         self.began = True
         try:
+            limits = self._router.peers
+            check_name("a link's name", link.name, limits.name)
+            check_count("links of one connection", len(self.consumers) + len(self.producers), limits.links)
             if self.pairs.attach(link):
                 return
             if isinstance(link, SenderLink):
@@ -164,6 +168,8 @@ class PeerLinks:
             standing: Node | None = node
             if isinstance(node, Topic):
                 standing = subscriptions.standing(key, node, filters) if key is not None else None
+                if standing is None:
+                    self._router.make_room(node.name)  # for a subscription
             resumed = self._resumed(before, standing, remote)
             link.attach(
                 LinkTerms(

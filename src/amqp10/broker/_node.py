@@ -19,6 +19,7 @@ from ._stream_place import NEXT, Place
 if TYPE_CHECKING:
     from ..messaging import Error
     from ._entry import Entry
+    from ._limits import Maker
     from ._selection import Filtering
     from ._store import Shelf
 
@@ -125,8 +126,10 @@ class Node(ABC):
         duplicates: messages that senders sent again, and that were dropped.
         owner: the connection that alone may receive from it and delete it; None for all.
         for_replies: it has an owner, and yet others may find it, for they send to it.
+        maker: the connection that made it; None for nodes that the broker began with, or had in its store.
     """
 
+    maker: Maker | None = None
     owner: object | None = None
     for_replies = False
     shelf: Shelf | None = None

@@ -32,10 +32,11 @@ from ..engine import (
 )
 from ..errors import EncodeError
 from ..messaging import Error
-from ..types import Symbol
+from ..types import Symbol, encode
 from ._address import AddressError, prefixed
 from ._arguments import KNOWN
 from ._declared import DeclaredQueue, QueueTerms
+from ._limits import LONGEST_KEY, check_count, check_name
 from ._queue import Queue
 from ._topic import Topic
 from ._topology import ALTERNATE, RESERVED, USUAL_RULES, check_known
@@ -126,6 +127,11 @@ class Requests:
             del self._lent[queue]
             queue.owner = None
 
+    def _check_arguments(self, arguments: Mapping[str, Any]) -> None:
+        octets, most = len(encode(dict(arguments))), self._router.peers.arguments
+        if octets > most:
+            raise AddressError("amqp:invalid-field", f"arguments have {most} octets at most, not {octets}")
+
     # Queues
 
     def _declare_queue(self, asked: DeclareQueue, rules: RequestRules) -> QueueFacts:
@@ -151,6 +157,8 @@ class Requests:
             raise AddressError(rules.reserved, f"names that begin with {RESERVED!r} are the broker's")
         check_known(asked.arguments, KNOWN, rules)
         self._topology.check_alternate(asked.arguments.get(DEAD_LETTERS), rules)
+        check_name("a queue's name", name, LONGEST_KEY)
+        self._check_arguments(asked.arguments)
         exclusive = asked.exclusive and not asked.outlives  # else that is so for a while only
         terms = QueueTerms(asked.durable, exclusive, asked.auto_delete, dict(asked.arguments))
         queue = self._router.declare_queue(
@@ -227,6 +235,11 @@ class Requests:
         if isinstance(alternate, str):
             self.rights.check("read", asked.name)
             self.rights.check("write", alternate or DEFAULT_EXCHANGE)
+        exchanges = self._topology.exchanges
+        if asked.name not in exchanges:
+            check_name("an exchange's name", asked.name, LONGEST_KEY)
+            self._check_arguments(arguments)
+            check_count("exchanges", len(exchanges), self._router.peers.exchanges)
         self._topology.declare(
             asked.name,
             asked.type,
@@ -251,6 +264,11 @@ class Requests:
 
     def _bind(self, asked: Bind, rules: RequestRules) -> None:
         exchange, destination = self._ends(asked)
+        if not exchange.find(destination, asked.key, None if rules.one_per_key else asked.arguments):
+            limits, topology = self._router.peers, self._topology
+            self._check_arguments(asked.arguments)
+            check_count(f"bindings to {destination.name!r}", topology.count_to(destination), limits.bindings_by_queue)
+            check_count("bindings", topology.binding_count, limits.bindings)
         self._topology.bind(exchange, destination, asked.key, asked.arguments, rules)
 
     def _unbind(self, asked: Unbind, rules: RequestRules) -> None:

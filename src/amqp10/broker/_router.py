@@ -6,6 +6,7 @@ The router also ends each pass: nodes that changed are noted in it, and `flush` 
 from __future__ import annotations
 
 import itertools
+import math
 import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
@@ -23,6 +24,7 @@ from ._duplicates import RecentIds
 from ._entry import SAYS_NOTHING, Entry
 from ._faults import report
 from ._kept_sessions import KeptSessions
+from ._limits import BrokerLimits, Maker, check_count, check_name
 from ._node import Limits, Node, NodeFull
 from ._prepared import PreparedBranches
 from ._quarantine import Quarantine
@@ -51,6 +53,10 @@ MANAGEMENT = "$management"
 """The node of the AMQP management draft, which this broker has not."""
 
 
+_IDLE_PAUSE = 1.0
+"""Seconds between two looks for nodes that nobody uses, where there is no room for more and there were few."""
+
+
 class Timed(Protocol):
     """Something for which time passes."""
 
@@ -69,6 +75,8 @@ class Router:
         unroutable: messages that came for no node and whose sender could not be told, for they were sent
             settled; malformed ones count too.
         subscriptions: those that outlive their links, or are shared.
+        peers: what peers may take up.
+        maker: the connection whose events are being handled; what is made is its own, and limited. None for the broker.
         links: those that can be resumed.
         transactions: those that are open, of all peers.
         quarantine: messages that could not be handled.
@@ -91,7 +99,12 @@ class Router:
         duplicate_ids: int | None = None,
         check_user_id: bool = False,
         on_alarm: Callable[[], None] = lambda: None,
+        peers: BrokerLimits | None = None,
     ) -> None:
+        self.peers = peers if peers is not None else BrokerLimits()
+        self.maker: Maker | None = None
+        self._look_for_idle = -math.inf
+        self._topics: dict[Topic, None] = {}
         self.nodes: dict[str, Node] = {}
         self.unroutable = 0
         self.blocked: str | None = None
@@ -111,7 +124,7 @@ class Router:
         self._touched: dict[Node, None] = {}
         self._numbers = itertools.count(1)
         self.subscriptions = Subscriptions(clock, self._alarm, max_subscription_timeout)
-        self.links = KeptLinks(clock, self._alarm)
+        self.links = KeptLinks(clock, self._alarm, self.peers.kept_links)
         self.sessions = KeptSessions(clock, self._alarm)
         self.prepared = PreparedBranches()
         self.transactions = OpenTransactions(clock, self._alarm, self.quarantine, transaction_timeout)
@@ -149,7 +162,7 @@ class Router:
         """Make a node, or find it if it is there and of that kind.
 
         Raises:
-            AddressError: it is there and of the other kind, or the name is empty.
+            AddressError: it is there and of the other kind, the name is empty or too long, or there are too many nodes.
         """
         if not name:
             raise AddressError("amqp:invalid-field", "an address may not be empty")
@@ -158,6 +171,7 @@ class Router:
             raise AddressError("amqp:precondition-failed", f"{name!r} is the queue of dead letters, not a topic")
         node = self.nodes.get(name)
         if node is None:
+            self.make_room(name)
             node = self._make_topic(name) if kind == "topic" else self._make_queue(name)
             self._add(node)
             if self._store is not None:
@@ -170,8 +184,9 @@ class Router:
         """Make a queue by somebody's terms. It is not there yet.
 
         Raises:
-            AddressError: its arguments make no sense.
+            AddressError: its arguments make no sense, or there are too many nodes.
         """
+        self.make_room(name)
         settings = self._queue_settings(name)
         if queue_type(terms.arguments) == "stream":
             queue: Queue = Stream(name, terms, Retention.read(terms), **settings)
@@ -241,13 +256,58 @@ class Router:
         kind = split_address("", capabilities)[1] or "queue"
         name = f"temporary-{kind}/{uuid.uuid4()}"
         rights.check("configure", name)
+        self.make_room(name)
         node = self._make_topic(name, temporary=True) if kind == "topic" else self._make_queue(name, temporary=True)
         node.owner, node.for_replies = owner, True
         self._add(node)
         return node
 
+    def make_room(self, name: str) -> None:
+        """Look whether there is room for one more queue, topic or subscription, before a peer makes it.
+
+        Where there is none, queues and topics end that peers made on demand and nobody uses: nothing is in them, and
+        no link, binding or declaration says that anyone counts on them.
+
+        Raises:
+            AddressError: the name is too long, or there is no room.
+        """
+        maker, limits = self.maker, self.peers
+        if maker is None or name == self._dead_letter_name:
+            return
+        check_name("an address", name, limits.name)
+        check_count("queues, topics and subscriptions of one connection", len(maker.nodes), limits.nodes_by_connection)
+        if self._node_count >= limits.nodes and self.clock() >= self._look_for_idle:
+            idle = [node for node in self.nodes.values() if self._idle(node)]
+            for node in idle:
+                self.delete(node)
+            if len(idle) <= limits.nodes // 10:  # it would not pay to look at all of them for each that is to be made
+                self._look_for_idle = self.clock() + _IDLE_PAUSE
+        check_count("queues, topics and subscriptions", self._node_count, limits.nodes)
+
+    @property
+    def _node_count(self) -> int:
+        return len(self._queues) + len(self._topics)
+
+    def _idle(self, node: Node) -> bool:
+        """Return whether a peer made it on demand, and nobody would notice that it is gone."""
+        if node.maker is None or node.temporary or node.producers or node.reserved or self.topology.count_to(node):
+            return False
+        if isinstance(node, Topic):
+            return not node.subscriptions
+        return isinstance(node, Queue) and node.terms is None and not (node.depth or node.consumers)
+
+    def _made(self, node: Node) -> None:
+        if self.maker is not None:
+            node.maker = self.maker
+            self.maker.nodes.add(node)
+
+    def _unmade(self, node: Node) -> None:
+        if node.maker is not None:
+            node.maker.nodes.discard(node)
+
     def _add(self, node: Node) -> None:
         self.nodes[node.name] = node
+        self._made(node)
         if self._duplicate_ids is not None:
             node.recent = RecentIds(self._duplicate_ids)
         self.topology.changed()
@@ -270,9 +330,12 @@ class Router:
             self.topology.forget(node)
         if node.shelf is not None:
             node.shelf.drop()
+        self._unmade(node)
         if isinstance(node, Topic):
+            self._topics.pop(node, None)
             for subscription in node.subscriptions.values():
                 self._queues.pop(subscription, None)
+                self._unmade(subscription)
                 if subscription.shelf is not None:
                     subscription.shelf.drop()
         elif isinstance(node, Queue):
@@ -285,18 +348,22 @@ class Router:
         return queue
 
     def _make_topic(self, name: str, *, temporary: bool = False) -> Topic:
-        return Topic(
+        topic = Topic(
             name, limits=self.limits, touch=self._touch, make_subscription=self._make_subscription, temporary=temporary
         )
+        self._topics[topic] = None
+        return topic
 
     def _make_subscription(self, topic: Topic) -> Subscription:
         name = f"{topic.name}#{next(self._numbers)}"
         subscription = Subscription(name, topic, self._end_subscription, **self._queue_settings(name))
         self._queues[subscription] = None
+        self._made(subscription)
         return subscription
 
     def _end_subscription(self, subscription: Subscription) -> None:
         self._queues.pop(subscription, None)
+        self._unmade(subscription)
         subscription.topic.unsubscribe(subscription)
         if subscription.shelf is not None:
             subscription.shelf.drop()

@@ -125,6 +125,7 @@ class KeptLinks:
     Args:
         clock: the broker's.
         alarm: told of each deadline, for whoever calls `expire` in time.
+        most: links of one user that wait without an attachment; of more, the one that has waited longest ends.
 
     Attributes:
         keeper: who is told; None for nobody.
@@ -132,7 +133,9 @@ class KeptLinks:
 
     keeper: Keeper | None = None
 
-    def __init__(self, clock: Clock, alarm: Callable[[float], None]) -> None:
+    def __init__(self, clock: Clock, alarm: Callable[[float], None], most: int = 1000) -> None:
+        self._most = most
+        self._waiting: dict[str | None, dict[KeptLink, None]] = {}  # by user, the one that waits longest first
         self._clock = clock
         self._alarm = alarm
         self._all: dict[LinkKey, KeptLink] = {}
@@ -159,6 +162,7 @@ class KeptLinks:
         if before is not None and before is not link:
             self.end(before)
         self._weigh(link, 0)
+        self._waits_no_more(link)
         link.deliveries = []
         link.give_back = None
         link.session = link.connection = link.deadline = None
@@ -188,9 +192,20 @@ class KeptLinks:
             else:
                 self._weigh(link, sum(parts.values()))
         link.session, link.connection = session, connection
+        if link.key.connection is None:
+            waiting = self._waiting.setdefault(link.key.owner[0], {})
+            waiting[link] = None
+            if len(waiting) > self._most:
+                self.end(next(iter(waiting)))
         self._left(link, "detached")
         if link.key.connection is not None and len(self._table(link.key)) > MOST_OF_CONNECTION:
             self.end(link)
+
+    def _waits_no_more(self, link: KeptLink) -> None:
+        waiting = self._waiting.get(link.key.owner[0], {})
+        waiting.pop(link, None)
+        if not waiting:
+            self._waiting.pop(link.key.owner[0], None)
 
     def _weigh(self, link: KeptLink, parts: int) -> None:
         self._parts += parts - link.parts
@@ -216,6 +231,7 @@ class KeptLinks:
         """A keeper had it from before the broker's start; its connection is over."""
         link.give_back = give_back
         self._all[link.key] = link
+        self._waiting.setdefault(link.key.owner[0], {})[link] = None
         self._left(link, "connection")
 
     def _left(self, link: KeptLink, how: Passing) -> None:
@@ -241,6 +257,7 @@ class KeptLinks:
         if table.get(link.key) is not link:
             return
         del table[link.key]
+        self._waits_no_more(link)
         self._weigh(link, 0)
         link.deadline = None
         if link.give_back is not None:

@@ -62,6 +62,7 @@ class Topology:
         exchanges: by name; that of the default exchange is empty.
         known: routes by the address that senders give; for whoever finds them.
         store: where what is durable is kept; None for nowhere.
+        binding_count: how many bindings there are.
     """
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
@@ -73,6 +74,7 @@ class Topology:
         self.store: Store | None = None
         self._ways: dict[tuple[Exchange, str], tuple[Node, ...]] = {}
         self._to: dict[Node | Exchange, dict[Binding, None]] = {}  # bindings, by where they lead
+        self.binding_count = 0
 
     def changed(self) -> None:
         """A node or an exchange came or went, or a binding did: what is remembered may be wrong."""
@@ -232,6 +234,7 @@ class Topology:
         except NoMatch as error:
             raise AddressError("amqp:precondition-failed", str(error)) from None
         self._to.setdefault(destination, {})[binding] = None
+        self.binding_count += 1
         self.changed()
         if self.store is not None:
             self.store.add_binding(binding)
@@ -265,6 +268,7 @@ class Topology:
     def _remove(self, binding: Binding) -> None:
         binding.exchange.remove(binding)
         leading = self._to[binding.destination]
+        self.binding_count -= 1
         del leading[binding]
         if not leading:
             del self._to[binding.destination]
@@ -281,6 +285,10 @@ class Topology:
     def _end_unused(self, exchange: Exchange) -> None:
         if exchange.auto_delete and not exchange.bindings and self.exchanges.get(exchange.name) is exchange:
             self._end(exchange)
+
+    def count_to(self, destination: Node | Exchange) -> int:
+        """Return how many bindings lead there."""
+        return len(self._to.get(destination, ()))
 
     def bound_to(self, destination: Node | Exchange) -> list[Binding]:
         """The bindings that lead there."""
