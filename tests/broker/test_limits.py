@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import anyio
@@ -40,7 +41,16 @@ from ._raw import dial, read_all, receiver_of
 pytestmark = pytest.mark.anyio
 
 NAMES = sorted(dialect_names())
+REFUSED = {
+    name: "amqp:precondition-failed" if name.startswith("0-9") else "amqp:resource-limit-exceeded" for name in NAMES
+}
 numbers = itertools.count(1)
+
+
+def condition_of(error: BaseException) -> str:
+    """The condition of what a peer said; the older dialects' reply code 406 is precondition-failed."""
+    assert isinstance(error, LinkDetached | SessionEnded), error  # the connection goes on
+    return str(error.condition)
 
 
 @asynccontextmanager
@@ -60,6 +70,13 @@ async def victim(broker: Broker, name: str = "1.0") -> AsyncIterator[Callable[[]
                     assert message.body == "served"
 
         yield serve
+
+
+async def until(so: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    with anyio.fail_after(20):
+        while not so():
+            await anyio.lowlevel.checkpoint()
 
 
 class TestValues:
@@ -232,6 +249,7 @@ class TestCounts:
                         with anyio.move_on_after(0.1 if name.startswith("0-9") else 0):
                             await receiver.receive()  # older dialects say with it that they want something
                 assert "links of one connection: 8 at most" in str(refused.value)
+                assert condition_of(refused.value) == REFUSED[name]
                 await serve()
                 async with victim(broker, name) as other:
                     await other()
@@ -246,6 +264,7 @@ class TestCounts:
                     for number in range(5):
                         await stack.enter_async_context(connection.receiver(f"q{number}"))
                 assert "of one connection: 4 at most" in str(refused.value)
+                assert condition_of(refused.value) == REFUSED[name]
                 assert {queue.name for queue in broker.queues} >= {"q0", "q3", "there"}
                 assert "q4" not in {queue.name for queue in broker.queues}
             async with Connection(broker.url, dialect=name) as again, again.receiver("there"), again.receiver("mine"):
@@ -356,3 +375,111 @@ def test_kept_links_of_one_user() -> None:
     links.suspend(link, [], lambda deliveries: ended.append("again"), None, None)
     suspend("stranger", "5")
     assert ended == ["0", "1", "2", "3"]
+
+
+class TestMemory:
+    """All messages in memory together: senders wait, receivers go on."""
+
+    @pytest.mark.parametrize("name", NAMES)
+    async def test_senders_wait_until_there_is_room(self, name: str) -> None:
+        """Each dialect's senders are stopped at the watermark by its own means, and go on when a fifth is free."""
+        limits = BrokerLimits(memory=1_000_000)
+        async with Broker(limits=limits, queues=["q"], credit=10) as broker, Connection(broker.url) as other:
+            async with (
+                Connection(broker.url, dialect=name) as connection,
+                connection.sender("q") as sender,
+                other.receiver("q", credit=1) as receiver,
+                anyio.create_task_group() as tasks,
+            ):
+                sent = 0
+
+                async def send() -> None:
+                    nonlocal sent
+                    for _ in range(40):
+                        await sender.send(bytes(50_000))
+                        sent += 1
+
+                tasks.start_soon(send)
+                await until(lambda: broker.blocked is not None)
+                await anyio.wait_all_tasks_blocked()
+                assert "memory" in str(broker.blocked)
+                assert sum(queue.bytes for queue in broker.queues) <= 1_250_000
+                assert sent < 40
+                with anyio.fail_after(20):
+                    for _ in range(40):
+                        with await receiver.receive() as message:
+                            assert len(bytes(message.body)) == 50_000
+                assert broker.blocked is None
+            assert sent == 40
+
+    async def test_who_ignores_it_is_refused(self) -> None:
+        """What still comes by credit given before is taken as far as a quarter more; then it is rejected."""
+        limits = BrokerLimits(memory=1_000_000)
+        async with Broker(limits=limits, queues=["q", "r"], credit=100) as broker:
+            async with Connection(broker.url) as connection, connection.sender("q") as sender:
+                outcomes = []
+
+                async def send() -> None:
+                    try:
+                        await sender.send(bytes(100_000))
+                    except MessageRejected as error:
+                        outcomes.append(error.condition)
+
+                async with anyio.create_task_group() as tasks:
+                    for _ in range(60):
+                        tasks.start_soon(send)
+                    await until(lambda: bool(outcomes))
+                    assert set(outcomes) == {"amqp:resource-limit-exceeded"}
+                    held = sum(queue.bytes for queue in broker.queues)
+                    tasks.cancel_scope.cancel()
+            assert 1_000_000 < held <= 1_250_000 + 600_000  # what one read brought
+
+    async def test_user_and_memory_do_not_undo_each_other(self) -> None:
+        """Senders go on when neither the user nor the memory says that they must wait."""
+        async with Broker(limits=BrokerLimits(memory=100_000), queues=["q"]) as broker:
+            async with Connection(broker.url) as connection:
+                async with connection.sender("q") as sender:
+                    await sender.send(bytes(120_000))
+                await until(lambda: broker.blocked is not None)
+                broker.block("maintenance")
+                broker.unblock()
+                assert "memory" in str(broker.blocked)
+                broker.block("maintenance")
+                async with connection.receiver("q") as receiver:
+                    (await receiver.receive()).accept()
+                await until(lambda: not broker.queue("q").depth and broker.blocked == "maintenance")
+                broker.unblock()
+                assert broker.blocked is None
+                async with connection.sender("q") as sender:
+                    await sender.send("again")
+
+    @pytest.mark.parametrize("way", ["delete", "purge", "subscription", "expiry", "stream", "transaction"])
+    async def test_all_that_is_freed_counts(self, way: str) -> None:
+        """However messages go, the memory is seen to be free again."""
+        arguments = {"x-queue-type": "stream", "x-max-length-bytes": 1000} if way == "stream" else {}
+        queues = {"q": arguments}
+        limits = BrokerLimits(memory=50_000)
+        async with Broker(limits=limits, queues=queues, topics=["topic.t"]) as broker:
+            async with Connection(broker.url) as connection, AsyncExitStack() as stack:
+                sender = await stack.enter_async_context(connection.sender("topic.t" if way == "subscription" else "q"))
+                ttl = timedelta(seconds=0.2) if way == "expiry" else None
+                if way == "subscription":
+                    subscriber = connection.receiver("topic.t", credit=0)
+                    await subscriber.__aenter__()
+                if way == "transaction":
+                    async with connection.transaction() as transaction:
+                        await sender.send(Message(bytes(60_000)), transaction=transaction)
+                        await until(lambda: broker.blocked is not None)
+                        await transaction.rollback()
+                else:
+                    await sender.send(Message(bytes(60_000), ttl=ttl))
+                    if way == "stream":
+                        await until(lambda: broker.blocked is not None)
+                if way == "subscription":
+                    await subscriber.__aexit__(None, None, None)
+                if way in ("delete", "purge"):
+                    async with management(connection) as manager:
+                        await (manager.delete_queue if way == "delete" else manager.purge_queue)("q")
+                if way == "stream":
+                    return  # the last message of a stream stays
+                await until(lambda: broker.blocked is None)

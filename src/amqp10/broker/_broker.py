@@ -8,6 +8,7 @@ dialect that the registry learns is served by the same queues, on the same port.
 
 from __future__ import annotations
 
+import logging
 import math
 import secrets
 import ssl
@@ -50,6 +51,8 @@ from ._virtual_hosts import USUAL
 
 if TYPE_CHECKING:
     from ..client import ConnectionSettings
+
+_log = logging.getLogger("amqp10.broker")
 
 ON_DEMAND = "amqp10_on_demand"
 """The capability that says, to our own clients in dialects that declare their nodes, that they need not."""
@@ -372,9 +375,17 @@ class Broker:
         while True:
             self._alarm = anyio.Event()
             deadlines = []
+            changed = False
             for router in self._routers.values():
                 deadlines.append(router.expire())
                 router.flush()
+                if router.regulate():
+                    changed = True
+                    _log.warning(
+                        "senders are stopped: %s" if router.blocked else "senders go on%s", router.blocked or ""
+                    )
+            if changed:
+                self._door.blocked_or_not()
             with anyio.move_on_at(min((each for each in deadlines if each is not None), default=math.inf)):
                 await self._alarm.wait()
 
@@ -416,13 +427,13 @@ class Broker:
             reason: for those who are told one.
         """
         for router in self._routers.values():
-            router.blocked = reason
+            router.block("user", reason)
         self._door.blocked_or_not()
 
     def unblock(self) -> None:
-        """Take messages again."""
+        """Take messages again; but not while memory is short (`BrokerLimits.memory`)."""
         for router in self._routers.values():
-            router.blocked = None
+            router.block("user", None)
         self._door.blocked_or_not()
 
     @property

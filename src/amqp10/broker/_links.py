@@ -383,7 +383,10 @@ class PeerLinks:
         if isinstance(producer, CoordinatorLink):
             self._asked.append(producer)
         elif producer is not None:
-            producer.take()
+            if self._router.exhausted:
+                producer.refuse_all("the broker has no memory left")
+            else:
+                producer.take()
         elif event.link in self.pairs:
             self.pairs.take(event.link)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ._credit import share_out
 from ._duplicates import RecentIds, duplicate_id
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from ._limits import Maker
     from ._selection import Filtering
     from ._store import Shelf
+
+
+ENTRY: Final = 256
+"""Octets of memory that a message takes beside its own, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +131,11 @@ class Node(ABC):
         owner: the connection that alone may receive from it and delete it; None for all.
         for_replies: it has an owner, and yet others may find it, for they send to it.
         maker: the connection that made it; None for nodes that the broker began with, or had in its store.
+        counted: the router's own mark: octets that it has counted for it; None where it counts none any more.
     """
 
     maker: Maker | None = None
+    counted: int | None = 0
     owner: object | None = None
     for_replies = False
     shelf: Shelf | None = None
@@ -154,6 +160,11 @@ class Node(ABC):
     @abstractmethod
     def free(self) -> int:
         """How many more messages find room now, by a cautious guess where bytes are limited."""
+
+    @property
+    def held(self) -> int:
+        """Octets of memory, about: messages here, and those that open transactions will put here."""
+        return self.reserved_bytes + self.reserved * ENTRY
 
     @property
     def short(self) -> bool:
@@ -210,12 +221,13 @@ class Node(ABC):
         """
         self.reserved += 1
         self.reserved_bytes += entry.size
+        self.touch()
 
     def unreserve(self, entry: Entry) -> None:
         """The transaction is over."""
         self.reserved -= 1
         self.reserved_bytes -= entry.size
-        if self.tight and not self.deleted:
+        if not self.deleted:
             self.touch()
 
     @abstractmethod

@@ -127,6 +127,13 @@ class ProducerLink(Producer):
                 self._post(delivery, [(node, entry), *copies])
         self.credit_used()
 
+    def refuse_all(self, description: str) -> None:
+        """Take nothing of what came."""
+        incoming = self._link.incoming
+        while incoming:
+            self._reject(incoming.popleft(), "amqp:resource-limit-exceeded", description)
+        self.credit_used()
+
     def _copies(self, payload: bytes, entry: Entry) -> Sequence[tuple[Node, Entry]]:
         """What goes where else; asked only if messages do not go to the node alone.
 

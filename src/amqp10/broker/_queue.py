@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..messaging import Accepted, Modified, Rejected, Released
 from ._browsing import Browsing
 from ._faults import attempt, report
-from ._node import Node
+from ._node import ENTRY, Node
 from ._selection import Selection
 from ._waiting import Waiting
 
@@ -119,6 +119,10 @@ class Queue(Node):
             left = limits.bytes - self.bytes - self.reserved_bytes
             free = min(free, max(1, left // typical) if left > 0 else 0)
         return free
+
+    @property
+    def held(self) -> int:
+        return super().held + self.bytes + self.depth * ENTRY
 
     # Coming in
 

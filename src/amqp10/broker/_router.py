@@ -24,7 +24,7 @@ from ._duplicates import RecentIds
 from ._entry import SAYS_NOTHING, Entry
 from ._faults import report
 from ._kept_sessions import KeptSessions
-from ._limits import BrokerLimits, Maker, check_count, check_name
+from ._limits import HARD_LIMIT, LOW_WATERMARK, BrokerLimits, Maker, check_count, check_name
 from ._node import Limits, Node, NodeFull
 from ._prepared import PreparedBranches
 from ._quarantine import Quarantine
@@ -53,6 +53,8 @@ MANAGEMENT = "$management"
 """The node of the AMQP management draft, which this broker has not."""
 
 
+_MEMORY = "memory"
+"""Who stops senders where there is too much in memory; `Broker.block` is somebody else."""
 _IDLE_PAUSE = 1.0
 """Seconds between two looks for nodes that nobody uses, where there is no room for more and there were few."""
 
@@ -80,7 +82,9 @@ class Router:
         links: those that can be resumed.
         transactions: those that are open, of all peers.
         quarantine: messages that could not be handled.
-        blocked: why no messages are taken at present; None: they are.
+        blocked: why no messages are taken at present; None: they are. `block` changes it.
+        held: octets of all messages in memory, about.
+        exhausted: so many that none is taken, not even what was on its way when senders were stopped.
         next_expiry: when the next message, subscription, link or transaction dies; `on_alarm` is called when that comes
             to be sooner than it was.
     """
@@ -103,6 +107,9 @@ class Router:
     ) -> None:
         self.peers = peers if peers is not None else BrokerLimits()
         self.maker: Maker | None = None
+        self.held = 0
+        self.exhausted = False
+        self._reasons: dict[str, str] = {}  # for taking no messages, by who says so
         self._look_for_idle = -math.inf
         self._topics: dict[Topic, None] = {}
         self.nodes: dict[str, Node] = {}
@@ -331,11 +338,13 @@ class Router:
         if node.shelf is not None:
             node.shelf.drop()
         self._unmade(node)
+        self._count_no_more(node)
         if isinstance(node, Topic):
             self._topics.pop(node, None)
             for subscription in node.subscriptions.values():
                 self._queues.pop(subscription, None)
                 self._unmade(subscription)
+                self._count_no_more(subscription)
                 if subscription.shelf is not None:
                     subscription.shelf.drop()
         elif isinstance(node, Queue):
@@ -364,6 +373,7 @@ class Router:
     def _end_subscription(self, subscription: Subscription) -> None:
         self._queues.pop(subscription, None)
         self._unmade(subscription)
+        self._count_no_more(subscription)
         subscription.topic.unsubscribe(subscription)
         if subscription.shelf is not None:
             subscription.shelf.drop()
@@ -490,6 +500,53 @@ class Router:
                 node.run()
             except Exception as error:
                 report(f"the pass of {node.name!r} failed", error)
+            self._count(node)
+        self._watch()
+
+    # Memory
+
+    def _count(self, node: Node) -> None:
+        """Count what a node holds that has changed."""
+        if node.counted is not None:
+            held = node.held
+            self.held += held - node.counted
+            node.counted = held
+
+    def _count_no_more(self, node: Node) -> None:
+        self.held -= node.counted or 0
+        node.counted = None
+
+    def _watch(self) -> None:
+        """Have `regulate` called if it is time to stop senders, or to let them go on."""
+        limit = self.peers.memory
+        if limit is None:
+            return
+        self.exhausted = self.held > limit * HARD_LIMIT
+        if self.held <= limit * LOW_WATERMARK if _MEMORY in self._reasons else self.held >= limit:
+            self._on_alarm()
+
+    def regulate(self) -> bool:
+        """Stop senders where there is too much in memory, or let them go on; return whether that changed anything."""
+        limit = self.peers.memory
+        if limit is None:
+            return False
+        if _MEMORY in self._reasons:
+            return self.held <= limit * LOW_WATERMARK and self.block(_MEMORY, None)
+        return self.held >= limit and self.block(_MEMORY, f"messages take {limit} octets of memory or more")
+
+    def block(self, whose: str, reason: str | None) -> bool:
+        """Take no messages, or again where nobody else says so; return whether it is said to peers otherwise now.
+
+        Args:
+            whose: who says so; nobody ends what another began.
+            reason: None for not any more.
+        """
+        before = self.blocked
+        self._reasons.pop(whose, None)
+        if reason is not None:
+            self._reasons[whose] = reason
+        self.blocked = next(iter(self._reasons.values()), None)
+        return self.blocked != before
 
     def _alarm(self, deadline: float) -> None:
         if self.next_expiry is None or deadline < self.next_expiry:
@@ -501,6 +558,8 @@ class Router:
         now = self.clock()
         timed: tuple[Timed, ...] = (self.links, self.subscriptions, self.transactions, self.sessions, *self._queues)
         deadlines = [_expire(each, now) for each in timed]
+        for queue in self._queues:
+            self._count(queue)
         self.next_expiry = min((deadline for deadline in deadlines if deadline is not None), default=None)
         return self.next_expiry
 

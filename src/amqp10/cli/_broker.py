@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import click
 
-from ..broker import Broker
+from ..broker import Broker, BrokerLimits
 from ..engine import dialect_names
 from ..net import TLS, is_loopback
 from ._main import start
@@ -57,6 +57,13 @@ def users_of(pairs: tuple[str, ...]) -> dict[str, str]:
     metavar="N",
     help="drop messages whose _AMQ_DUPL_ID is among the last N of the node; not done when not given",
 )
+@click.option(
+    "--memory-limit",
+    type=click.IntRange(1),
+    metavar="OCTETS",
+    help="stop senders when messages take this much memory; 1 GiB when not given",
+)
+@click.option("--max-connections", type=click.IntRange(1), metavar="N", help="refuse more; any number when not given")
 @click.option("--trust-user-id", is_flag=True, help="take messages whose user_id is not the user who sends them")
 @click.option("--no-auto-create", is_flag=True, help="refuse addresses that were not declared")
 @click.option("--tls-certificate", type=click.Path(exists=True, dir_okay=False), help="our certificate (PEM): TLS only")
@@ -87,6 +94,8 @@ def broker(
     store: str | None,
     dialects: tuple[str, ...],
     duplicate_ids: int | None,
+    memory_limit: int | None,
+    max_connections: int | None,
     trust_user_id: bool,
     no_auto_create: bool,
     tls_certificate: str | None,
@@ -126,6 +135,8 @@ def broker(
             dialects=dialects or None,
             auto_create=not no_auto_create,
             duplicate_ids=duplicate_ids,
+            limits=BrokerLimits(memory=memory_limit) if memory_limit else None,
+            max_connections=max_connections,
             check_user_id=False if trust_user_id else None,
         )
     except ValueError as error:  # an empty name, or one for a queue and for a topic

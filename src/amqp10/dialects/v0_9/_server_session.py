@@ -356,7 +356,7 @@ class ServerSession(Session, Channel):
     def refuse(self, pending: PendingRequest[Any], error: Error) -> None:
         if not pending.answered:
             pending.answered = True
-            self.refuse_method(error, pending.context)
+            self.refuse_method(error, pending.context, (error.info or {}).get("reply-code", 0))
 
     def refuse_method(self, error: Error, method: Method, code: int = 0) -> None:
         """A method can not be done: the channel ends with that, or the connection."""
