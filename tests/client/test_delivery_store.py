@@ -248,7 +248,7 @@ async def test_the_peer_is_asked_to_keep_the_link() -> None:
             asked = [each.remote.target for each in (named, unnamed)]
             assert [(each.expiry_policy, each.timeout) for each in asked if isinstance(each, Target)] == [
                 ("connection-close", 60),
-                ("link-detach", 0),
+                ("session-end", 0),
             ]
 
 

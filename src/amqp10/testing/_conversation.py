@@ -17,7 +17,7 @@ from anyio.abc import ByteStream, SocketAttribute, SocketListener
 from anyio.streams.tls import TLSStream
 
 from ..broker._memory import MemoryStream, memory_streams
-from ..dialects.v1_0._performatives import Begin
+from ..dialects.v1_0._performatives import Begin, Close, Open
 from ..types import Composite
 from ._transcript import Frame, Transcript, garbage
 
@@ -237,7 +237,8 @@ class Conversation:
     # What the script does
 
     async def send(self, performative: Composite, payload: bytes = b"", *, channel: int | None = None) -> None:
-        """Send a frame as it is, on `channel`; None: on this side's channel of the session that was heard of last.
+        """Send a frame as it is, on `channel`; None: open and close on 0, where they belong, and anything else on this
+        side's channel of the session that was heard of last.
 
         Raises:
             EncodeError: a field of the performative has no encoding.
@@ -246,7 +247,8 @@ class Conversation:
         Cancelling: a part of the frame may have been sent.
         """
         if channel is None:
-            channel = self._channels.get(self.channel, self.channel)
+            on_zero = isinstance(performative, Open | Close)
+            channel = 0 if on_zero else self._channels.get(self.channel, self.channel)
         frame = Frame(channel, performative, payload)
         data = frame.encode()
         self.transcript.said(frame)

@@ -6,7 +6,7 @@ import itertools
 from typing import Any, TypeVar
 
 from ..dialects.v1_0._frames import AMQP_HEADER
-from ..dialects.v1_0._performatives import Attach, Begin, Flow, Open, Transfer
+from ..dialects.v1_0._performatives import Attach, Begin, Close, Flow, Open, Transfer
 from ..engine import (
     CreditChanged,
     Engine,
@@ -54,12 +54,15 @@ class EngineScript:
     # The script's side
 
     def send(self, performative: Composite, payload: bytes = b"", channel: int | None = None) -> None:
-        """Give the engine a frame, on the script's channel of the session that was heard of last, or the named one.
+        """Give the engine a frame, on the named channel.
+
+        Without a name, open and close are on 0, where they belong, and anything else is on the script's channel of the
+        session that was heard of last.
 
         Raises:
             EncodeError: a field of the performative has no encoding.
         """
-        frame = Frame(self._channel if channel is None else channel, performative, payload)
+        frame = Frame(self._channel_of(performative) if channel is None else channel, performative, payload)
         self.transcript.said(frame)
         self._give(frame.encode())
 
@@ -68,7 +71,7 @@ class EngineScript:
         data = b""
         for each in performatives:
             performative, payload = each if isinstance(each, tuple) else (each, b"")
-            frame = Frame(self._channel, performative, payload)
+            frame = Frame(self._channel_of(performative), performative, payload)
             self.transcript.said(frame)
             data += frame.encode()
         self._give(data)
@@ -88,9 +91,8 @@ class EngineScript:
         self.engine.receive_eof()
         self.events += self.engine.events()
 
-    @property
-    def _channel(self) -> int:
-        return self._channels.get(self.channel, self.channel)
+    def _channel_of(self, performative: Composite) -> int:
+        return 0 if isinstance(performative, Open | Close) else self._channels.get(self.channel, self.channel)
 
     def _give(self, data: bytes) -> None:
         self.engine.receive_data(data)
