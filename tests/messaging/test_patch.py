@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp10.errors import DecodeError, EncodeError
-from amqp10.messaging import Header, Message, Properties, patch_header, read_header, read_properties
+from amqp10.messaging import (
+    Header,
+    Message,
+    Properties,
+    patch_header,
+    read_annotations,
+    read_header,
+    read_priority,
+    read_properties,
+)
 from amqp10.messaging._layout import scan
 from amqp10.testing._message_strategies import exact_message, headers, messages
 from amqp10.types import Symbol
@@ -135,3 +144,26 @@ def test_mutated_heads_raise_nothing_but_decode_errors(message: Message, data: s
     for read in (read_header, read_properties):
         with contextlib.suppress(DecodeError):
             read(bytes(payload))
+
+
+WIDE = (
+    b"\0\x80\0\0\0\0\0\0\0\x70\xc0\x02\x01\x41",
+    b"\0\xa3\x10amqp:header:list\xc0\x02\x01\x41",
+    b"\0\x53\x70\xc0\x02\x01\x41",
+)
+
+
+@pytest.mark.parametrize("size", range(len(max(WIDE, key=len)) + 4))
+@pytest.mark.parametrize("head", WIDE, ids=bytes.hex)
+def test_a_head_that_is_cut_is_a_decode_error(head: bytes, size: int) -> None:
+    """Wherever it ends, also within the descriptor of a section."""
+    payload = (head + b"\0\x53\x77\x40")[:size]
+    for read in (
+        read_header,
+        read_properties,
+        read_priority,
+        read_annotations,
+        lambda octets: patch_header(octets, durable=True),
+    ):
+        with contextlib.suppress(DecodeError):
+            read(payload)

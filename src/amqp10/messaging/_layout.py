@@ -91,11 +91,14 @@ def descriptor_at(payload: bytes, at: int) -> tuple[int, int]:
     """The descriptor code of the section that begins at `at`, and where its value begins.
 
     Raises:
-        DecodeError: no section begins there.
+        DecodeError: no section begins there, or the payload ends within its descriptor.
     """
     if payload[at : at + 2] == b"\0\x53" and at + 2 < len(payload) and payload[at + 2] in NAMES:
         return payload[at + 2], at + 3
-    return _wide_descriptor(payload, at)
+    try:
+        return _wide_descriptor(payload, at)
+    except IndexError:
+        raise DecodeError(f"the message ends within the section at offset {at}") from None
 
 
 def _wide_descriptor(payload: bytes, at: int) -> tuple[int, int]:
