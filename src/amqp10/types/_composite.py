@@ -256,11 +256,13 @@ def decode_fields(cls: type[C], data: bytes, at: int, room: list[int] | None = N
     """
     if room is None:
         room = room_for(data)
-    else:
-        room[0] = DEFAULT_LIMITS.max_depth
     try:
         return _BY_CODE[cls.descriptor_code](data, at, room)
+    except DecodeError:
+        room[0] = DEFAULT_LIMITS.max_depth  # for the next value that has the same room
+        raise
     except BROKEN as e:
+        room[0] = DEFAULT_LIMITS.max_depth
         raise broken(e) from None
 
 

@@ -72,11 +72,13 @@ def decode_from(
         return decode_from(bytes(data[at:end]), 0, limits, room)[0], end
     if room is None:
         room = [limits.max_depth, limits.max_elements + (len(data) >> 3)]
-    else:
-        room[0] = limits.max_depth  # a value that failed leaves it lower
     try:
         return READERS[data[at]](data, at + 1, room)
+    except DecodeError:
+        room[0] = limits.max_depth  # for the next value that has the same room
+        raise
     except BROKEN as e:
+        room[0] = limits.max_depth
         raise broken(e) from None
 
 
