@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any
@@ -159,3 +161,14 @@ class TestTime:
             await stack.aclose()
             assert 1.9 <= anyio.current_time() - left <= 2.5
         await stream.aclose()
+
+
+def test_dialects_are_loaded_before_anybody_comes() -> None:
+    """Not in the time that the first peer has for its handshake."""
+    program = (
+        "import sys; from amqp10.broker import Broker; Broker();"
+        "loaded = {name.split('.')[2] for name in sys.modules if name.startswith('amqp10.dialects.')};"
+        "print(*sorted(loaded))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["fast", "v0_10", "v0_9", "v1_0"]

@@ -22,7 +22,6 @@ from amqp10.dialects.v0_10._controls import (
     SessionRequestTimeout,
 )
 from amqp10.dialects.v0_10._frames import PROTOCOL_HEADER, encode_command, encode_control
-from amqp10.engine import dialects
 
 pytestmark = pytest.mark.anyio
 
@@ -89,7 +88,6 @@ async def silent(stream: ByteStream) -> None:
 @pytest.mark.parametrize("trickle", [False, True])
 async def test_it_never_opens(anyio_backend: str, begun: bytes, trickle: bool) -> None:
     """Who says nothing, or a byte now and then, is cut off when its time to open is over."""
-    dialects()
     async with Broker(handshake_timeout=1.5, close_timeout=0.2) as broker:
         stream = broker.open_stream()
         if begun:

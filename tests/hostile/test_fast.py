@@ -28,7 +28,6 @@ from amqp10.dialects.fast._commands import (
     MessageHead,
 )
 from amqp10.dialects.fast._frames import INITIATION, encode_command
-from amqp10.engine import dialects
 from amqp10.errors import AmqpError
 
 from .test_against_broker import still_serves
@@ -39,7 +38,6 @@ OVER = anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError
 
 @pytest.fixture
 async def broker(anyio_backend: str) -> AsyncIterator[Broker]:
-    dialects()
     async with Broker(handshake_timeout=1.5, close_timeout=0.2, anonymous=True, max_message_size=100_000) as broker:
         yield broker
 

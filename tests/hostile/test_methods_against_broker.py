@@ -24,7 +24,6 @@ from amqp10.dialects.v0_9._methods import (
     TxSelectOk,
 )
 from amqp10.dialects.v0_9._variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
-from amqp10.engine import dialects
 
 from ..dialects.v0_9._peer import MethodPeer
 from ._method_acts import AT_BROKER, Act, header, raw
@@ -106,7 +105,6 @@ async def test_a_login_without_end(broker: Broker) -> None:
 @pytest.mark.parametrize("stage", ["header", "start-ok", "tune-ok"])
 async def test_never_to_the_end_of_the_handshake(anyio_backend: str, stage: str) -> None:
     """Who falls silent within it, or writes octet by octet, is given up when its time is over."""
-    dialects()  # loaded with the first connection, else, in the time that the handshake may take
     async with Broker(handshake_timeout=1.5) as broker, MethodPeer.over(broker.open_stream()) as peer:
         if stage != "header":
             await peer.send_bytes(V0_9_1.header)

@@ -21,7 +21,7 @@ import anyio
 from anyio.abc import ByteStream, TaskGroup, TaskStatus
 
 from ..client import Connection
-from ..engine import ConnectionTerms, SessionTerms, dialect
+from ..engine import ConnectionTerms, SessionTerms, dialect, dialect_names
 from ..net import (
     TLS,
     CertificateName,
@@ -283,8 +283,9 @@ class Broker:
             access.rights_of,
             self._routers,
         )
-        spoken = [dialect(name) for name in dialects] if dialects is not None else None
-        if spoken == []:
+        # Loaded here, and not in the time that the first peer has for its handshake.
+        spoken = [dialect(name) for name in (dialects if dialects is not None else dialect_names())]
+        if not spoken:
             raise ValueError("a broker speaks one dialect at least; None for all")
         self._door = Doorkeeper(self._router, access.authenticator(), terms, max_connections, spoken, limits)
         self._entrance = Entrance(

@@ -55,7 +55,7 @@ class Doorkeeper:
         authenticator: Authenticator,
         terms: PeerTerms,
         max_connections: int | None,
-        dialects: Sequence[Dialect] | None,
+        dialects: Sequence[Dialect],
         limits: BrokerLimits,
     ) -> None:
         self.handshakes = Handshakes(most_handshakes(limits.handshakes), limits.handshakes_by_address)
