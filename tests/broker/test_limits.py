@@ -19,6 +19,7 @@ from anyio.streams.text import TextReceiveStream
 
 from amqp10 import Connection
 from amqp10.broker import Broker, BrokerLimits
+from amqp10.broker._handshakes import most_sockets
 from amqp10.broker._subscriptions import Lifetime
 from amqp10.broker._suspended import KeptLink, KeptLinks, LinkKey
 from amqp10.engine import dialect_names
@@ -193,6 +194,61 @@ async def main():
         await anyio.sleep_forever()
 anyio.run(main)
 """
+
+
+TOO_MANY = {  # as each dialect says that there is no room for a connection
+    "1.0": "amqp:resource-limit-exceeded",
+    "0-9-1": "amqp:resource-limit-exceeded",
+    "0-9": "amqp:resource-limit-exceeded",
+    "0-9-draft": "amqp:resource-limit-exceeded",
+    "0-10": "amqp:connection:forced",
+    "fast": "amqp:resource-limit-exceeded",
+}
+
+
+class TestConnections:
+    @pytest.mark.parametrize("name", NAMES)
+    async def test_too_many(self, name: str) -> None:
+        """Each dialect says that there is no room; who is in is served, and there is room when somebody leaves."""
+        async with Broker(max_connections=2) as broker, victim(broker, name) as serve:
+            async with Connection(broker.url, dialect=name):
+                with pytest.raises(ConnectionClosed, match="takes no more connections") as refused:
+                    async with Connection(broker.url, dialect=name):
+                        pass
+                assert refused.value.condition == TOO_MANY[name]
+                await serve()
+            await until(lambda: broker.connections == 1)
+            async with Connection(broker.url, dialect=name):
+                await serve()
+
+    async def test_descriptors(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Without a number, a tenth of the file descriptors is left; connections in memory have none."""
+        resource = pytest.importorskip("resource", reason="Windows has no such limit")
+        monkeypatch.setattr(resource, "getrlimit", lambda what: (3, 1000))
+        broker = Broker()
+        monkeypatch.undo()
+        async with broker, victim(broker) as serve, AsyncExitStack() as stack:
+            for _ in range(5):
+                await stack.enter_async_context(broker.connect())
+            async with Connection(broker.url):
+                with pytest.raises(ConnectionClosed, match="takes no more connections"):
+                    async with Connection(broker.url):
+                        pass
+                async with broker.connect():
+                    await serve()
+            await until(lambda: broker.connections == 6)
+            async with Connection(broker.url):
+                await serve()
+
+    def test_any_number(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where the system has no limit there is none; and one connection is let in by any limit."""
+        resource = pytest.importorskip("resource", reason="Windows has no such limit")
+        monkeypatch.setattr(resource, "getrlimit", lambda what: (resource.RLIM_INFINITY,) * 2)
+        assert most_sockets() is None
+        monkeypatch.setattr(resource, "getrlimit", lambda what: (1, 1))
+        assert most_sockets() == 1
+        monkeypatch.setattr(resource, "getrlimit", lambda what: (1024, 1024))
+        assert most_sockets() == 921
 
 
 class TestOpening:

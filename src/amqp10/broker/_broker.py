@@ -25,7 +25,6 @@ from ..engine import ConnectionTerms, SessionTerms, dialect, dialect_names
 from ..net import (
     TLS,
     CertificateName,
-    StreamFacts,
     TLSSettings,
     require_wsproto,
 )
@@ -42,7 +41,7 @@ from ._node import Limits
 from ._quarantine import Quarantine
 from ._queue import Queue
 from ._router import AddressError, Router
-from ._serving import Doorkeeper
+from ._serving import IN_MEMORY, Doorkeeper
 from ._store import MOST_STORED, Store
 from ._store_load import load
 from ._topic import Topic
@@ -145,7 +144,9 @@ class Broker:
             told. None: where clients have names: where there are users, or certificates. False: take what bridges
             pass on that others sent.
         max_message_size: the largest message that is taken, bytes.
-        max_connections: how many peers at once that have opened; None for any number.
+        max_connections: how many peers at once that have opened. None: as many as leave a tenth of the file
+            descriptors that the process may have when the broker is made; connections in memory have none, and do not
+            count then.
         limits: what else peers may take up; None for the defaults.
         credit: messages that one sender may send ahead.
         idle_timeout: seconds of silence after which a peer is given up; None for never.
@@ -365,7 +366,7 @@ class Broker:
 
     async def _take_memory(self, stream: ByteStream) -> None:
         with anyio.CancelScope(deadline=anyio.current_time() + self._handshake_timeout) as scope:
-            await self._door.serve(stream, StreamFacts(secure=True, peer="this process"), scope)
+            await self._door.serve(stream, IN_MEMORY, scope)
 
     def _on_alarm(self) -> None:
         if self._alarm is not None:

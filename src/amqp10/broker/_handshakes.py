@@ -83,10 +83,26 @@ class Handshakes:
 
 
 def most_handshakes(asked: int) -> int:
-    """As many as asked for, but half of the file descriptors that the process may have at most."""
+    """Return as many as asked for, but half of the file descriptors that the process may have at most."""
+    descriptors = _descriptors()
+    return asked if descriptors is None else max(1, min(asked, descriptors // 2))
+
+
+def most_sockets() -> int | None:
+    """Return how many connections may be open, so that a tenth of the process's file descriptors is left.
+
+    That tenth is for files, for what else the process does, and for those who have not opened yet. None: on this
+    system a process may have any number.
+    """
+    descriptors = _descriptors()
+    return None if descriptors is None else max(1, descriptors - (descriptors + 9) // 10)
+
+
+def _descriptors() -> int | None:
+    """Return how many file descriptors this process may have; None for any number."""
     try:
         import resource
     except ImportError:  # not on Windows, which has no such limit
-        return asked
+        return None
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return asked if limit == resource.RLIM_INFINITY else max(1, min(asked, limit // 2))
+    return None if limit == resource.RLIM_INFINITY else limit

@@ -19,7 +19,7 @@ from ._carrier import Carrier, PeerTerms
 from ._connection import Peer
 from ._failed_logins import FailedLogins
 from ._faults import attempt
-from ._handshakes import Handshakes, most_handshakes
+from ._handshakes import Handshakes, most_handshakes, most_sockets
 from ._limits import BrokerLimits, check_name
 from ._router import Router
 
@@ -32,6 +32,10 @@ _log = logging.getLogger("amqp10.broker")
 
 MOST_OUTPUT = 16_777_216
 """Bytes, beyond one message, that may wait for a peer that does not read before it is cut off."""
+
+
+IN_MEMORY = StreamFacts(secure=True, peer="this process")
+"""What is known of a connection in memory, the application's own."""
 
 
 MOST_NAME = 80
@@ -65,6 +69,8 @@ class Doorkeeper:
         self._authenticator = authenticator
         self._terms = terms
         self._max_connections = max_connections
+        self._most_sockets = most_sockets() if max_connections is None else None
+        self._sockets = 0  # of the connections that are there, those that are not in memory
         self._dialects = dialects
         self._failed_logins = FailedLogins(anyio.current_time)
         self._visits: dict[Visit, None] = {}
@@ -146,6 +152,10 @@ class Doorkeeper:
         full = _no_resources("the broker takes no more connections")
         if self._max_connections is not None and self.opened >= self._max_connections:
             return full
+        if not visit.in_memory:
+            if self._most_sockets is not None and self._sockets >= self._most_sockets:
+                return full
+            self._sockets += 1
         self._visits[visit] = None
         return full if self._closing else None
 
@@ -170,7 +180,9 @@ class Doorkeeper:
 
     def go(self, visit: Visit) -> None:
         """A connection is over."""
-        self._visits.pop(visit, None)
+        if visit in self._visits:
+            del self._visits[visit]
+            self._sockets -= not visit.in_memory
         if not self._visits and self._quiet is not None:
             self._quiet.set()
 
@@ -197,6 +209,9 @@ class Visit(Carrier):
 
     Args:
         scope: cancelling it cuts the connection off; its deadline is lifted when the peer is admitted.
+
+    Attributes:
+        in_memory: it has no socket, and so no file descriptor.
     """
 
     def __init__(
@@ -205,6 +220,7 @@ class Visit(Carrier):
         self._door = door
         self._engine = engine
         self._facts = facts
+        self.in_memory = facts is IN_MEMORY
         self._scope = scope
         self._store = door.store
         self._pump = Pump(stream, engine, self._handle, self._before_write if door.store is not None else None)

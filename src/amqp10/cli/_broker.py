@@ -63,7 +63,9 @@ def users_of(pairs: tuple[str, ...]) -> dict[str, str]:
     metavar="OCTETS",
     help="stop senders when messages take this much memory; 1 GiB when not given",
 )
-@click.option("--max-connections", type=click.IntRange(1), metavar="N", help="refuse more; any number when not given")
+@click.option(
+    "--max-connections", type=click.IntRange(1), metavar="N", help="refuse more; else nine tenths of file descriptors"
+)
 @click.option("--trust-user-id", is_flag=True, help="take messages whose user_id is not the user who sends them")
 @click.option("--no-auto-create", is_flag=True, help="refuse addresses that were not declared")
 @click.option("--tls-certificate", type=click.Path(exists=True, dir_okay=False), help="our certificate (PEM): TLS only")
