@@ -222,6 +222,7 @@ def test_exchanges(ask: Asking, router: Router) -> None:
 
 def test_bindings(ask: Asking) -> None:
     """Queues and exchanges are bound, looked at and unbound; what is not there is said."""
+    assert ask(QueryBinding("")) == BindingFacts(True, True, False, False, False)
     ask(DeclareQueue("q"))
     ask(DeclareExchange("e", "topic"))
     ask(Bind("q", "e", "a.*"))
@@ -232,6 +233,11 @@ def test_bindings(ask: Asking) -> None:
     assert ask(QueryBinding("amq.fanout", "q")) == BindingFacts(True, True, False, False, False)
     assert ask(QueryBinding("f", "q")) == BindingFacts(False, True, False, False, False)
     assert ask(QueryBinding("e", "r")) == BindingFacts(True, False, False, False, False)
+    assert ask(QueryBinding("", "q")) == ask(QueryBinding("", "q", "q")) == BindingFacts(True, True, True, True, True)
+    assert ask(QueryBinding("", key="q")) == ask(QueryBinding("")) == BindingFacts(True, True, True, True, True)
+    assert ask(QueryBinding("", "q", "k")) == BindingFacts(True, True, True, False, False)
+    assert ask(QueryBinding("", key="r")) == BindingFacts(True, True, True, False, False)
+    assert ask(QueryBinding("", "q", "q", {"a": 1})) == BindingFacts(True, True, True, True, False)
     ask(Unbind("q", "e", "a.*"))
     ask(Unbind("q", "e", "a.*"))
     assert ask(QueryBinding("e", "q", "a.*")) == BindingFacts(True, True, False, False, False)

@@ -289,6 +289,10 @@ class Requests:
         node = self._router.nodes.get(asked.queue) if asked.queue is not None else None
         if exchange is None or (asked.queue is not None and node is None):
             return BindingFacts(exchange is not None, asked.queue is None or node is not None, False, False, False)
+        if not exchange.name:  # the default exchange, to which all are bound by their names, and without arguments
+            names = self._router.nodes if asked.queue is None else [asked.queue]
+            by_name = bool(names) and (asked.key is None or asked.key in names)
+            return BindingFacts(True, True, bool(names), by_name, by_name and not asked.arguments)
         all_ = [binding for same in exchange.bindings.values() for binding in same]
         there = [each for each in all_ if node is None or each.destination is node]
         keyed = [each for each in there if asked.key is None or each.key == asked.key]

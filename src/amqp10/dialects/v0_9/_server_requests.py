@@ -6,11 +6,13 @@ from typing import Any
 
 from ...engine import (
     Bind,
+    BindingFacts,
     DeclareExchange,
     DeclareQueue,
     DeleteExchange,
     DeleteQueue,
     PurgeQueue,
+    QueryBinding,
     QueueFacts,
     Unbind,
 )
@@ -35,6 +37,7 @@ from ._methods import (
     QueueUnbind,
     QueueUnbindOk,
 )
+from ._methods_0_9 import ExchangeBound, ExchangeBoundOk
 from ._table import DRAFT_TABLES, ON_DEMAND
 
 
@@ -76,6 +79,8 @@ def request_of(method: Any) -> Any:
             return DeleteExchange(method.exchange, if_unused=method.if_unused)
         case ExchangeBind():
             return Bind(method.destination, method.source, method.routing_key, arguments, "exchange")
+        case ExchangeBound():
+            return QueryBinding(method.exchange, method.queue or None, method.routing_key or None)
         case _:
             assert isinstance(method, ExchangeUnbind)
             return Unbind(method.destination, method.source, method.routing_key, arguments, "exchange")
@@ -93,7 +98,29 @@ def answer_of(method: Method, result: Any) -> Method:
         return QueueDeclareOk(facts.name, facts.messages, facts.consumers)
     if isinstance(method, QueueDelete | QueuePurge):
         return (QueueDeleteOk if isinstance(method, QueueDelete) else QueuePurgeOk)(result)
+    if isinstance(method, ExchangeBound):
+        return _bound(method, result)
     return _ANSWERS[type(method)]()
+
+
+def _bound(asked: ExchangeBound, facts: BindingFacts) -> ExchangeBoundOk:
+    """What Qpid's brokers answer: 0 if it is bound, else a number and words that say what is missing."""
+    exchange, queue, key = (f"{what!r}" for what in (asked.exchange, asked.queue, asked.routing_key))
+    if not facts.exchange:
+        code, text = 1, f"there is no exchange {exchange}"
+    elif not facts.queue:
+        code, text = 2, f"there is no queue {queue}"
+    elif facts.key:
+        code, text = 0, ""
+    elif asked.routing_key and asked.queue:
+        code, text = 6, f"queue {queue} is not bound to exchange {exchange} with the key {key}"
+    elif asked.routing_key:
+        code, text = 5, f"nothing is bound to exchange {exchange} with the key {key}"
+    elif asked.queue:
+        code, text = 4, f"queue {queue} is not bound to exchange {exchange}"
+    else:
+        code, text = 3, f"nothing is bound to exchange {exchange}"
+    return ExchangeBoundOk(code, text.encode()[:255].decode(errors="ignore"))
 
 
 _ANSWERS: dict[type[Method], type[Method]] = {

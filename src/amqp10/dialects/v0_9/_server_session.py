@@ -60,7 +60,7 @@ from ._methods import (
     TxRollback,
     TxSelect,
 )
-from ._methods_0_9 import BasicRecoverSync, BasicRecoverSyncOk
+from ._methods_0_9 import BasicRecoverSync, BasicRecoverSyncOk, ExchangeBound
 from ._server_consumer import Consumers
 from ._server_publish import PublishLink
 from ._server_requests import answer_of, request_of
@@ -102,7 +102,7 @@ class ServerSession(Session, Channel):
         ChannelFlowOk: "receive_flow_ok",
     } | dict.fromkeys(
         (
-            *(ExchangeDeclare, ExchangeDelete, ExchangeBind, ExchangeUnbind),
+            *(ExchangeDeclare, ExchangeDelete, ExchangeBind, ExchangeUnbind, ExchangeBound),
             *(QueueDeclare, QueueDelete, QueuePurge, QueueBind, QueueUnbind),
         ),
         "receive_request",
@@ -321,7 +321,7 @@ class ServerSession(Session, Channel):
         self.write(AccessRequestOk())
 
     def receive_request(self, method: Any) -> None:
-        if hasattr(method, "queue") and not isinstance(method, QueueDeclare):
+        if hasattr(method, "queue") and not isinstance(method, QueueDeclare | ExchangeBound):
             method.queue = self._queue(method.queue, method)
         self._ask(request_of(method), method)
 

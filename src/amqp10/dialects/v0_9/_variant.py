@@ -17,7 +17,14 @@ from ._methods import (
     ConnectionUnblocked,
 )
 from ._methods_0_8 import METHODS_0_8
-from ._methods_0_9 import METHODS_0_9, ConnectionRedirect, FileConsume, StreamConsume
+from ._methods_0_9 import (
+    METHODS_0_9,
+    ConnectionRedirect,
+    ExchangeBound,
+    ExchangeBoundOk,
+    FileConsume,
+    StreamConsume,
+)
 from ._table import DRAFT_TABLES, TABLES, Tables
 
 
@@ -47,7 +54,7 @@ V0_9_1: Final = Variant(
     name="0-9-1",
     header=b"AMQP\x00\x00\x09\x01",
     version=(0, 9),
-    methods=MethodTable(METHODS, TABLES),
+    methods=MethodTable((*METHODS, ExchangeBound, ExchangeBoundOk), TABLES),  # the last two are Qpid's
     tables=TABLES,
     framing=Framing(),
 )
