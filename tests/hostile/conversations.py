@@ -23,7 +23,7 @@ from anyio.abc import ByteStream, TaskGroup, TaskStatus
 from anyio.lowlevel import checkpoint
 
 from amqp10 import Connection
-from amqp10.broker import Broker
+from amqp10.broker import Broker, BrokerLimits, Permissions, User
 from amqp10.engine import (
     Bind,
     ConnectionTerms,
@@ -90,9 +90,25 @@ BINDINGS: Final = [("amq.headers", "", "work.plain"), ("amq.topic", "#", "work.r
 
 
 def settings(store: Path) -> dict[str, Any]:
-    """The broker's: users, limits, a store, times to live, chains of dead letters."""
+    """The broker's: users with permissions, limits, a store, times to live, chains of dead letters."""
+    permissions = Permissions(configure=r"^(h\.|amq\.gen|topic\.h)", write=r"^(?!victim)", read=r"^(?!victim)")
     return {
-        "users": PASSWORDS,
+        "users": {
+            "mallory": User(PASSWORDS["mallory"], {"/": permissions}),
+            "victim": PASSWORDS["victim"],
+        },
+        "limits": BrokerLimits(
+            sessions=16,
+            links=16,
+            nodes=200,
+            nodes_by_connection=20,
+            exchanges=50,
+            bindings=200,
+            bindings_by_queue=20,
+            arguments=2000,
+            kept_links=10,
+            memory=50_000_000,
+        ),
         "store": store,
         "queues": WORK,
         "bindings": BINDINGS,
