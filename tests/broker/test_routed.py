@@ -214,6 +214,17 @@ def test_nowhere_by_to(
         assert isinstance(control.discharge(state.txn_id), Rejected)
 
 
+@pytest.mark.parametrize("first", ["1.0", "older"])
+def test_the_way_of_another_dialect(router: Router, first: str) -> None:
+    """What a message is marked with does not depend on who sent to that address before, in which dialect."""
+    router.declare("q", "queue")
+    ways = {"1.0": True, "older": False}
+    for name in [first, *(ways.keys() - {first})]:
+        route = router.route("q", b"", on_demand=ways[name])
+        assert (route.exchange is None) == (name == "1.0")
+    assert router.topology.exchanges[""].published == 1
+
+
 def test_older_dialects(router: Router) -> None:
     """There names are keys of the default exchange: what is not there is not made, and a message for it comes back."""
     wire = OldWire(router)

@@ -416,7 +416,7 @@ class Router:
             AddressError: there is no such exchange or node, and none is made; or nobody may send to it.
             DecodeError: the message has to be read for it, and cannot be.
         """
-        route = self.topology.known.get(address)
+        route = self.topology.known.get((address, on_demand))
         if route is not None:
             count(route)
             return route
@@ -431,7 +431,7 @@ class Router:
         else:
             # In dialects with exchanges a name is a key of the default exchange, which may lead nowhere.
             route = topology.route(topology.exchanges[""], split_address(address)[0], payload)
-        topology.remember(address, route)
+        topology.remember(address, on_demand, route)
         return route
 
     def ways(self, exchange: Exchange | None, key: str, payload: bytes) -> tuple[Node, ...]:

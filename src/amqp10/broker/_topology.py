@@ -60,7 +60,8 @@ class Topology:
 
     Attributes:
         exchanges: by name; that of the default exchange is empty.
-        known: routes by the address that senders give; for whoever finds them.
+        known: routes by the address that senders give, and by whether nodes are made for them on demand: if not, the
+            address is a key of the default exchange.
         store: where what is durable is kept; None for nowhere.
         binding_count: how many bindings there are.
     """
@@ -70,7 +71,7 @@ class Topology:
         self.exchanges: dict[str, Exchange] = {"": DefaultExchange(nodes)}
         for name, kind in PREDECLARED.items():
             self.exchanges[name] = KINDS[kind](name, durable=True, predeclared=True)
-        self.known: dict[str, Route] = {}
+        self.known: dict[tuple[str, bool], Route] = {}
         self.store: Store | None = None
         self._ways: dict[tuple[Exchange, str], tuple[Node, ...]] = {}
         self._to: dict[Node | Exchange, dict[Binding, None]] = {}  # bindings, by where they lead
@@ -309,14 +310,14 @@ class Topology:
         count(route)
         return route
 
-    def remember(self, address: str, route: Route) -> None:
+    def remember(self, address: str, on_demand: bool, route: Route) -> None:
         """Messages to that address go this way, if no headers decide it."""
         fixed = route.exchange is None or (route.exchange, route.key) in self._ways
         # Nowhere is where a node may be made, by who asks in another dialect.
         if route.nodes and fixed and len(address) <= LONGEST_KNOWN:
             if len(self.known) >= MOST_KNOWN:
                 self.known.clear()
-            self.known[address] = route
+            self.known[address, on_demand] = route
 
     def _find_way(self, exchange: Exchange, key: str, payload: bytes) -> tuple[Node, ...]:
         """Each node once, however many bindings lead there, and each exchange once, so that circles are none.
