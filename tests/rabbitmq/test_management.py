@@ -11,6 +11,7 @@ import pytest
 
 from amqp10 import Connection, ManagementError, Message, SessionEnded, Symbol, Unsupported
 from amqp10.engine import ConnectionTerms, DeliveriesReceived, Event, LinkAttached
+from amqp10.errors import RemoteProtocolError
 from amqp10.messaging import Error
 from amqp10.rabbitmq import Binding, Management, management
 
@@ -125,6 +126,23 @@ async def test_answers() -> None:
             assert (queue.leader, queue.replicas) == (None, ())
             assert await rabbit.purge_queue("q") == await rabbit.delete_queue("q") == 3
             assert await rabbit.bindings("e", queue="q", key="k") == [Binding("e", "q", None, "k", {})]
+
+
+@pytest.mark.parametrize(
+    "body", [None, 7, "text", [], {}, {"name": "q"}, {**QUEUE, "message_count": "many"}, {**QUEUE, "arguments": 7}]
+)
+async def test_answers_of_another_form(body: Any) -> None:
+    """A hostile or a broken node is an error of the protocol, and the next request is served."""
+    odd = [{**BOUND, "arguments": 7}, {"source": "e"}]
+    async with node(("200", body), ("200", {"message_count": {}}), ("200", odd), ("200", QUEUE)) as (_, connection):
+        async with management(connection) as rabbit:
+            with pytest.raises(RemoteProtocolError, match="cannot be understood"):
+                await rabbit.queue("q")
+            with pytest.raises(RemoteProtocolError, match="cannot be understood"):
+                await rabbit.purge_queue("q")
+            with pytest.raises(RemoteProtocolError, match="cannot be understood"):
+                await rabbit.bindings("e", queue="q")
+            assert (await rabbit.queue("q")).name == "q"
 
 
 async def test_unbinding_asks_where_it_is() -> None:

@@ -5,16 +5,16 @@ A request's `subject` is the method and its `to` the path; a response's `subject
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 from urllib.parse import quote
 
 from ..client import Connection, ReplyReceiver, Requester, Session
 from ..engine import LinkTerms
-from ..errors import ManagementError, Unsupported
+from ..errors import ManagementError, RemoteProtocolError, Unsupported
 from ..messaging import Message, Source, Target
 from ..types import Symbol
 from ._addresses import escape, queue_address
@@ -22,6 +22,8 @@ from ._arguments import queue_arguments
 
 if TYPE_CHECKING:
     from ._arguments import ExchangeType, QueueArguments, QueueType
+
+T = TypeVar("T")
 
 NODE: Final = "/management"
 PAIRED: Final = {Symbol("paired"): True}
@@ -93,6 +95,7 @@ class Management:
             what is worked on and not there, 409 for what is there with other arguments, 403 for a reserved name;
             `description` says it in its words.
         SessionEnded: the user may not do this; this management is over.
+        RemoteProtocolError: the answer is of no form that RabbitMQ's have; the management goes on.
         LinkDetached, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: see `Requester.request`.
 
     Cancelling any of them: the operation may have been carried out.
@@ -157,7 +160,7 @@ class Management:
             "auto_delete": auto_delete,
             "arguments": queue_arguments(queue_type, typed, arguments or {}),
         }
-        return _queue((await self.request("PUT", queue_address(name), body)).body)
+        return _read(_queue, await self.request("PUT", queue_address(name), body))
 
     async def queue(self, name: str) -> QueueInfo:
         """What a queue is, and how many messages and consumers it has.
@@ -167,7 +170,7 @@ class Management:
 
         Cancelling: see the class.
         """
-        return _queue((await self.request("GET", queue_address(name))).body)
+        return _read(_queue, await self.request("GET", queue_address(name)))
 
     async def purge_queue(self, name: str) -> int:
         """Drop all messages that are ready in a queue; return how many.
@@ -177,7 +180,7 @@ class Management:
 
         Cancelling: see the class.
         """
-        return _count(await self.request("DELETE", f"{queue_address(name)}/messages"))
+        return _read(_count, await self.request("DELETE", f"{queue_address(name)}/messages"))
 
     async def delete_queue(self, name: str) -> int:
         """Delete a queue, if it is there, with its messages; return how many it had.
@@ -187,7 +190,7 @@ class Management:
 
         Cancelling: see the class.
         """
-        return _count(await self.request("DELETE", queue_address(name)))
+        return _read(_count, await self.request("DELETE", queue_address(name)))
 
     # Exchanges
 
@@ -272,7 +275,7 @@ class Management:
 
         Cancelling: see the class.
         """
-        return [_binding(found) for found in await self._found(source, queue, exchange, key)]
+        return [binding for binding, _ in await self._found(source, queue, exchange, key)]
 
     async def unbind(
         self,
@@ -290,16 +293,16 @@ class Management:
 
         Cancelling: see the class.
         """
-        for found in await self._found(source, queue, exchange, key):
-            if dict(found.get("arguments") or {}) == dict(arguments or {}):
-                await self.request("DELETE", found["location"])
+        for found, location in await self._found(source, queue, exchange, key):
+            if found.arguments == dict(arguments or {}):
+                await self.request("DELETE", location)
 
-    async def _found(self, source: str, queue: str | None, exchange: str | None, key: str) -> list[Mapping[str, Any]]:
+    async def _found(self, source: str, queue: str | None, exchange: str | None, key: str) -> list[tuple[Binding, str]]:
+        """Return what binds the two, and by which path each binding is deleted."""
         kind, name = _destination(queue, exchange)
         words = {"src": source, f"dst{kind[0]}": name, "key": key}
         query = "&".join(f"{word}={quote(value, safe='')}" for word, value in words.items())
-        found: list[Mapping[str, Any]] = (await self.request("GET", f"/bindings?{query}")).body or []
-        return found
+        return _read(_bindings, await self.request("GET", f"/bindings?{query}"))
 
     # Anything
 
@@ -340,6 +343,18 @@ def _destination(queue: str | None, exchange: str | None) -> tuple[str, str]:
     return ("queue", queue) if queue is not None else ("exchange", exchange or "")
 
 
+def _read(reader: Callable[[Any], T], response: Message) -> T:
+    """Return what the body of a response says.
+
+    Raises:
+        RemoteProtocolError: it is not of the form that RabbitMQ's responses have.
+    """
+    try:
+        return reader(response.body)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RemoteProtocolError(f"the response of the management node cannot be understood: {error!r:.200}") from None
+
+
 def _queue(body: Mapping[str, Any]) -> QueueInfo:
     return QueueInfo(
         name=body["name"],
@@ -355,9 +370,12 @@ def _queue(body: Mapping[str, Any]) -> QueueInfo:
     )
 
 
-def _count(response: Message) -> int:
-    body = response.body
+def _count(body: Mapping[str, Any]) -> int:
     return int(body["message_count"]) if isinstance(body, Mapping) else 0
+
+
+def _bindings(body: list[Mapping[str, Any]]) -> list[tuple[Binding, str]]:
+    return [(_binding(each), each["location"]) for each in body or []]
 
 
 def _binding(body: Mapping[str, Any]) -> Binding:
