@@ -16,7 +16,7 @@ from amqp10.broker._selection import Filtering
 from amqp10.broker._stream import Retention, Stream
 from amqp10.broker._stream_place import Place
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Rejected, read_annotations
-from amqp10.types import Symbol
+from amqp10.types import Symbol, ULong
 
 from .conftest import Clock, Giver, Life, Taker, attach, entry, fill, more
 
@@ -291,6 +291,27 @@ class TestStore:
         fill(stream, 10)
         again.router.flush()
         assert (offsets(taker)[-1], stream.enqueued, stream.depth) == (10, 11, kept)
+
+    @pytest.mark.parametrize("claimed", [-7, (1 << 63) - 1, (1 << 64) - 1, 5])
+    def test_claimed_offset(self, begin: Callable[..., Life], claimed: int) -> None:
+        """A message of another format, which the broker stamps nothing on, does not say where the stream goes on."""
+        life = begin()
+        stream = self.declared(life, x_max_length_bytes=400)
+        for number in range(10):
+            stream.put(entry(number, b" " * 60))
+        forged = Message("x", message_annotations={OFFSET: ULong(claimed) if claimed > 0 else claimed})
+        stream.put(Entry(forged.encode(), 1))
+        stream.put(entry(11, b" " * 250))
+        life.router.flush()
+        life.store.commit()
+        assert (stream.first, stream.depth) == (10, 2)
+        again = begin()
+        stream, taker = self.there(again), reader()
+        attach(stream, taker)
+        fill(stream, 12)
+        again.router.flush()
+        assert (stream.first, stream.enqueued, taker.numbers[1:]) == (10, 13, [11, 12])
+        assert [read_annotations(payload)[OFFSET] for payload in taker.payloads[1:]] == [11, 12]
 
     def test_moments_survive(self, begin: Callable[..., Life]) -> None:
         """Chunks are what they were, and a reader finds them by their time."""

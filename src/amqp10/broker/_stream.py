@@ -37,6 +37,8 @@ _NOT_OF_STREAMS: Final = (
 _ANNOTATIONS: Final = b"\x00\x53\x72\xc1\x1b\x02\xa3\x0f" + OFFSET.encode() + b"\x81"
 _HEADER: Final = b"\x00\x53\x70"
 _LIST0, _LIST8 = 0x45, 0xC0
+_MOST_OFFSET: Final = 1 << 62
+"""No stream gets that far by itself, and beyond it is no room for what comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class Stream(Queue):
         self._log: dict[int, Entry] = {}  # by offset
         self._chunks = Chunks()
         self._begun = False  # the chunk of this pass
+        self._placed = False  # a message that was restored has said its offset, and so those of all others
         self._readers: dict[int, int] = {}  # the offset that each is to have next, by its key
 
     @property
@@ -155,17 +158,23 @@ class Stream(Queue):
             shelf.note(entry)
 
     def restore(self, entry: Entry, *, held: bool) -> None:
-        try:
-            offset = read_annotations(entry.payload).get(OFFSET)
-        except DecodeError:
-            offset = None  # of another format, which nobody could write it into
-        if not self._log and isinstance(offset, int):
-            self.first = self.enqueued = offset
+        if not self._placed and (offset := _stamped(entry)) is not None:
+            self._placed = True
+            self._move(offset - self.enqueued)
         arrived = entry.arrived = entry.arrived or self._wall()
         if not self._chunks or arrived > self._chunks.latest:
             self._chunks.begin(arrived, self.enqueued)
         self._append(entry)
         self.touch()
+
+    def _move(self, further: int) -> None:
+        """Give all messages that are here offsets so much higher."""
+        self.first += further
+        self.enqueued += further
+        self._chunks.move(further)
+        for entry in self._log.values():
+            entry.position += further
+        self._log = {entry.position: entry for entry in self._log.values()}
 
     def restore_held(self, entry: Entry) -> None:
         """Take a message back; a reader that was given it holds nothing, for the message stays whatever it says."""
@@ -257,3 +266,18 @@ class Stream(Queue):
         super().delete(error)
         self._log.clear()
         self._readers.clear()
+
+
+def _stamped(entry: Entry) -> int | None:
+    """Return the offset that a broker before has written into a message.
+
+    None where it could not, for a message of another format or one that cannot be written to: what such a message says
+    is its sender's word.
+    """
+    if entry.message_format:
+        return None
+    try:
+        offset = read_annotations(entry.payload).get(OFFSET)
+    except DecodeError:
+        return None
+    return offset if isinstance(offset, int) and 0 <= offset < _MOST_OFFSET else None

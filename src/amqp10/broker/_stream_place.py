@@ -96,6 +96,10 @@ class Chunks:
         if len(self._firsts) > 1 and self._firsts[1] <= offset:
             del self._moments[0], self._firsts[0]
 
+    def move(self, further: int) -> None:
+        """All offsets are so much higher."""
+        self._firsts = [first + further for first in self._firsts]
+
     @property
     def first_moment(self) -> float:
         return self._moments[0]
