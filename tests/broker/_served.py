@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from amqp10.broker._carrier import Carrier, PeerTerms
 from amqp10.broker._connection import Peer
 from amqp10.broker._router import Router
@@ -28,11 +30,13 @@ class Served(Carrier):
         offered: ConnectionTerms | None = None,
         session: SessionTerms | None = None,
         max_message_size: int = 1_000_000,
+        virtual_hosts: Mapping[str, Router] | None = None,
     ) -> None:
         offered = offered or ConnectionTerms("broker")
         self.router = router
         self.engine = dialect(name).server(offered, Authenticator(None, anonymous=True))
-        self.peer = Peer(self.engine, router, PeerTerms(offered, session or SessionTerms(), max_message_size), self)
+        terms = PeerTerms(offered, session or SessionTerms(), max_message_size, virtual_hosts=virtual_hosts)
+        self.peer = Peer(self.engine, router, terms, self)
         self.over = False
         self.engine.start()
 

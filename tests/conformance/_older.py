@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -35,16 +36,24 @@ def new_router() -> Router:
     return Router(clock=lambda: 0.0, limits=Limits())
 
 
+def hosts_of(names: Sequence[str] | None) -> dict[str, Router] | None:
+    """A broker's inside for each virtual host."""
+    return None if names is None else {each: new_router() for each in names}
+
+
 class Client010(Raw):
     """Commands of 0-10, on channel 1, and what the broker says of them.
 
     Args:
         router: the broker's.
         opens: it asks for a virtual host, and attaches a session.
+        virtual_hosts: those that are there; None for one by whatever name.
     """
 
-    def __init__(self, router: Router | None = None, *, opens: bool = True) -> None:
-        self.served = Served("0-10", router or new_router())
+    def __init__(
+        self, router: Router | None = None, *, opens: bool = True, virtual_hosts: Sequence[str] | None = None
+    ) -> None:
+        self.served = Served("0-10", router or new_router(), virtual_hosts=hosts_of(virtual_hosts))
         super().__init__(self.served.engine)
         self.put(PROTOCOL_HEADER)
         self.say(StartOk({}, "ANONYMOUS", b"", "en_US"), 0)
@@ -80,6 +89,11 @@ class Client09:
         variant: the dialect, by its name.
         heartbeat: seconds between heartbeats.
         opens: it opens the channel.
+        virtual_hosts: those that are there; None for one by whatever name.
+        open_to: the one that it asks for.
+
+    Attributes:
+        opened: what was said to that.
     """
 
     def __init__(
@@ -90,10 +104,12 @@ class Client09:
         variant: Variant = V0_9_1,
         heartbeat: int = 0,
         opens: bool = True,
+        virtual_hosts: Sequence[str] | None = None,
+        open_to: str = "/",
         **properties: Any,
     ) -> None:
         self.variant = variant
-        self.served = Served(name, router or new_router())
+        self.served = Served(name, router or new_router(), virtual_hosts=hosts_of(virtual_hosts))
         self.engine = self.served.engine
         self.messages: list[tuple[bytes, bytes]] = []
         self._properties = b""
@@ -101,7 +117,7 @@ class Client09:
         self.put(variant.header)
         self.do(ConnectionStartOk(properties, "ANONYMOUS", b"", "en_US"), channel=0)
         self.do(ConnectionTuneOk(100, 131_072, heartbeat), channel=0)
-        self.do(ConnectionOpen("/"), channel=0)
+        self.opened = self.do(ConnectionOpen(open_to), channel=0)
         if opens:
             self.do(ChannelOpen())
 

@@ -6,7 +6,25 @@ from typing import Any
 
 import pytest
 
-from amqp10.dialects.v0_9._methods import ExchangeDeclare, QueueBind, QueueDeclare
+from amqp10.dialects.v0_9._method import Method
+from amqp10.dialects.v0_9._methods import (
+    BasicQos,
+    ChannelOpen,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpenOk,
+    ExchangeDeclare,
+    ExchangeDeclareOk,
+    ExchangeDelete,
+    ExchangeDeleteOk,
+    QueueBind,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueueUnbind,
+    QueueUnbindOk,
+)
 from amqp10.dialects.v0_9._methods_0_9 import ExchangeBound, ExchangeBoundOk
 from amqp10.dialects.v0_9._variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
 
@@ -69,3 +87,157 @@ def test_bound_with_long_names() -> None:
     said: Any = Client09().do(ExchangeBound("é" * 127, "", ""))[0]
     assert said.reply_code == 1
     assert 250 < len(said.reply_text.encode()) <= 255
+
+
+# What RabbitMQ does on purpose
+
+
+@pytest.mark.deviation(
+    "0-9-1 connection.open",
+    "a virtual host that is not there is refused with 530, not with 402",
+    "RabbitMQ's code, which its clients know",
+)
+@pytest.mark.spec("0-9-1 connection.open", "a virtual host that is not there: the connection is closed, not opened")
+@FAMILY
+def test_no_such_virtual_host(name: str, variant: Variant) -> None:
+    """The close comes in place of open-ok, names the method, and is the last that is said."""
+    client = Client09(name=name, variant=variant, virtual_hosts=["/"], opens=False, open_to="other")
+    (said,) = client.opened
+    assert isinstance(said, ConnectionClose)
+    assert (said.reply_code, said.class_id, said.method_id) == (530, 10, 40)
+    assert "'other'" in said.reply_text
+    assert client.do(ChannelOpen()) == []
+    client.do(ConnectionCloseOk(), channel=0)
+    assert client.served.over
+
+
+@FAMILY
+def test_a_virtual_host_that_is_there(name: str, variant: Variant) -> None:
+    client = Client09(name=name, variant=variant, virtual_hosts=["/", "other"], open_to="other")
+    assert [type(each) for each in client.opened] == [ConnectionOpenOk]
+    assert client.do(QueueDeclare(queue="q")) == [QueueDeclareOk("q", 0, 0)]
+
+
+def said_by(client: Client09, *methods: Method) -> list[tuple[str, int]]:
+    """The names of the answers, with the codes of those that close."""
+    return [(each.name, getattr(each, "reply_code", 0)) for each in client.do(*methods)]
+
+
+@pytest.mark.deviation(
+    "0-9-1 queue.delete", "deleting a queue that is not there succeeds", "RabbitMQ's rule: it is not there afterwards"
+)
+@pytest.mark.deviation(
+    "0-9-1 exchange.delete",
+    "deleting an exchange that is not there succeeds",
+    "RabbitMQ's rule: it is not there afterwards",
+)
+@pytest.mark.deviation(
+    "0-9-1 queue.unbind",
+    "undoing a binding that is not there succeeds",
+    "RabbitMQ's rule: it is not there afterwards",
+)
+@FAMILY
+def test_absent(name: str, variant: Variant) -> None:
+    """Once or twice."""
+    client = Client09(name=name, variant=variant)
+    client.do(QueueDeclare(queue="q"))
+    said = client.do(
+        QueueDelete(queue="absent"), ExchangeDelete(exchange="absent"), QueueUnbind(queue="q", exchange="amq.direct")
+    )
+    assert said == [QueueDeleteOk(0), ExchangeDeleteOk(), QueueUnbindOk()]
+
+
+@pytest.mark.deviation(
+    "0-9-1 basic.qos", "a prefetch-size ends the connection (540)", "RabbitMQ has none: messages are counted"
+)
+@FAMILY
+def test_prefetch_size(name: str, variant: Variant) -> None:
+    """A limit that is not kept is better refused."""
+    assert said_by(Client09(name=name, variant=variant), BasicQos(prefetch_size=1)) == [("connection.close", 540)]
+
+
+@pytest.mark.deviation(
+    "0-9-1 exchange.declare",
+    "declaring it again with another type ends the channel (406), not the connection (530)",
+    "RabbitMQ's rule: it is a difference like any other",
+)
+@pytest.mark.deviation(
+    "0-9-1 exchange.declare",
+    "a type that there is not ends the channel (406), not the connection (503)",
+    "RabbitMQ's rule since 4.0: the other channels have nothing to do with it",
+)
+@pytest.mark.deviation(
+    "0-9-1 exchange.declare",
+    "auto-delete has to be the same if the exchange is there (406), and is not ignored",
+    "RabbitMQ's rule: who asks for what goes by itself should not have what stays",
+)
+@pytest.mark.deviation(
+    "0-9-1 queue.declare",
+    "auto-delete has to be the same if the queue is there (406), and is not ignored",
+    "RabbitMQ's rule; the specification has both rules",
+)
+@FAMILY
+@pytest.mark.parametrize(
+    "again",
+    [
+        ExchangeDeclare(exchange="e", type="fanout"),
+        ExchangeDeclare(exchange="new", type="absent"),
+        ExchangeDeclare(exchange="e", auto_delete=True),
+        ExchangeDeclare(exchange="e", durable=True),
+        QueueDeclare(queue="q", auto_delete=True),
+        QueueDeclare(queue="q", durable=True),
+    ],
+    ids=repr,
+)
+def test_declared_again(name: str, variant: Variant, again: Method) -> None:
+    """The same is taken, and what differs ends the channel."""
+    client = Client09(name=name, variant=variant)
+    first = ExchangeDeclare(exchange="e"), QueueDeclare(queue="q")
+    assert client.do(*first, *first) == [ExchangeDeclareOk(), QueueDeclareOk("q", 0, 0)] * 2
+    assert said_by(client, again) == [("channel.close", 406)]
+
+
+@pytest.mark.deviation(
+    "0-9-1 3.1.3",
+    "the exchanges that are there from the beginning are durable, and declared again only so (406)",
+    "RabbitMQ's are; nothing of them has to be kept",
+)
+@FAMILY
+@pytest.mark.parametrize("kind", ["direct", "fanout", "topic", "headers"])
+def test_predeclared(name: str, variant: Variant, kind: str) -> None:
+    """By their type and durable they are found, passively by their name alone."""
+    client = Client09(name=name, variant=variant)
+    found = client.do(
+        ExchangeDeclare(exchange=f"amq.{kind}", type=kind, durable=True),
+        ExchangeDeclare(exchange=f"amq.{kind}", passive=True),
+    )
+    assert found == [ExchangeDeclareOk()] * 2
+    assert said_by(client, ExchangeDeclare(exchange=f"amq.{kind}", type=kind)) == [("channel.close", 406)]
+
+
+@pytest.mark.deviation(
+    "0-9-1 exchange.delete",
+    "the exchanges that are there from the beginning cannot be deleted (403)",
+    "RabbitMQ's rule: others rely on them",
+)
+@FAMILY
+@pytest.mark.parametrize("exchange", ["", "amq.direct", "amq.topic", "amq.match"])
+def test_predeclared_stay(name: str, variant: Variant, exchange: str) -> None:
+    """Nor can the default exchange."""
+    assert said_by(Client09(name=name, variant=variant), ExchangeDelete(exchange=exchange)) == [("channel.close", 403)]
+
+
+@pytest.mark.deviation(
+    "0-9-1 exchange.delete",
+    "what else begins with amq. can be deleted by who may, and is not there for who asks again",
+    "RabbitMQ's rule; queues whose names the broker chose begin so",
+)
+@FAMILY
+def test_reserved_names(name: str, variant: Variant) -> None:
+    """A name that the broker chose is as good as any."""
+    client = Client09(name=name, variant=variant)
+    (made,) = client.do(QueueDeclare())
+    assert isinstance(made, QueueDeclareOk)
+    assert made.queue.startswith("amq.")
+    assert client.do(QueueDelete(queue=made.queue)) == [QueueDeleteOk(0)]
+    assert said_by(client, QueueDeclare(queue="amq.mine")) == [("channel.close", 403)]

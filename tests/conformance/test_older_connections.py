@@ -25,6 +25,7 @@ from amqp10.dialects.v0_9._methods import (
     QueueDeclare,
 )
 from amqp10.dialects.v0_9._variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
+from amqp10.dialects.v0_10._controls import ConnectionClose as Close
 from amqp10.dialects.v0_10._controls import ConnectionOpen as Open
 from amqp10.dialects.v0_10._controls import ConnectionOpenOk as OpenOk
 from amqp10.dialects.v0_10._controls import ConnectionStart as Start
@@ -37,7 +38,7 @@ from amqp10.errors import AuthenticationFailed, ConnectionLost
 from amqp10.sasl import Anonymous, Authenticator, ScramSha256
 
 from ..dialects.v0_10._raw import Raw
-from ._older import Client09
+from ._older import Client010, Client09
 
 FAMILY = pytest.mark.parametrize(
     ("name", "variant"), [("0-9-1", V0_9_1), ("0-9", V0_9), ("0-9-draft", V0_9_DRAFT)], ids=["0-9-1", "0-9", "draft"]
@@ -221,6 +222,16 @@ def test_a_client_is_asked_again(mechanism: str) -> None:
     (start,) = methods(V0_9_1, engine.data_to_send())
     engine.receive_data(frame(V0_9_1, ConnectionSecure(b"")))
     assert methods(V0_9_1, engine.data_to_send()) == [ConnectionSecureOk(start.response)]
+
+
+@pytest.mark.spec("0-10 connection.open", "a virtual host that is not there: closed by invalid-path, not opened")
+def test_no_such_virtual_host_in_0_10() -> None:
+    """The close comes in place of open-ok."""
+    client = Client010(opens=False, virtual_hosts=["/"])
+    (said,) = client.say(Open("vhost:other", []), 0)
+    assert isinstance(said, Close)
+    assert said.reply_code == 402
+    assert "other" in (said.reply_text or "")
 
 
 # The end

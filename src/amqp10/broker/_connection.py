@@ -236,10 +236,11 @@ class Peer:
                 self._enter(hosts[name])
         self.rights = self.requests.rights = self._terms.rights_of(self.engine.identity, name or USUAL)
         refusal = refusal or self._carrier.opened()
-        self.engine.open(self._terms.connection)
         if refusal is not None:
-            self.engine.close(refusal)
-        elif self._router.blocked is not None:
+            self.engine.refuse(refusal, self._terms.connection)
+            return
+        self.engine.open(self._terms.connection)
+        if self._router.blocked is not None:
             self.engine.block(self._router.blocked)
 
     def _on_session(self, event: SessionBegun) -> None:

@@ -119,6 +119,11 @@ class Engine(ABC):
     def open(self, terms: ConnectionTerms | None = None) -> None:
         """Open the connection, or (server) answer the peer's open; `terms` replaces those given at creation."""
 
+    def refuse(self, error: Error, terms: ConnectionTerms | None = None) -> None:
+        """Server side: answer the peer's open with why it is not let in; `terms` as in `open`."""
+        self.open(terms)
+        self.close(error)
+
     def inherit(self, before: Engine) -> None:  # noqa: B027  # few leave anything
         """Client side, before `start`: see to what the connection before this one left undone at the server.
 

@@ -149,6 +149,10 @@ class V010Engine(TimedEngine):
         self._open_asked = True
         self._open_if_asked()
 
+    def refuse(self, error: Error, terms: ConnectionTerms | None = None) -> None:
+        """See `Engine.refuse`: in place of open-ok."""
+        self.close(error)
+
     def inherit(self, before: Engine) -> None:
         if isinstance(before, V010Engine):
             self.aftermath.inherit(before.aftermath)

@@ -39,7 +39,7 @@ from ._codes import NO_FRAME, Fault, code_of, text_of
 from ._frames import BODY, FIRST_FRAMES, HEADER, HEARTBEAT, LEAST_FRAME, METHOD, TRACE, FrameReader
 from ._incoming import Incoming
 from ._method import Method
-from ._methods import ConnectionClose, ConnectionCloseOk
+from ._methods import ConnectionClose, ConnectionCloseOk, ConnectionOpen
 from ._table import BadName
 from ._variant import Variant
 
@@ -119,6 +119,11 @@ class V09Engine(TimedEngine):
         if terms is not None:
             self.terms = terms
         self.connection.open()
+
+    def refuse(self, error: Error, terms: ConnectionTerms | None = None) -> None:
+        """See `Engine.refuse`: in place of open-ok."""
+        if not (self._over or self.closing):
+            self._close(code_of(error.condition), text_of(error), ConnectionOpen.code)
 
     def inherit(self, before: Engine) -> None:
         if isinstance(before, V09Engine):
