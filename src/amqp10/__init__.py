@@ -118,8 +118,11 @@ from .sasl import Mechanism as Mechanism
 from .sasl import OAuthBearer as OAuthBearer
 from .sasl import Plain as Plain
 from .sasl import ScramSha1 as ScramSha1
+from .sasl import ScramSha1Plus as ScramSha1Plus
 from .sasl import ScramSha256 as ScramSha256
+from .sasl import ScramSha256Plus as ScramSha256Plus
 from .sasl import ScramSha512 as ScramSha512
+from .sasl import ScramSha512Plus as ScramSha512Plus
 from .sasl import XOAuth2 as XOAuth2
 from .types import Array as Array
 from .types import Byte as Byte
@@ -235,8 +238,11 @@ __all__ = (
     "Responder",
     "SQLiteDeliveryStore",
     "ScramSha1",
+    "ScramSha1Plus",
     "ScramSha256",
+    "ScramSha256Plus",
     "ScramSha512",
+    "ScramSha512Plus",
     "Selector",
     "Sender",
     "SentDelivery",

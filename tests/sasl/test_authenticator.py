@@ -252,14 +252,12 @@ def test_stored_keys_are_not_shown() -> None:
 
 def test_failures_are_told() -> None:
     """Whoever binds the authenticator to a connection hears of the logins that fail, and of no others."""
-    told: list[tuple[str, str | None]] = []
-    authenticator = Authenticator(USERS).for_connection(
-        secure=True, failed=lambda mechanism, name: told.append((mechanism, name))
-    )
+    told: list[tuple[str, str | None, str | None]] = []
+    authenticator = Authenticator(USERS).for_connection(secure=True, failed=lambda *what: told.append(what))
     log_in(authenticator, Plain("ann", "apple"))
     log_in(authenticator, ScramSha256("ann", "apple"))
     assert told == []
     log_in(authenticator, Plain("ann", "x"))
     log_in(authenticator, ScramSha256("no=body", "x"))
     authenticator.exchange("PLAIN").step(b"rubbish")
-    assert told == [("PLAIN", "ann"), ("SCRAM-SHA-256", "no=body"), ("PLAIN", None)]
+    assert told == [("PLAIN", "ann", None), ("SCRAM-SHA-256", "no=body", None), ("PLAIN", None, None)]

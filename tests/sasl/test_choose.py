@@ -12,8 +12,11 @@ from amqp10.sasl import (
     OAuthBearer,
     Plain,
     ScramSha1,
+    ScramSha1Plus,
     ScramSha256,
+    ScramSha256Plus,
     ScramSha512,
+    ScramSha512Plus,
     XOAuth2,
     choose,
     from_credentials,
@@ -25,7 +28,8 @@ ALL = ["ANONYMOUS", "PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512", "E
 
 def test_from_credentials() -> None:
     """A user gives SCRAM and PLAIN and never ANONYMOUS; no user gives ANONYMOUS only."""
-    assert [one.name for one in USER] == ["SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1", "PLAIN"]
+    scram = ["SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1"]
+    assert [one.name for one in USER] == [*(f"{name}-PLUS" for name in scram), *scram, "PLAIN"]
     assert [one.name for one in from_credentials("user", None)] == [one.name for one in USER]
     assert [one.name for one in from_credentials(None, None)] == ["ANONYMOUS"]
 
@@ -96,7 +100,8 @@ def test_external_first() -> None:
 
 def test_order_of_strength() -> None:
     """Longer digests first, PLAIN before nobody."""
-    strengths = [one.strength for one in (External, ScramSha512, ScramSha256, ScramSha1, Plain, Anonymous)]
+    plus = (ScramSha512Plus, ScramSha256Plus, ScramSha1Plus)
+    strengths = [one.strength for one in (External, *plus, ScramSha512, ScramSha256, ScramSha1, Plain, Anonymous)]
     assert strengths == sorted(strengths, reverse=True)
     assert Anonymous.strength == 0
 

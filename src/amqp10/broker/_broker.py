@@ -26,7 +26,9 @@ from ..net import (
     TLS,
     CertificateName,
     TLSSettings,
+    end_point_of,
     require_wsproto,
+    shown_certificate,
 )
 from ..sasl import SERVER_ITERATIONS, StoredKeys
 from ..types import Symbol
@@ -111,7 +113,7 @@ class Broker:
             for clients that have no SCRAM.
         tls: a `TLS` or any `ssl.SSLContext` for the server's side; TCP is then TLS only, which peers begin with or ask
             for by AMQP's header (§5.2.1). Where it asks for client certificates, the names in these may log in by
-            EXTERNAL.
+            EXTERNAL. With a `TLS` SCRAM-PLUS is offered, too; which certificate a context shows cannot be known.
         certificate_name: which part of a client's certificate is that name: "CN", its common name; "email", "DNS" or
             "URI", its alternative name of that kind; "subject", all of its subject, "CN=ann,O=example" for one. A
             certificate that has no such part, or several, is nobody's.
@@ -211,6 +213,7 @@ class Broker:
         properties: Mapping[str, Any] | None = None,
     ) -> None:
         context = tls.server_context() if isinstance(tls, TLS) else tls
+        end_point = end_point_of(shown_certificate(context)) if isinstance(tls, TLS) and context is not None else None
         if websocket:
             require_wsproto()
         if certificate_name not in get_args(CertificateName):
@@ -295,6 +298,7 @@ class Broker:
             port,
             path=fspath(path) if path is not None else None,
             tls=context,
+            end_point=end_point,
             certificate_name=certificate_name,
             origins=frozenset(websocket_origins) if websocket else None,
             handshake_timeout=handshake_timeout,

@@ -29,6 +29,7 @@ class Entrance:
         host, port: of TCP; host None for none.
         path: of a Unix socket; None for none.
         tls: TCP is TLS then.
+        end_point: what the certificate of `tls` is to SCRAM-PLUS; None: it is not offered.
         certificate_name: the part of a client's certificate that names it.
         origins: WebSockets are answered, those of web pages from here; None: no WebSockets.
         handshake_timeout: seconds that a peer has from connecting to its open.
@@ -45,6 +46,7 @@ class Entrance:
         *,
         path: str | None,
         tls: ssl.SSLContext | None,
+        end_point: bytes | None,
         certificate_name: CertificateName,
         origins: frozenset[str] | None,
         handshake_timeout: float,
@@ -55,6 +57,7 @@ class Entrance:
         self._port = port
         self._path = path
         self._tls = tls
+        self._end_point = end_point
         self._certificate_name: CertificateName = certificate_name
         self._origins = origins
         self._handshake_timeout = handshake_timeout
@@ -116,7 +119,7 @@ class Entrance:
         with anyio.CancelScope(deadline=anyio.current_time() + self._handshake_timeout) as scope:
             handshakes.begin(scope, _address_of(stream))
             try:
-                stream, facts = await accept(stream, self._tls, self._certificate_name)
+                stream, facts = await accept(stream, self._tls, self._certificate_name, self._end_point)
                 received = b""
                 if self._origins is not None:
                     stream, received = await accept_websocket(stream, self._origins, facts)

@@ -125,13 +125,14 @@ class Doorkeeper:
     def _make_engine(self, dialect: Dialect, received: bytes, facts: StreamFacts) -> Engine:
         """The engine of a new peer, which has read what the peer said so far."""
 
-        def failed(mechanism: str, claimed: str | None) -> None:
+        def failed(mechanism: str, claimed: str | None, reason: str | None) -> None:
             name = "without a name" if claimed is None else f"as {claimed[:MOST_NAME]!a}"
-            _log.warning("%s could not log in %s by %s", facts.peer, name, mechanism)
+            why = "" if reason is None else f": {reason}"
+            _log.warning("%s could not log in %s by %s%s", facts.peer, name, mechanism, why)
             self._failed_logins.failed(facts.peer)
 
         authenticator = self._authenticator.for_connection(
-            secure=facts.secure, external_identity=facts.identity, failed=failed
+            secure=facts.secure, external_identity=facts.identity, end_point=facts.end_point, failed=failed
         )
         engine = dialect.server(self._terms.connection, authenticator)
         engine.start()

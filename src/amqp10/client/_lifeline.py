@@ -38,7 +38,7 @@ from ..net import (
     parse_url,
     traced,
 )
-from ..sasl import Mechanism, from_credentials
+from ..sasl import Mechanism, bind_channel, from_credentials
 from ._observe import ConnectionAttempted
 from ._reconnect import (
     Address,
@@ -341,6 +341,8 @@ class Lifeline:
             return False
         keep_from_children(owner, stream, type(owner)._forked)
         assert self.dialect is not None
+        if login is not None:
+            login = bind_channel(login, facts.end_point)
         engine = self.dialect.client(self._open(endpoint, tls), login, facts.secure)
         if self.engine is not None:
             engine.inherit(self.engine)

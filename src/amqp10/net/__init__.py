@@ -19,6 +19,8 @@ from ._stream import StreamFacts as StreamFacts
 from ._stream import TLSSettings as TLSSettings
 from ._tls import TLS as TLS
 from ._tls import CertificateName as CertificateName
+from ._tls import end_point_of as end_point_of
+from ._tls import shown_certificate as shown_certificate
 from ._trace import traced as traced
 from ._url import PORTS as PORTS
 from ._url import Endpoint as Endpoint
@@ -47,6 +49,7 @@ __all__ = (
     "check_host",
     "choose_dialect",
     "connect",
+    "end_point_of",
     "is_loopback",
     "keep_from_children",
     "listen_tcp",
@@ -54,6 +57,7 @@ __all__ = (
     "parse_url",
     "require_wsproto",
     "same_host",
+    "shown_certificate",
     "traced",
     "visible",
 )

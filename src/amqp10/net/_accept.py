@@ -49,12 +49,15 @@ async def listen_unix(path: str | PathLike[str]) -> tuple[Listener[ByteStream], 
 
 
 async def accept(
-    stream: ByteStream, tls: TLSSettings | None = None, certificate_name: CertificateName = "CN"
+    stream: ByteStream,
+    tls: TLSSettings | None = None,
+    certificate_name: CertificateName = "CN",
+    end_point: bytes | None = None,
 ) -> tuple[ByteStream, StreamFacts]:
     """Take a stream that a listener gave: secure it (unless it is a Unix socket's), and tell what is known of its peer.
 
     With `tls` the peer may begin with TLS, or ask for it by AMQP's header (§5.2.1); without it nothing is spoken.
-    `certificate_name` says which part of the peer's certificate names it.
+    `certificate_name` says which part of the peer's certificate names it; `end_point` is the `end_point_of` our own.
 
     Raises:
         ConnectionLost: the peer is gone, or TLS could not be agreed on; the stream is closed then.
@@ -88,7 +91,7 @@ async def accept(
     secured.transport = stream  # what was read ahead is used up
     certificate = secured.extra(TLSAttribute.peer_certificate, None)
     identity = certificate_identity(certificate, certificate_name)
-    return secured, StreamFacts(secure=True, tls=True, identity=identity, peer=peer)
+    return secured, StreamFacts(secure=True, tls=True, identity=identity, end_point=end_point, peer=peer)
 
 
 async def accept_websocket(

@@ -6,6 +6,7 @@ import ssl
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
+from anyio.streams.tls import TLSAttribute
 
 from ..errors import ConnectionLost, Unsupported
 from ._fork import keep_from_children
@@ -13,7 +14,7 @@ from ._proxy import connect_through
 from ._route import Route, WebSocket
 from ._socket import take_over
 from ._stream import STREAM_ERRORS, StreamFacts, TLSSettings, client_context, describe, set_no_delay
-from ._tls import TLS
+from ._tls import TLS, end_point_of
 from ._tls_stream import TLSStream
 from ._tls_upgrade import ask_for_tls
 from ._url import Endpoint, is_loopback
@@ -43,6 +44,7 @@ async def connect(
         require_wsproto()
     secure = endpoint.tls or route.tls_upgrade or tls is not None
     context = client_context(tls) if secure else None
+    end_point = None
     try:
         if endpoint.unix:
             stream = await take_over(await anyio.connect_unix(endpoint.path))
@@ -54,6 +56,7 @@ async def connect(
             if context is not None:
                 name = (tls.server_hostname if isinstance(tls, TLS) else None) or endpoint.name or endpoint.host
                 stream = await TLSStream.wrap(stream, context, hostname=name)
+                end_point = end_point_of(stream.extra(TLSAttribute.ssl_object).getpeercert(True))
             if endpoint.websocket:
                 from ._websocket_handshake import open_websocket
 
@@ -65,7 +68,7 @@ async def connect(
         raise ConnectionLost(f"cannot connect to {endpoint}: {describe(error)}") from error
     # TLS with a server that nobody checked is TLS with whoever sits between.
     checked = context is not None and context.verify_mode != ssl.CERT_NONE
-    return stream, StreamFacts(secure=checked or local, tls=secure, peer=str(endpoint))
+    return stream, StreamFacts(secure=checked or local, tls=secure, end_point=end_point, peer=str(endpoint))
 
 
 async def _reach(endpoint: Endpoint, route: Route) -> tuple[ByteStream, bool]:

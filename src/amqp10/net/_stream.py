@@ -32,12 +32,14 @@ class StreamFacts:
             socket.
         tls: TLS is on.
         identity: who the verified client certificate is for; None without one.
+        end_point: what a login by SCRAM-PLUS is bound to: see `end_point_of`; None where that cannot be.
         peer: the other end's address, for people.
     """
 
     secure: bool
     tls: bool = False
     identity: str | None = None
+    end_point: bytes | None = None
     peer: str = ""
 
 

@@ -6,12 +6,16 @@ import os
 import ssl
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+from cryptography.x509 import InvalidVersion, load_der_x509_certificate
 
 from ._url import check_host
 
@@ -147,6 +151,45 @@ def _readable(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
     """The same path, if it can be read: the errors of `ssl` do not say which file is missing."""
     with open(path, "rb"):
         return path
+
+
+def end_point_of(certificate: bytes | None) -> bytes | None:
+    """Return the hash of a server's certificate that stands for TLS with it (tls-server-end-point, RFC 5929 §4.1).
+
+    It is by the hash function that the certificate is signed with, and by SHA-256 in place of MD5 and SHA-1. None where
+    there is no such function (Ed25519), or the certificate cannot be read.
+    """
+    try:
+        algorithm = load_der_x509_certificate(certificate or b"").signature_hash_algorithm
+        if algorithm is None:
+            return None
+        if isinstance(algorithm, hashes.MD5 | hashes.SHA1):
+            algorithm = hashes.SHA256()
+        digest = hashes.Hash(algorithm)
+    except (ValueError, UnsupportedAlgorithm, InvalidVersion):
+        return None
+    digest.update(certificate or b"")
+    return digest.finalize()
+
+
+def shown_certificate(context: ssl.SSLContext) -> bytes | None:
+    """Return the certificate, in DER, that a server shows with a context of `TLS.server_context`.
+
+    `ssl` does not tell, so it is asked for by a handshake in memory. That is all that such a context can show; what a
+    user has made may show several, by the client's name for the server and its algorithms.
+    """
+    anyone = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    anyone.check_hostname = False
+    anyone.verify_mode = ssl.CERT_NONE
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client, server = anyone.wrap_bio(back, there), context.wrap_bio(there, back, server_side=True)
+    for side in (client, server, client, server, client):
+        with suppress(ssl.SSLError):  # it wants to read, or waits for a client's certificate in vain
+            side.do_handshake()
+    try:
+        return client.getpeercert(True)
+    except ValueError:  # no handshake, as TLS 1.2 has none without the client's certificate
+        return None
 
 
 CertificateName = Literal["CN", "email", "DNS", "URI", "subject"]

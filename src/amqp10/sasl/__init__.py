@@ -1,12 +1,14 @@
 """SASL mechanisms (Part 5, and the RFC of each), client and server: pure challenge and response, no frames."""
 
 from ._authenticator import Authenticator as Authenticator
+from ._choose import bind_channel as bind_channel
 from ._choose import choose as choose
 from ._choose import from_credentials as from_credentials
 from ._mechanism import Challenge as Challenge
 from ._mechanism import ClientExchange as ClientExchange
 from ._mechanism import Failure as Failure
 from ._mechanism import Mechanism as Mechanism
+from ._mechanism import Refusal as Refusal
 from ._mechanism import ServerExchange as ServerExchange
 from ._mechanism import Step as Step
 from ._mechanism import Success as Success
@@ -18,8 +20,11 @@ from ._plain import External as External
 from ._plain import Plain as Plain
 from ._scram import SERVER_ITERATIONS as SERVER_ITERATIONS
 from ._scram import ScramSha1 as ScramSha1
+from ._scram import ScramSha1Plus as ScramSha1Plus
 from ._scram import ScramSha256 as ScramSha256
+from ._scram import ScramSha256Plus as ScramSha256Plus
 from ._scram import ScramSha512 as ScramSha512
+from ._scram import ScramSha512Plus as ScramSha512Plus
 from ._stored import StoredKeys as StoredKeys
 
 __all__ = (
@@ -33,15 +38,20 @@ __all__ = (
     "Mechanism",
     "OAuthBearer",
     "Plain",
+    "Refusal",
     "ScramSha1",
+    "ScramSha1Plus",
     "ScramSha256",
+    "ScramSha256Plus",
     "ScramSha512",
+    "ScramSha512Plus",
     "ServerExchange",
     "Step",
     "StoredKeys",
     "Success",
     "TokenVerifier",
     "XOAuth2",
+    "bind_channel",
     "choose",
     "from_credentials",
 )

@@ -7,15 +7,15 @@ import secrets
 from collections.abc import Callable, Mapping
 from copy import copy
 
-from ._mechanism import Failure, ServerExchange, Step
+from ._mechanism import Failure, Refusal, ServerExchange, Step
 from ._oauth import OAuthBearerServer, TokenVerifier, XOAuth2Server
 from ._plain import AnonymousServer, ExternalServer, PlainServer
 from ._prepare import prepare
-from ._scram import DIGESTS, SERVER_ITERATIONS, ScramKeys, ScramServer
+from ._scram import DIGESTS, PLUS, SERVER_ITERATIONS, ScramKeys, ScramServer
 from ._stored import StoredKeys
 
-LoginFailed = Callable[[str, str | None], None]
-"""Told of a login that failed: the mechanism, and the name that was claimed, None where there was none."""
+LoginFailed = Callable[[str, str | None, str | None], None]
+"""Told of a login that failed: the mechanism, the name that was claimed, and why, as far as the peer was told."""
 
 
 class Users:
@@ -98,11 +98,15 @@ class _Watched(ServerExchange):
         self._exchange = exchange
         self._mechanism = mechanism
         self._failed = failed
+        self._refused = False
 
     def step(self, response: bytes | None) -> Step:
         step = self._exchange.step(response)
-        if isinstance(step, Failure):
-            self._failed(self._mechanism, self._exchange.claimed)
+        if isinstance(step, Refusal):  # told at once, for the peer may go without an answer to it
+            self._refused = True
+            self._failed(self._mechanism, self._exchange.claimed, step.reason)
+        elif isinstance(step, Failure) and not self._refused:
+            self._failed(self._mechanism, self._exchange.claimed, None)
         return step
 
 
@@ -138,21 +142,29 @@ class Authenticator:
         self._allow_insecure = allow_insecure
         self._secure = False
         self._external_identity: str | None = None
+        self._end_point: bytes | None = None
         self._failed: LoginFailed | None = None
 
     def for_connection(
-        self, *, secure: bool, external_identity: str | None = None, failed: LoginFailed | None = None
+        self,
+        *,
+        secure: bool,
+        external_identity: str | None = None,
+        end_point: bytes | None = None,
+        failed: LoginFailed | None = None,
     ) -> Authenticator:
         """The same rules, for one connection.
 
         Args:
             secure: secrets may cross the transport as they are: TLS, loopback or a Unix socket.
             external_identity: whose certificate TLS has verified.
+            end_point: the hash of our own certificate in it, to which SCRAM-PLUS binds a login; None: no SCRAM-PLUS.
             failed: told of each login that fails.
         """
         bound = copy(self)
         bound._secure = secure
         bound._external_identity = external_identity
+        bound._end_point = end_point
         bound._failed = failed
         return bound
 
@@ -173,6 +185,8 @@ class Authenticator:
         if self._tokens is not None and readable:
             names += ["OAUTHBEARER", "XOAUTH2"]
         if self._users:
+            if self._end_point is not None:
+                names += [f"{name}{PLUS}" for name in DIGESTS]
             names += DIGESTS
             if readable:
                 names.append("PLAIN")
@@ -198,7 +212,13 @@ class Authenticator:
             return PlainServer(self._users.check)
         if name == "ANONYMOUS":
             return AnonymousServer()
-        if name in DIGESTS:
-            return ScramServer(DIGESTS[name], lambda user: self._users.keys(name, user))
+        scram = name.removesuffix(PLUS)
+        if scram in DIGESTS:
+            return ScramServer(
+                DIGESTS[scram],
+                lambda user: self._users.keys(scram, user),
+                plus=name.endswith(PLUS),
+                end_point=self._end_point,
+            )
         assert self._tokens is not None
         return OAuthBearerServer(self._tokens) if name == "OAUTHBEARER" else XOAuth2Server(self._tokens)

@@ -7,7 +7,16 @@ from collections.abc import Iterable, Sequence
 from ..errors import AuthenticationFailed, InsecureTransport
 from ._mechanism import Mechanism
 from ._plain import Anonymous, Plain
-from ._scram import ScramSha1, ScramSha256, ScramSha512
+from ._scram import (
+    Scram,
+    ScramPlus,
+    ScramSha1,
+    ScramSha1Plus,
+    ScramSha256,
+    ScramSha256Plus,
+    ScramSha512,
+    ScramSha512Plus,
+)
 
 
 def from_credentials(user: str | None, password: str | None, *, allow_insecure: bool = False) -> tuple[Mechanism, ...]:
@@ -25,11 +34,31 @@ def from_credentials(user: str | None, password: str | None, *, allow_insecure: 
         raise ValueError("the user name is empty")
     secret = password if password is not None else ""
     return (
+        ScramSha512Plus(user, secret),
+        ScramSha256Plus(user, secret),
+        ScramSha1Plus(user, secret),
         ScramSha512(user, secret),
         ScramSha256(user, secret),
         ScramSha1(user, secret),
         Plain(user, secret, allow_insecure=allow_insecure),
     )
+
+
+def bind_channel(mechanisms: Sequence[Mechanism], end_point: bytes | None) -> tuple[Mechanism, ...]:
+    """Return the logins for one connection: those by SCRAM-PLUS are bound to its TLS, or left out if that cannot be.
+
+    Those by SCRAM beside them tell the server then that the client could have done more. Where no SCRAM-PLUS is among
+    the mechanisms they say nothing of that kind, and pass a proxy that ends TLS.
+
+    Args:
+        end_point: the hash of the server's certificate; None: there is none.
+    """
+    plus = [one for one in mechanisms if isinstance(one, ScramPlus)]
+    if not plus:
+        return tuple(mechanisms)
+    if end_point is None:
+        return tuple(one for one in mechanisms if one not in plus) or tuple(mechanisms)
+    return tuple(one.for_channel(end_point) if isinstance(one, Scram) else one for one in mechanisms)
 
 
 def choose(offered: Iterable[str], mechanisms: Sequence[Mechanism], *, secure: bool) -> Mechanism:

@@ -65,6 +65,13 @@ class Challenge:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal(Challenge):
+    """The server says why the client is not let in; whatever is answered, `Failure` follows."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Success:
     """The client is who it says. `identity` None: nobody in particular (ANONYMOUS)."""
 

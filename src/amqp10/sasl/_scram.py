@@ -1,4 +1,4 @@
-"""SCRAM-SHA-1, -256 and -512 (RFC 5802, RFC 7677), without channel binding; both sides.
+"""SCRAM-SHA-1, -256 and -512 (RFC 5802, RFC 7677), with and without channel binding; both sides.
 
     client                                        server
     n,,n=user,r=<nonce>                  ──>
@@ -8,6 +8,10 @@
 
 The password never crosses the wire, and the server proves that it knows the user too. Deriving the keys is slow on
 purpose, and blocks: a millisecond for the usual 4096 iterations, half a second for the most that is accepted.
+
+Each of them has a -PLUS, by which both sides prove which server certificate they see, too ("p=..." in place of "n", and
+its hash in the proof): whoever ends TLS in between shows another. "y" in its place: the client could have done so, but
+the server did not offer to. A server that did offer knows then that its offer was changed on the way.
 """
 
 from __future__ import annotations
@@ -17,17 +21,36 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final, Self
 
-from ..errors import AuthenticationFailed
-from ._mechanism import Challenge, ClientExchange, Failure, Mechanism, ServerExchange, Step, Success
+from ..errors import AuthenticationFailed, InsecureTransport
+from ._mechanism import Challenge, ClientExchange, Failure, Mechanism, Refusal, ServerExchange, Step, Success
 from ._prepare import prepare
 
 MIN_ITERATIONS = 4096  # RFC 7677, section 4; a server that asks for less wants to guess the password
 MAX_ITERATIONS = 1_000_000  # beyond that a server could keep us busy for minutes
 SERVER_ITERATIONS = 10_000  # some 10 ms for a client of SCRAM-SHA-512, at each new connection
-_GS2 = "n,,"  # no channel binding, no authorization identity
+
+# What the header of a client's first message says of channel binding (RFC 5802 §7); no authorization identity.
+_UNBOUND: Final = "n"
+_NOT_OFFERED: Final = "y"
+_BOUND: Final = "p=tls-server-end-point"  # RFC 5929 §4; Python has no tls-exporter, and tls-unique is not safe
+
+_OTHER_TYPE: Final = "unsupported-channel-binding-type"
+_NOT_HERE: Final = "channel-binding-not-supported"
+_STRIPPED: Final = "server-does-support-channel-binding"
+_OTHER_CHANNEL: Final = "channel-bindings-dont-match"
+
+_WITHOUT: Final = "name a mechanism that does without, as ScramSha256(user, password)"
+_PROXY: Final = f"if a proxy there ends TLS on purpose, {_WITHOUT}"
+_ERRORS: Final = {
+    _OTHER_TYPE: f"the server cannot bind a login to its certificate (tls-server-end-point): {_WITHOUT}",
+    _NOT_HERE: "the server cannot bind a login to TLS",
+    _STRIPPED: f"somebody between here and the server took SCRAM-PLUS out of its offer: {_PROXY}",
+    _OTHER_CHANNEL: f"the server has another certificate than was seen here: somebody is in between; {_PROXY}",
+}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -84,27 +107,38 @@ class ScramClient(ClientExchange):
     Args:
         keys_of: (salt, iterations) -> the user's keys.
         nonce: given in tests only.
+        flag: what is said of channel binding.
+        end_point: what the login is bound to.
     """
 
     def __init__(
-        self, digest: str, user: str, keys_of: Callable[[bytes, int], ScramKeys], nonce: str | None = None
+        self,
+        digest: str,
+        user: str,
+        keys_of: Callable[[bytes, int], ScramKeys],
+        nonce: str | None = None,
+        flag: str = _UNBOUND,
+        end_point: bytes = b"",
     ) -> None:
         self._digest = digest
         self._keys_of = keys_of
         self._nonce = nonce if nonce is not None else _nonce()
+        self._header = f"{flag},,"
+        self._end_point = end_point
         self._first = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={self._nonce}"
         self._server_signature: bytes | None = None
         self._verified = False
 
-    def initial(self) -> bytes | None:
-        return (_GS2 + self._first).encode()
+    def initial(self) -> bytes:
+        return (self._header + self._first).encode()
 
     def respond(self, challenge: bytes) -> bytes:
-        if self._server_signature is not None:  # a server that sends its last word as a challenge
+        # A server that sends its last word as a challenge, which it may do at once where it refuses.
+        if self._server_signature is not None or challenge.startswith(b"e="):
             self._verify(challenge)
             return b""
         if not challenge:  # a server that ignored the initial response
-            return (_GS2 + self._first).encode()
+            return self.initial()
         return self._prove(challenge)
 
     def _prove(self, challenge: bytes) -> bytes:
@@ -125,7 +159,7 @@ class ScramClient(ClientExchange):
                 f"the server's SCRAM iteration count {iterations} is not within {MIN_ITERATIONS}..{MAX_ITERATIONS}"
             )
         keys = self._keys_of(salt, iterations)
-        without_proof = f"c={_base64(_GS2.encode())},r={nonce}"
+        without_proof = f"c={_base64(self._header.encode() + self._end_point)},r={nonce}"
         message = f"{self._first},{text},{without_proof}".encode()
         proof = _xor(keys.client_key, hmac.digest(keys.stored_key, message, self._digest))
         self._server_signature = hmac.digest(keys.server_key, message, self._digest)
@@ -138,7 +172,7 @@ class ScramClient(ClientExchange):
     def _verify(self, final: bytes) -> None:
         fields = _fields(final.decode(errors="replace"))
         if "e" in fields:
-            raise AuthenticationFailed("the server refused the SCRAM proof", 1)
+            raise AuthenticationFailed(_ERRORS.get(fields["e"], "the server refused the SCRAM proof"), 1)
         try:
             signature = base64.b64decode(fields["v"], validate=True)
         except (KeyError, ValueError):
@@ -150,7 +184,7 @@ class ScramClient(ClientExchange):
         self._verified = True
 
 
-class _Scram(Mechanism):
+class Scram(Mechanism):
     """User and password; the password does not cross the wire.
 
     Raises:
@@ -166,23 +200,33 @@ class _Scram(Mechanism):
         self.user = user
         self._prepared = prepared
         self._password = prepare(password)
-        self._keys: ScramKeys | None = None
+        self._keys: list[ScramKeys] = []  # the last ones, for all that `for_channel` gives, too
+        self._flag = _UNBOUND
+        self._end_point = b""
+
+    def for_channel(self, end_point: bytes) -> Self:
+        """Return the same login, on a connection where SCRAM-PLUS is possible."""
+        one = copy(self)
+        one._flag = _NOT_OFFERED
+        return one
 
     def exchange(self, hostname: str | None = None) -> ClientExchange:
-        return ScramClient(self.digest, self._prepared, self._keys_of)
+        return ScramClient(self.digest, self._prepared, self._keys_of, flag=self._flag, end_point=self._end_point)
 
     def _keys_of(self, salt: bytes, iterations: int) -> ScramKeys:
         """Kept for the next try, for a user's salt stays: reconnecting shall not cost what guessing does."""
-        keys = self._keys
-        if keys is None or keys.salt != salt or keys.iterations != iterations:
-            keys = self._keys = derive_keys(self.digest, self._password, salt, iterations)
+        for keys in self._keys:
+            if keys.salt == salt and keys.iterations == iterations:
+                return keys
+        keys = derive_keys(self.digest, self._password, salt, iterations)
+        self._keys[:] = [keys]
         return keys
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.user!r}, ...)"
 
 
-class ScramSha1(_Scram):
+class ScramSha1(Scram):
     """SCRAM-SHA-1 (RFC 5802)."""
 
     name = "SCRAM-SHA-1"
@@ -190,7 +234,7 @@ class ScramSha1(_Scram):
     digest = "sha1"
 
 
-class ScramSha256(_Scram):
+class ScramSha256(Scram):
     """SCRAM-SHA-256 (RFC 7677)."""
 
     name = "SCRAM-SHA-256"
@@ -198,7 +242,7 @@ class ScramSha256(_Scram):
     digest = "sha256"
 
 
-class ScramSha512(_Scram):
+class ScramSha512(Scram):
     """SCRAM-SHA-512."""
 
     name = "SCRAM-SHA-512"
@@ -206,6 +250,52 @@ class ScramSha512(_Scram):
     digest = "sha512"
 
 
+class ScramPlus(Scram):
+    """The login is bound to the certificate that TLS has shown (RFC 5929 §4): nobody in between can pass it on.
+
+    Raises:
+        ValueError: the user is empty, or SASLprep prohibits a character (RFC 4013).
+    """
+
+    def for_channel(self, end_point: bytes) -> Self:
+        one = copy(self)
+        one._flag, one._end_point = _BOUND, end_point
+        return one
+
+    def exchange(self, hostname: str | None = None) -> ClientExchange:
+        if not self._end_point:
+            raise InsecureTransport(
+                f"{self.name} binds a login to the server's TLS certificate: there is no TLS, or its certificate has "
+                f"no hash for this (Ed25519); use amqps://, or a mechanism without -PLUS"
+            )
+        return super().exchange(hostname)
+
+
+class ScramSha1Plus(ScramPlus):
+    """SCRAM-SHA-1-PLUS (RFC 5802)."""
+
+    name = "SCRAM-SHA-1-PLUS"
+    strength = 42  # more than the longest digest without: see `from_credentials`
+    digest = "sha1"
+
+
+class ScramSha256Plus(ScramPlus):
+    """SCRAM-SHA-256-PLUS (RFC 7677)."""
+
+    name = "SCRAM-SHA-256-PLUS"
+    strength = 43
+    digest = "sha256"
+
+
+class ScramSha512Plus(ScramPlus):
+    """SCRAM-SHA-512-PLUS."""
+
+    name = "SCRAM-SHA-512-PLUS"
+    strength = 44
+    digest = "sha512"
+
+
+PLUS: Final = "-PLUS"
 DIGESTS = {mechanism.name: mechanism.digest for mechanism in (ScramSha512, ScramSha256, ScramSha1)}
 
 
@@ -219,25 +309,35 @@ class ScramServer(ServerExchange):
         keys_of: prepared user name -> the user's own name and keys; for a user that is not there None and made-up
             keys, so that a client cannot tell the two apart.
         nonce: given in tests only.
+        plus: it is the mechanism's -PLUS.
+        end_point: what a login can be bound to; None where -PLUS is not offered.
     """
 
     def __init__(
-        self, digest: str, keys_of: Callable[[str], tuple[str | None, ScramKeys]], nonce: str | None = None
+        self,
+        digest: str,
+        keys_of: Callable[[str], tuple[str | None, ScramKeys]],
+        nonce: str | None = None,
+        *,
+        plus: bool = False,
+        end_point: bytes | None = None,
     ) -> None:
+        self._plus = plus
+        self._end_point = end_point
         self._digest = digest
         self._keys_of = keys_of
         self._nonce = nonce if nonce is not None else _nonce()
         self._identity: str | None = None
         self._keys: ScramKeys | None = None
-        self._gs2 = ""
+        self._binding = b""
         self._messages = ""
         self._over = False
 
     def step(self, response: bytes | None) -> Step:
-        if response is None and self._keys is None:
-            return Challenge(b"")
-        if response is None or self._over:
+        if self._over:
             return Failure()
+        if response is None:
+            return Challenge(b"") if self._keys is None else Failure()
         try:
             text = response.decode()
             return self._first(text) if self._keys is None else self._final(text)
@@ -245,8 +345,8 @@ class ScramServer(ServerExchange):
             return Failure()
 
     def _first(self, text: str) -> Step:
-        binding, authzid, bare = text.split(",", 2)
-        if binding not in ("n", "y") or bare.startswith("m="):  # "p=...": a channel binding that was not offered
+        flag, authzid, bare = text.split(",", 2)
+        if bare.startswith("m="):
             return Failure()
         fields = _fields(bare)
         escaped = fields["n"]
@@ -256,12 +356,33 @@ class ScramServer(ServerExchange):
         user = prepare(self.claimed)
         if not user or authzid not in ("", f"a={escaped}") or not fields["r"]:
             return Failure()
-        self._gs2 = f"{binding},{authzid},"
+        if (refused := self._judge(flag)) is not None:
+            return refused
+        self._binding = f"{flag},{authzid},".encode()
+        if self._plus:
+            assert self._end_point is not None
+            self._binding += self._end_point
         self._nonce = fields["r"] + self._nonce
         self._identity, self._keys = self._keys_of(user)
         challenge = f"r={self._nonce},s={_base64(self._keys.salt)},i={self._keys.iterations}"
         self._messages = f"{bare},{challenge}"
         return Challenge(challenge.encode())
+
+    def _judge(self, flag: str) -> Step | None:
+        """Refuse what the client says of channel binding, if it is not right here (RFC 5802 §6)."""
+        if flag.startswith("p="):
+            if not self._plus:
+                return self._refuse(_NOT_HERE)
+            return None if flag == _BOUND else self._refuse(_OTHER_TYPE)
+        if self._plus or flag not in (_UNBOUND, _NOT_OFFERED):
+            return Failure()
+        if flag == _NOT_OFFERED and self._end_point is not None:
+            return self._refuse(_STRIPPED)
+        return None
+
+    def _refuse(self, reason: str) -> Refusal:
+        self._over = True
+        return Refusal(f"e={reason}".encode(), reason)
 
     def _final(self, text: str) -> Step:
         keys, digest = self._keys, self._digest
@@ -269,8 +390,10 @@ class ScramServer(ServerExchange):
         self._over = True
         without_proof, _, proof64 = text.rpartition(",p=")
         fields = _fields(without_proof)
-        if fields["r"] != self._nonce or base64.b64decode(fields["c"], validate=True) != self._gs2.encode():
+        if fields["r"] != self._nonce:
             return Failure()
+        if base64.b64decode(fields["c"], validate=True) != self._binding:
+            return self._refuse(_OTHER_CHANNEL)
         proof = base64.b64decode(proof64, validate=True)
         message = f"{self._messages},{without_proof}".encode()
         client_key = _xor(proof, hmac.digest(keys.stored_key, message, digest))
