@@ -103,6 +103,30 @@ def takes(function: Callable[..., Any], keyword: str) -> bool:
     return any(hints[name] is Any or keyword in get_args(hints[name])[0].__annotations__ for name in rest)
 
 
+THREATS = ROOT / "docs" / "concepts" / "threat-model.md"
+THREAT_TEST = re.compile(r"`([\w/]+\.py)::([\w:]+)`")
+
+
+def names_of_tests(body: list[ast.stmt]) -> set[str]:
+    """Return the names of the tests of a module or class; those in a class begin with its name, as pytest has them."""
+    names = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}::{name}" for name in names_of_tests(node.body)}
+    return {name for name in names if name.rpartition("::")[2].startswith("test_")}
+
+
+def test_threats_have_tests() -> None:
+    """Each line of the threat model's tables names tests, and each of them is there."""
+    lines = [line for line in THREATS.read_text().splitlines() if line.startswith("| ") and "| threat |" not in line]
+    assert len(lines) > 50
+    for line in lines:
+        named = THREAT_TEST.findall(line.split(" | ")[2])
+        assert named, line
+        for path, name in named:
+            assert name in names_of_tests(ast.parse((ROOT / "tests" / path).read_text()).body), f"{path}::{name}"
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_code_in_the_pages_fits_the_package(path: Path) -> None:
     """Each block parses; what it imports of the package is there; what it calls takes the arguments it names."""
