@@ -74,11 +74,25 @@ def test_json_lines_both_ways(amqp10: Commands, broker_url: str, address: str, m
 def test_bad_json_is_one_line_and_code_7(
     amqp10: Commands, broker_url: str, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A field that no message has is named; nothing but one line is written."""
+    """A field that no message has is named, with the line; nothing but one line is written."""
     monkeypatch.setattr("sys.stdin", io.StringIO('{"bodi": 1}\n'))
     result = amqp10("send", broker_url, address, "--json-lines")
     assert result.code == 7
-    assert result.err == "amqp10: encode error: a message has no field 'bodi'\n"
+    assert result.err.startswith(
+        "amqp10: encode error: line 1: a message has no field 'bodi': an object has the fields"
+    )
+    assert result.err.count("\n") == 1
+
+
+def test_the_line_that_is_wrong(
+    amqp10: Commands, broker_url: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says which line of the input it is, and what became of those before it."""
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"body": 1}\n\n{"body" 2}\n{"body": 3}\n'))
+    result = amqp10("send", broker_url, address, "--json-lines")
+    assert result.code == 7
+    assert "line 3: not JSON: Expecting ':' delimiter at character 9; the messages before it are sent" in result.err
+    assert amqp10("receive", broker_url, address, "-n", "1").out == "1\n"
 
 
 def test_browse_leaves_them_there(amqp10: Commands, broker_url: str, address: str) -> None:

@@ -14,10 +14,10 @@ import anyio
 import pytest
 from anyio.abc import ByteStream, SocketAttribute
 
-from amqp10 import Connection, Delivery, LocalProtocolError, Reconnect
+from amqp10 import Connection, Delivery, LocalProtocolError, Message, Reconnect
 from amqp10.broker import Broker
 from amqp10.client import ConnectionGivenUp, ConnectionInterrupted
-from amqp10.errors import AmqpError, ConnectionLost
+from amqp10.errors import AmqpError, ConnectionLost, EncodeError
 from amqp10.net import TLS
 from amqp10.testing import CertificateAuthority, FaultProxy
 
@@ -245,3 +245,34 @@ async def test_reprs() -> None:
             assert repr(sender).endswith(": closed>")
         assert repr(connection).endswith(": closed>")
         assert "secret" not in repr((connection, sender, receiver, session))
+
+
+# Calls that are not meant so
+
+
+async def test_a_list_of_messages() -> None:
+    """The error names what sends several."""
+    async with Broker() as broker, broker.connect() as connection, connection.sender("q") as sender:
+        with pytest.raises(EncodeError, match="send_many sends several messages"):
+            await sender.send([Message("a"), Message("b")])
+        with pytest.raises(EncodeError, match=r"a set has no AMQP type$"):
+            await sender.send([{1}])
+
+
+async def test_two_tasks_receive() -> None:
+    """The second is told in a whole sentence."""
+    async with Broker() as broker, broker.connect() as connection, connection.receiver("q") as receiver:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(receiver.receive)
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(
+                anyio.BusyResourceError, match=r"^another task is already receiving from this receiver$"
+            ):
+                await receiver.receive()
+            tasks.cancel_scope.cancel()
+
+
+async def test_no_user() -> None:
+    """The error says what is missing, not only what is offered."""
+    async with Broker(users={"ann": "secret"}) as broker:
+        assert "no user is given, by the URL (amqp://USER:PASSWORD@...)" in str(await refused(broker.url))

@@ -100,7 +100,8 @@ def from_json(line: str) -> Message:
         if isinstance(form, dict):
             form = {name: rich(value) for name, value in form.items()}
     except ValueError as error:
-        raise EncodeError(f"not JSON: {error}") from None
+        said = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else str(error)
+        raise EncodeError(f"not JSON: {said}") from None
     except RecursionError:
         raise EncodeError("the JSON is nested too deeply") from None
     if not isinstance(form, dict):
@@ -109,7 +110,10 @@ def from_json(line: str) -> Message:
     body = fields.pop("body", None)
     unknown = sorted(set(fields) - set(FIELDS))
     if unknown:
-        raise EncodeError(f"a message has no field {unknown[0]!r}")
+        raise EncodeError(
+            f"a message has no field {unknown[0]!r}: an object has the fields of a message, its 'body' among them "
+            "(lines that are themselves the bodies are sent by --lines --content-type application/json)"
+        )
     if isinstance(fields.get("ttl"), int | float):
         try:
             fields["ttl"] = timedelta(seconds=fields["ttl"])

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from ..dialects.v1_0._frames import SASL_HEADER, FrameReader
 from ..dialects.v1_0._performatives import SaslMechanisms
+from ..engine import dialect
 from ..errors import AmqpError
 from ..net import Endpoint, connect, parse_url, visible
 from ._main import Failure, code_of, start, words
@@ -60,6 +61,8 @@ def meaning(sent: bytes, answer: bytes) -> str:
         return f"no; the server offers {names[0] if names else answer[:8].hex(' ')}"
     if sent == b"AMQP\x01\x01\x09\x01" and answer[0] == 1 and answer[7:11] == b"\0\x0a\0\x0a":
         return "no; the server speaks 0-8, which has the same header"
+    if sent == HEADERS["AMQP/Fast 0.7"] and dialect("fast").spoken(answer):
+        return "spoken"  # a command at once: the challenge
     if answer[0] == 1 and sent[4:] != b"\x00\x01\x00\x00":
         return "spoken"  # a method frame at once: connection.start
     return f"not AMQP: {answer[:16]!r}"

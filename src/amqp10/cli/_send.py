@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 import click
 
+from ..errors import EncodeError
 from ..messaging import Message
 from ..types import Symbol
 from ._jsonform import from_json
@@ -52,12 +53,18 @@ async def messages_of(
         yield message
     if lines is None:
         return
+    number = 0
     async with aclosing(lines_of(lines)) as texts:
         async for text in texts:
+            number += 1
             if not json_lines:
                 yield Message(text, **fields)
             elif text.strip():
-                message = from_json(text)
+                try:
+                    message = from_json(text)
+                except EncodeError as error:
+                    before = "; the messages before it are sent" if number > 1 else ""
+                    raise EncodeError(f"line {number}: {error}{before}") from None
                 yield message.replace(**fields) if fields else message
 
 

@@ -38,6 +38,13 @@ def only(error: BaseException) -> BaseException:
     return error
 
 
+def busy(action: str) -> anyio.BusyResourceError:
+    """Return the error of a call that another task is in already: anyio's own words would add "this resource"."""
+    error = anyio.BusyResourceError(action)
+    error.args = (f"another task is already {action}",)
+    return error
+
+
 class Endpoint:
     """The life of one session or link: not yet there, open, over.
 

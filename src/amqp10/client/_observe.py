@@ -11,6 +11,7 @@ from weakref import WeakSet
 import anyio
 
 from ..errors import AmqpError
+from ._endpoint import busy
 
 if TYPE_CHECKING:
     from ._link import Link
@@ -160,7 +161,7 @@ class Observer:
         Cancelling: no event is lost.
         """
         if self._news is not None:
-            raise anyio.BusyResourceError("waiting for the next event on")
+            raise busy("waiting for the next event")
         while not self._waiting:
             if self._over:
                 raise StopAsyncIteration

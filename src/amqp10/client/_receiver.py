@@ -18,6 +18,7 @@ from ..errors import AmqpError, FilterNotApplied, Unsupported
 from ..messaging import RELEASED, TransactionalState, only_for_streams, outlives_link, unapplied_filters
 from ..types import Symbol
 from ._delivery import Delivery
+from ._endpoint import busy
 from ._receiver_recovery import RecoveringReceiver, has_outcome
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ class Receiver(RecoveringReceiver):
             before it is noticed.
         """
         if self._waiter is not None:
-            raise anyio.BusyResourceError("receiving from this receiver")
+            raise busy("receiving from this receiver")
         run = self._run + 1
         incoming = self._incoming
         if run > BURST or not incoming:
@@ -219,7 +220,7 @@ class Receiver(RecoveringReceiver):
         if size < 1:
             raise ValueError("a batch has room for one delivery at least")
         if self._waiter is not None:
-            raise anyio.BusyResourceError("receiving from this receiver")
+            raise busy("receiving from this receiver")
         incoming = self._incoming
         self._run += min(size, self.buffered)
         if max_wait is None:

@@ -14,6 +14,7 @@ from ..engine import LinkTerms, ReceiverLink
 from ..errors import LocalProtocolError, Unsupported
 from ..messaging import TXN_ID, TransactionalState
 from ._delivery import AcquiredDelivery
+from ._endpoint import busy
 from ._link import Link
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class CreditingReceiver(Link):
         Cancelling: the credit that is left is the peer's again, as before.
         """
         if self._drain_running:
-            raise anyio.BusyResourceError("draining this receiver")
+            raise busy("draining this receiver")
         self._require("drain", "drain")
         await anyio.lowlevel.checkpoint()
         if self._interrupted and not self._closed:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import anyio
 
 from ..engine import LinkTerms, OutgoingDelivery, SenderLink
-from ..errors import AmqpError
+from ..errors import AmqpError, EncodeError
 from ..messaging import Accepted, Message, Target
 from ._delivery import SentDelivery, not_accepted, unknown
 from ._endpoint import fresh
@@ -26,6 +26,20 @@ if TYPE_CHECKING:
     from ._connection import Connection
     from ._session import Session
     from ._transaction import Transaction
+
+
+def encoded_body(body: object) -> bytes:
+    """Return the encoded message that has just this body.
+
+    Raises:
+        EncodeError: the body, or a value in it, has no AMQP type.
+    """
+    try:
+        return Message(body).encode()
+    except EncodeError as error:
+        if isinstance(body, list | tuple) and any(isinstance(each, Message) for each in body):
+            raise EncodeError(f"{error}: send_many sends several messages") from None
+        raise
 
 
 class Sender(StreamingSender):
@@ -148,7 +162,7 @@ class Sender(StreamingSender):
 
         Cancelling: nothing was sent and no credit used.
         """
-        payload = message.encode() if isinstance(message, Message) else Message(message).encode()
+        payload = message.encode() if isinstance(message, Message) else encoded_body(message)
         link = self._link
         self._run = run = self._run + len(payload) + MESSAGE_COST
         if (
@@ -278,7 +292,7 @@ class Sender(StreamingSender):
             ):
                 return False
         try:
-            payload = message.encode() if isinstance(message, Message) else Message(message).encode()
+            payload = message.encode() if isinstance(message, Message) else encoded_body(message)
             settled = settled or self._presettled
             self._last = link.post(payload, pipeline, settled=settled)
         except BaseException:

@@ -22,7 +22,7 @@ from ..errors import AmqpError, DecodeError, DeliveryAborted, LocalProtocolError
 from ..messaging import DeliveryState, Message, StreamDecoder, TransactionalState
 from ..types import encode
 from ._delivery import Delivery, is_stale, not_data
-from ._endpoint import fresh
+from ._endpoint import busy, fresh
 from ._receiver import BURST, Receiver
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class StreamedDelivery(Delivery):
     async def _next_piece(self) -> bytes | None:
         """The next piece of the body; None at its end."""
         if self._arrival is not None:
-            raise anyio.BusyResourceError("reading this body")
+            raise busy("reading this body")
         decoder = self._decoder
         self._run += 1
         if self._run > BURST:

@@ -78,7 +78,9 @@ def choose(offered: Iterable[str], mechanisms: Sequence[Mechanism], *, secure: b
     fitting = sorted((one for one in mechanisms if one.name in names), key=lambda one: -one.strength)
     if not fitting:
         ours = ", ".join(one.name for one in mechanisms) or "nothing"
-        raise AuthenticationFailed(f"the server offers {', '.join(sorted(names)) or 'nothing'}; we can do {ours}")
+        hint = ": no user is given, by the URL (amqp://USER:PASSWORD@...) or by sasl=" if ours == "ANONYMOUS" else ""
+        offer = ", ".join(sorted(names)) or "nothing"
+        raise AuthenticationFailed(f"the server offers {offer}; we can do {ours}{hint}")
     refused = None
     for one in fitting:
         if one.needs_tls and not secure:
