@@ -390,6 +390,7 @@ class Connection(Endpoint, Facts, Links):
         if engine is None or self._over:
             return
         self._crash = ConnectionLost("the connection belongs to the process that this one was forked from")
+        self._observers.logs = False  # each child would say of each connection that it is lost
         recovery, self._recovery = self._recovery, None
         engine.receive_eof()
         self._handle(engine.events())

@@ -174,11 +174,16 @@ class Observer:
 
 
 class Observers:
-    """Those who look on, and the log `amqp10.connection`."""
+    """Those who look on, and the log `amqp10.connection`.
+
+    Attributes:
+        logs: what is told is logged, too.
+    """
 
     def __init__(self) -> None:
         self._all: WeakSet[Observer] = WeakSet()
         self._over = False
+        self.logs = True
 
     def add(self) -> Observer:
         observer = Observer(self._over)
@@ -186,7 +191,8 @@ class Observers:
         return observer
 
     def tell(self, event: ConnectionEvent) -> None:
-        _log.log(event.level, "%s", event)
+        if self.logs:
+            _log.log(event.level, "%s", event)
         for observer in list(self._all):
             observer._tell(event)
 
