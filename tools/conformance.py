@@ -189,7 +189,8 @@ def render(found: list[Mark], known: list[tuple[int, str]]) -> str:
         if clauses or deviations:
             lines += [f"## {title}", ""]
         if clauses:
-            lines += [f"{len(clauses)} clauses in {len({mark.place for mark in clauses})} sections.", ""]
+            sections = len({mark.place for mark in clauses})
+            lines += [f"{len(clauses)} clauses in {sections} section{'' if sections == 1 else 's'}.", ""]
         part = None
         for mark in clauses:
             number = mark.place.section.partition(".")[0] if specification == "1.0" else ""
