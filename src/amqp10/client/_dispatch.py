@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..engine import (
     Authenticated,
@@ -30,10 +30,15 @@ from ..engine import (
     WindowOpened,
 )
 from ..messaging import Error
+from ._link import Retired
 from ._observe import ConnectionBlocked, ConnectionUnblocked
 
 if TYPE_CHECKING:
     from ._connection import Connection
+
+
+REFUSED: Final = Retired()
+"""The owner of what the peer begins by itself: it is refused, and what came with it in one pass is nobody's."""
 
 
 def dispatch(connection: Connection, events: Iterable[Event]) -> None:
@@ -63,6 +68,7 @@ def dispatch_rare(connection: Connection, event: Event) -> None:
     """The same, of what is not there for each message."""
     if isinstance(event, LinkAttached):
         if event.link.context is None:
+            event.link.context = REFUSED
             event.link.refuse(Error("amqp:not-implemented", "this client takes no links that its peer attaches"))
         else:
             event.link.context._on_attached()
@@ -71,6 +77,7 @@ def dispatch_rare(connection: Connection, event: Event) -> None:
             event.link.context._on_ended(connection._reason(event.error))
     elif isinstance(event, SessionBegun):
         if event.session.context is None:
+            event.session.context = REFUSED
             event.session.begin()
             event.session.end(Error("amqp:not-implemented", "this client takes no sessions that its peer begins"))
         else:

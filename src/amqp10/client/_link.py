@@ -31,9 +31,20 @@ ANSWER_SHARE = 0.25
 
 
 class Retired:
-    """Stands for the owner of an engine's link that was left for another: nothing that still comes concerns it."""
+    """Stands for the owner of an engine's link or session that was left for another, or refused.
+
+    Nothing that still comes concerns it.
+    """
 
     open = _returning = False
+
+    def _on_begun(self) -> None: ...
+
+    def _on_window(self) -> None: ...
+
+    def _on_attached(self) -> None: ...
+
+    def _on_incomplete(self) -> None: ...
 
     def _on_credit(self) -> None: ...
 

@@ -84,10 +84,18 @@ class Direction:
                 yield f"header {self._variant.name if header == self._variant.header else repr(header)}"
             self._begun = True
             for kind, channel, payload in reader.frames():
-                yield f"[{channel}] {self._frame(kind, channel, payload)}"
+                yield f"[{channel}] {self._line(kind, channel, payload)}"
         except AmqpError as error:
             self._lost = True
             yield f"no frames from here on: {error}"
+
+    def _line(self, kind: int, channel: int, payload: bytes) -> str:
+        try:
+            return self._frame(kind, channel, payload)
+        except AmqpError as error:  # the next frame begins where it should all the same
+            if kind == METHOD:
+                self._secret.add(channel)  # it is not known where its content goes
+            return f"not to be read: {error}"
 
     def _frame(self, kind: int, channel: int, payload: bytes) -> str:
         secret = channel in self._secret
