@@ -179,6 +179,11 @@ def where(test: str) -> str:
     return f"`{path.removeprefix('tests/')}`" + (f" `{name}`" if name else "")
 
 
+def _counted(number: int, what: str) -> str:
+    """Return how many there are of something, in words."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def render(found: list[Mark], known: list[tuple[int, str]]) -> str:
     """The page."""
     found = sorted({*found}, key=lambda mark: (mark.place.order, mark.texts, mark.test))
@@ -190,7 +195,7 @@ def render(found: list[Mark], known: list[tuple[int, str]]) -> str:
             lines += [f"## {title}", ""]
         if clauses:
             sections = len({mark.place for mark in clauses})
-            lines += [f"{len(clauses)} clauses in {sections} section{'' if sections == 1 else 's'}.", ""]
+            lines += [f"{_counted(len(clauses), 'clause')} in {_counted(sections, 'section')}.", ""]
         part = None
         for mark in clauses:
             number = mark.place.section.partition(".")[0] if specification == "1.0" else ""

@@ -66,7 +66,7 @@ def test_a(): ...
         "",
         "## AMQP 0-9-1",
         "",
-        "1 clauses in 1 sections.",
+        "1 clause in 1 section.",
         "",
         "| § | Clause | Test |",
         "| --- | --- | --- |",
