@@ -14,6 +14,7 @@ from amqp10 import (
     MessageRejected,
     MessageReleased,
     Reconnect,
+    Session,
     TransactionRolledBack,
 )
 from amqp10.broker import Broker
@@ -125,3 +126,29 @@ async def test_a_transaction_is_the_first_thing(name: str) -> None:
                     proxy.cut()
                     while type(await anext(restored)) is not ConnectionRestored:
                         pass
+
+
+async def test_first_requests_of_two_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In 0-10 requests have a session of their own, which is begun once."""
+    async with Broker() as broker, Connection(broker.url, dialect="0-10") as connection:
+        begun = []
+        begin = Connection.session
+
+        def counted(self: Connection) -> Session:
+            begun.append(begin(self))
+            return begun[-1]
+
+        monkeypatch.setattr(Connection, "session", counted)
+        ready = Connection._ready
+
+        async def later(self: Connection) -> None:
+            """As if it was being restored."""
+            await anyio.sleep(0.01)
+            await ready(self)
+
+        monkeypatch.setattr(Connection, "_ready", later)
+        async with anyio.create_task_group() as tasks:
+            for number in range(5):
+                tasks.start_soon(connection.native.declare_queue, f"q{number}")
+        assert {queue.name for queue in broker.queues} == {f"q{number}" for number in range(5)}
+        assert len(begun) == 1

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from amqp10.dialects.v0_9._method import Method
 from amqp10.dialects.v0_9._methods import (
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicGet,
+    BasicPublish,
     BasicQos,
+    BasicReturn,
     ChannelOpen,
     ConnectionClose,
     ConnectionCloseOk,
@@ -25,7 +33,16 @@ from amqp10.dialects.v0_9._methods import (
     QueueUnbind,
     QueueUnbindOk,
 )
-from amqp10.dialects.v0_9._methods_0_9 import ExchangeBound, ExchangeBoundOk
+from amqp10.dialects.v0_9._methods_0_9 import (
+    METHODS_0_9,
+    BasicRecoverSync,
+    BasicRecoverSyncOk,
+    ConnectionRedirect,
+    ExchangeBound,
+    ExchangeBoundOk,
+)
+from amqp10.dialects.v0_9._properties import BasicProperties
+from amqp10.dialects.v0_9._structured import Content
 from amqp10.dialects.v0_9._variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
 
 from ._older import Client09
@@ -241,3 +258,66 @@ def test_reserved_names(name: str, variant: Variant) -> None:
     assert made.queue.startswith("amq.")
     assert client.do(QueueDelete(queue=made.queue)) == [QueueDeleteOk(0)]
     assert said_by(client, QueueDeclare(queue="amq.mine")) == [("channel.close", 403)]
+
+
+@pytest.mark.spec("0-9 1.1", "a method that the server does not implement ends the connection with 540")
+@pytest.mark.parametrize(
+    ("variant", "kind"),
+    [
+        pytest.param(variant, kind, id=f"{variant.name} {kind.name}")
+        for variant in (V0_9, V0_9_DRAFT)
+        for kind in METHODS_0_9
+        if kind in variant.methods and kind not in (BasicRecoverSync, ExchangeBound, ConnectionRedirect)
+    ],
+)
+def test_methods_that_nobody_implements(variant: Variant, kind: type[Method]) -> None:
+    """All that is in the table for the codec alone; what is a server's to say is out of place (503)."""
+    expected = 503 if kind in (BasicRecoverSyncOk, ExchangeBoundOk) else 540
+    moments = {
+        field.name: datetime(2024, 1, 1, tzinfo=UTC)
+        for field in kind.fields
+        if field.name in ("timestamp", "expiration")
+    }
+    assert said_by(Client09(name=variant.name, variant=variant), kind(**moments)) == [("connection.close", expected)]
+
+
+# Direct reply-to
+
+
+@FAMILY
+@pytest.mark.parametrize("tag", ["mine", ""])
+def test_the_pseudo_queue_of_replies_again(name: str, variant: Variant, tag: str) -> None:
+    """When its consumer is cancelled there may be another on the channel, which gets the replies that follow."""
+    client = Client09(name=name, variant=variant)
+    consume = BasicConsume(queue="amq.rabbitmq.reply-to", consumer_tag=tag, no_ack=True)
+    for _ in range(2):
+        client.do(QueueDeclare(queue="q"))
+        (made,) = client.do(consume)
+        assert isinstance(made, BasicConsumeOk)
+        asking = BasicProperties(reply_to="amq.rabbitmq.reply-to")
+        client.put(client.encode(BasicPublish(routing_key="q")) + client.content(b"question", asking))
+        client.do(BasicGet(queue="q", no_ack=True))
+        properties, _ = client.messages[-1]
+        reply_to = BasicProperties.decode(properties, variant.tables).reply_to
+        assert reply_to not in (None, "amq.rabbitmq.reply-to")
+        client.put(client.encode(BasicPublish(routing_key=reply_to or "")) + client.content(b"answer"))
+        assert client.messages[-1][1] == b"answer"
+        assert client.do(BasicCancel(made.consumer_tag)) == [BasicCancelOk(made.consumer_tag)]
+        client.put(client.encode(BasicPublish(routing_key="q")) + client.content(b"question", asking))
+        client.do(BasicGet(queue="q", no_ack=True))
+        properties, _ = client.messages[-1]
+        assert BasicProperties.decode(properties, variant.tables).reply_to == "amq.rabbitmq.reply-to"
+
+
+@pytest.mark.spec("0-9-draft basic.return", "what comes back is the whole content, with the contents within it")
+def test_contents_within_come_back() -> None:
+    """As they came, octet by octet."""
+    client = Client09(name="0-9-draft", variant=V0_9_DRAFT)
+    properties = bytes(BasicProperties(content_type="a").encode(V0_9_DRAFT.tables))
+    within = Content(properties, 0, 0, [b"within"])
+    whole = V0_9_DRAFT.framing.message(1, 60, properties, b"body", 4096, [within])
+    publish = client.encode(BasicPublish(routing_key="absent", mandatory=True))
+    answer = client.served.take(publish + whole)
+    back = client.encode(BasicReturn(312, "NO_ROUTE", "", "absent"))
+    assert len(answer) == len(back) + len(whole)
+    assert b"within" in answer

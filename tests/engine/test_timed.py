@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from amqp10 import Anonymous
+from amqp10.dialects.v0_9._methods import ConnectionOpenOk, ConnectionStart, ConnectionTune
+from amqp10.dialects.v0_9._variant import V0_9, V0_9_1, V0_9_DRAFT
 from amqp10.engine import ConnectionEnded, ConnectionTerms, Engine, dialect, dialect_names
 from amqp10.errors import ConnectionLost
 
@@ -51,3 +53,21 @@ def test_its_own_silence(name: str) -> None:
     engine = client(name, None)
     assert engine.tick(0.0) is None
     assert not ends(engine)
+
+
+@pytest.mark.parametrize("name", [name for name in dialect_names() if name.startswith("0-9")])
+def test_frames_that_end_in_the_middle_of_a_read(name: str) -> None:
+    """A whole frame is a sign of life, also where the next one has begun behind it."""
+    engine = client(name)
+    variant = {"0-9-1": V0_9_1, "0-9": V0_9, "0-9-draft": V0_9_DRAFT}[name]
+    said = ConnectionStart(mechanisms=b"ANONYMOUS"), ConnectionTune(10, 131_072, 4), ConnectionOpenOk()
+    engine.receive_data(b"".join(variant.framing.frame(1, 0, variant.methods.encode(each)) for each in said))
+    beat = variant.framing.frame(8, 0, b"")
+    engine.receive_data(beat[:3])
+    now = 0.0
+    while now < 100.0:
+        engine.tick(now)
+        now += 3.0
+        engine.receive_data(beat[3:] + beat[:3])
+    assert not ends(engine)
+    assert engine.opened

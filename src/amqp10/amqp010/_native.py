@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
+import anyio
+
 from ..client import Connection, Delivery, Session
 from ..engine import (
     Acquire,
@@ -49,12 +51,15 @@ class Native:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._session: Session | None = None
+        self._opening = anyio.Lock()
 
     async def _ask(self, request: Request[R]) -> R:
-        session = self._session
-        if session is None or not session.open:
-            session = self._session = self._connection.session()
-            await session.__aenter__()
+        async with self._opening:
+            session = self._session
+            if session is None or not session.open:
+                session = self._connection.session()
+                await session.__aenter__()
+                self._session = session
         return await session._request(request)
 
     # Queues

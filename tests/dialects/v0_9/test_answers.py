@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import pickle
+import weakref
 from typing import Any
 
 import pytest
 
-from amqp10.dialects.v0_9 import DIALECT, FINAL, Recover, UpdateSecret
+from amqp10.dialects.v0_9 import DIALECT, FINAL, GetMessage, Recover, UpdateSecret
+from amqp10.dialects.v0_9._codes import Fault
 from amqp10.dialects.v0_9._frames import FrameReader
+from amqp10.dialects.v0_9._method import Method
 from amqp10.dialects.v0_9._methods import (
     BasicAck,
     BasicCancel,
@@ -15,6 +20,8 @@ from amqp10.dialects.v0_9._methods import (
     BasicConsume,
     BasicConsumeOk,
     BasicDeliver,
+    BasicGetEmpty,
+    BasicGetOk,
     BasicNack,
     BasicQosOk,
     BasicRecover,
@@ -28,7 +35,10 @@ from amqp10.dialects.v0_9._methods import (
     ConnectionStart,
     ConnectionTune,
     ConnectionUpdateSecretOk,
+    QueueBindOk,
+    QueueDeclare,
     QueueDeclareOk,
+    QueueDeleteOk,
     TxCommitOk,
     TxSelectOk,
 )
@@ -36,16 +46,19 @@ from amqp10.dialects.v0_9._methods_0_9 import BasicRecoverSync
 from amqp10.dialects.v0_9._properties import BasicProperties
 from amqp10.dialects.v0_9._variant import V0_9, V0_9_1
 from amqp10.engine import (
+    ConnectionEnded,
     ConnectionTerms,
+    DeclareQueue,
     DeliveriesUnresumed,
     Engine,
     LinkEnded,
     LinkTerms,
     OutcomesReceived,
+    PendingRequest,
     ReceiverLink,
     SenderLink,
 )
-from amqp10.errors import LinkDetached, LocalProtocolError
+from amqp10.errors import LinkDetached, LocalProtocolError, RemoteProtocolError
 from amqp10.messaging import (
     ACCEPTED,
     AmqpValue,
@@ -448,3 +461,77 @@ def test_a_close_of_the_server_is_answered_while_a_commit_waits() -> None:
     engine.data_to_send()
     hear(engine, 2, ChannelClose(541, "the disk is full"))
     assert said(engine) == [ChannelCloseOk()]
+
+
+# Requests
+
+
+@pytest.mark.parametrize("answer", [QueueBindOk(), QueueDeleteOk(3), BasicGetEmpty()], ids=repr)
+def test_another_answer_than_was_asked_for(answer: Method) -> None:
+    """It answers nothing: the connection ends by the server's fault, and the request with it."""
+    engine = opened()
+    pending = engine.begin().request(DeclareQueue("q"))
+    hear(engine, 1, ChannelOpenOk(), answer)
+    assert isinstance(pending.error, RemoteProtocolError)
+    assert pending.error.condition == "amqp:illegal-state"
+
+
+@pytest.mark.parametrize("asked", [DeclareQueue("q"), None])
+def test_a_message_that_nobody_asked_for(asked: DeclareQueue | None) -> None:
+    """It is no answer to another request, nor to none."""
+    engine = opened()
+    request: Any = asked or GetMessage("q")
+    pending: PendingRequest[Any] = engine.begin().request(request)
+    hear(engine, 1, ChannelOpenOk(), *([BasicGetEmpty()] if asked is None else []))
+    events = hear(engine, 1, BasicGetOk(1, False, "", "q", 0))
+    (end,) = [each.error for each in events if isinstance(each, ConnectionEnded)]
+    assert isinstance(end, RemoteProtocolError)
+    assert end.condition == "amqp:illegal-state"
+    assert pending.error is (None if asked is None else end)
+
+
+def test_a_request_for_which_no_channel_is_free() -> None:
+    """It raises, and is not made behind one's back when a channel is free again."""
+    engine = opened()
+    for each in range(100):
+        engine.begin().attach_sender(LinkTerms(f"s{each}", Source(), Target("q"), settle_mode="mixed"))
+    session = engine.begin()
+    with pytest.raises(LocalProtocolError, match="all are in use"):
+        session.request(DeclareQueue("never"))
+    engine.data_to_send()
+    hear(engine, 1, ChannelClose(404, "gone"))
+    pending = session.request(DeclareQueue("q"))
+    declared = [each.queue for each in said(engine) if isinstance(each, QueueDeclare)]
+    assert declared == ["q"]
+    assert not pending.answered
+
+
+def test_sessions_that_committed_are_forgotten() -> None:
+    """Nothing holds them when they are over."""
+    engine = opened(**CAN)
+    session = engine.begin()
+    sender = session.attach_sender(LinkTerms("s", Source(), Target("q")))
+    hear(engine, 1, ChannelOpenOk(), QueueDeclareOk("q"), ConfirmSelectOk())
+    coordinator = session.attach_sender(LinkTerms("c", Source(), Coordinator()))
+    declared = coordinator.send(Message(AmqpValue(Declare())).encode()).remote_state
+    assert isinstance(declared, Declared)
+    sender.send(Message(b"m").encode(), state=TransactionalState(declared.txn_id))
+    outcome = coordinator.send(Message(AmqpValue(Discharge(declared.txn_id, False))).encode())
+    hear(engine, 2, ChannelOpenOk(), TxSelectOk(), TxCommitOk())
+    assert outcome.remote_state is ACCEPTED
+    session.end()
+    hear(engine, 1, ChannelCloseOk())
+    hear(engine, 2, ChannelCloseOk())
+    gone = weakref.ref(session)
+    del session, sender, coordinator, outcome
+    gc.collect()
+    assert gone() is None
+    assert engine.opened
+
+
+@pytest.mark.parametrize("soft", [True, False])
+def test_faults_are_copied_whole(soft: bool) -> None:
+    """Also what says whether they cost the channel or the connection."""
+    fault = pickle.loads(pickle.dumps(Fault(406, "no", (50, 10), soft=soft)))
+    assert (fault.code, str(fault), fault.method, fault.soft) == (406, "no", (50, 10), soft)
+    assert fault.condition == "amqp:precondition-failed"

@@ -36,7 +36,7 @@ class CommandReader:
 
     Attributes:
         limit: octets that a command, or a fragment, may have.
-        within: it waits for the rest of something.
+        within: what was fed last brought neither a whole command, or fragment, nor the beginning of one.
     """
 
     def __init__(self, limit: int = PRE_TUNE_MAX) -> None:
@@ -49,7 +49,7 @@ class CommandReader:
 
     @property
     def within(self) -> bool:
-        return self._at < len(self._data) or bool(self._more) or self._command is not None
+        return bool(self._more)
 
     def feed(self, data: bytes) -> None:
         """Take octets, in portions of any size."""

@@ -17,6 +17,8 @@ from ._codes import Fault, as_error, code_of, text_of
 from ._engine import text_of_fault, unknown_method
 from ._method import Method
 from ._methods import ChannelClose, ChannelCloseOk, ChannelFlow, ChannelFlowOk
+from ._methods_0_8 import METHODS_0_8
+from ._methods_0_9 import IMPLEMENTED, METHODS_0_9
 from ._structured import Assembler, Content
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from ._frames import FrameReader
 
 BASIC = 60
+UNIMPLEMENTED: Final = {*METHODS_0_9, *METHODS_0_8} - IMPLEMENTED
+"""Methods that are known to the codec, and to nobody else."""
 
 
 class State(Enum):
@@ -98,6 +102,8 @@ class Channel(ABC):
             raise unknown_method(payload)
         name = self.handlers.get(type(method))
         if name is None:
+            if type(method) in UNIMPLEMENTED:
+                raise unknown_method(payload)
             raise Fault(503, f"{method.name}, which is not expected here", method.code)
         getattr(self, name)(method)
 

@@ -94,7 +94,6 @@ class FrameReader:
 
     Attributes:
         limit: the largest frame that is taken, octets of payload.
-        within_frame: a frame has begun and has not come to its end.
     """
 
     def __init__(self, framing: Framing, limit: int) -> None:
@@ -112,7 +111,8 @@ class FrameReader:
 
     @property
     def within_frame(self) -> bool:
-        return self._size > 0
+        """What was fed last brought neither a whole frame nor the beginning of one."""
+        return bool(self._waiting)
 
     def take(self, size: int) -> bytes | None:
         """The next octets, whatever they are; None while there are not so many."""

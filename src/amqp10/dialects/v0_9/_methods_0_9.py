@@ -1,6 +1,6 @@
 """The methods that 0-9 final has beyond 0-9-1, and that the draft has: most of them nobody ever implemented.
 
-They are here for the codec alone: a peer that sends one is told that it is not implemented (540). Where one has the
+Most are here for the codec alone: a peer that sends one is told that it is not implemented (540). Where one has the
 fields of a method of the class basic it is derived from that.
 """
 
@@ -319,3 +319,6 @@ class MessageOffset(Method, name="message.offset", code=(120, 530)):
 
 METHODS_0_9: tuple[type[Method], ...] = declared(vars())
 """All of the above."""
+
+IMPLEMENTED = frozenset((ExchangeBound, ExchangeBoundOk, BasicRecoverSync, BasicRecoverSyncOk))
+"""Those that are more than codec here."""

@@ -61,19 +61,24 @@ if TYPE_CHECKING:
 
 
 GET_OK = b"\0\x3c\0\x47"
+ANSWER_TO: dict[type[Method], type[Method]] = {
+    ExchangeDeclare: ExchangeDeclareOk,
+    ExchangeDelete: ExchangeDeleteOk,
+    ExchangeBind: ExchangeBindOk,
+    ExchangeUnbind: ExchangeUnbindOk,
+    QueueDeclare: QueueDeclareOk,
+    QueueBind: QueueBindOk,
+    QueuePurge: QueuePurgeOk,
+    QueueDelete: QueueDeleteOk,
+    QueueUnbind: QueueUnbindOk,
+    BasicGet: BasicGetEmpty,  # or basic.get-ok
+}
 
 
 class Requests(Channel):
     """The channel of one session's requests."""
 
-    handlers: ClassVar = {ChannelOpenOk: "receive_open"} | dict.fromkeys(
-        (
-            *(ExchangeDeclareOk, ExchangeDeleteOk, ExchangeBindOk, ExchangeUnbindOk),
-            *(QueueDeclareOk, QueueBindOk, QueuePurgeOk, QueueDeleteOk, QueueUnbindOk),
-        ),
-        "receive_answer",
-    )
-    handlers |= {BasicGetEmpty: "receive_answer"}
+    handlers: ClassVar = {ChannelOpenOk: "receive_open"} | dict.fromkeys(ANSWER_TO.values(), "receive_answer")
     hot: ClassVar = {GET_OK: "receive_got"}
 
     def __init__(self, session: ClientSession) -> None:
@@ -97,7 +102,11 @@ class Requests(Channel):
             raise LocalProtocolError(str(error)) from error
         pending.context = method
         self._waiting.append(pending)
-        self._next()
+        try:
+            self._next()
+        except LocalProtocolError:  # no channel is free
+            self._waiting.remove(pending)
+            raise
 
     def _next(self) -> None:
         if self._asked is not None or not self._waiting or self.channel_state is State.CLOSING:
@@ -113,7 +122,7 @@ class Requests(Channel):
         pass
 
     def receive_answer(self, method: Method) -> None:
-        if self._asked is None:
+        if self._asked is None or type(method) is not ANSWER_TO[type(self._asked.context)]:
             raise RemoteProtocolError(f"{method.name}, for which nobody asked", "amqp:illegal-state")
         request, result = self._asked.request, result_of(self._asked.request, method)
         if isinstance(request, DeclareQueue) and not request.passive:
@@ -139,6 +148,8 @@ class Requests(Channel):
 
     def receive_got(self, payload: bytes) -> None:
         self.check_shape(payload)
+        if self._asked is None or type(self._asked.context) is not BasicGet:
+            raise RemoteProtocolError("basic.get-ok, for which nobody asked", "amqp:illegal-state")
         number, route, left = payload[4:12], payload[12:-4], int.from_bytes(payload[-4:], "big")
         self.expect_content(lambda body: self._got(int.from_bytes(number, "big"), route, left, body))
 

@@ -127,6 +127,7 @@ class Consumers:
         if link is not None:
             link.cancelled = True
             link.credit = 0
+            self.session.replies_end(link.queue)
             self.end_if_done(link)
         if not method.nowait:
             self.session.write(BasicCancelOk(method.consumer_tag))
@@ -139,6 +140,7 @@ class Consumers:
 
     def forget(self, link: ConsumeLink) -> None:
         link.attached = False
+        self.session.replies_end(link.queue)
         self._links.pop(link, None)
         if self._by_tag.get(link.name) is link:
             del self._by_tag[link.name]
@@ -256,6 +258,7 @@ class ConsumeLink(ServerLink, SenderLink):
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
         self.frame_room = self.engine.room
         self.limit = NO_LIMIT
+        self.queue = queue
         self.cancelled = False
         self.revocable = 0  # acks in a transaction that is not over
         self._consumers = consumers

@@ -32,6 +32,7 @@ from ._server_link import ServerLink
 
 if TYPE_CHECKING:
     from ._server_session import ServerSession
+    from ._structured import Content
 
 MOST_ADDRESSES = 1000
 """Exchanges and routing keys whose addresses a channel remembers."""
@@ -68,7 +69,8 @@ class PublishLink(ServerLink, ReceiverLink):
         self._route = b""
         self._addresses: dict[bytes, str] = {}  # of the routes so far
         self._mandatory = False
-        self._returnable: dict[int, tuple[bytes, bytes, bytes]] = {}  # route, properties and body of what is mandatory
+        # Of what is mandatory: route, properties, body, and the contents within it.
+        self._returnable: dict[int, tuple[bytes, bytes, bytes, list[Content]]] = {}
         self._checked = b""  # the last properties with an expiration
         self._acks: Acks | None = None
         self._confirmed_before = 0  # how many publishes came before confirms were asked for
@@ -100,7 +102,7 @@ class PublishLink(ServerLink, ReceiverLink):
         self._number = number = self._number + 1
         tag = number.to_bytes(8, "big")
         if self._mandatory:
-            self._returnable[number] = self._route, properties, body
+            self._returnable[number] = self._route, properties, body, session.children
         delivery = RoutedDelivery(self, number, tag, payload, False)
         if also:
             exchange, _ = read_route(self._route)
@@ -208,11 +210,12 @@ class PublishLink(ServerLink, ReceiverLink):
         if self._acks is not None and number > self._confirmed_before:
             self._acks.add(number - self._confirmed_before, verb)
 
-    def _return(self, route: bytes, properties: bytes, body: bytes) -> None:
+    def _return(self, route: bytes, properties: bytes, body: bytes, children: list[Content]) -> None:
         exchange, key = read_route(route)
         session, engine = self.session, self.engine
         session.write(BasicReturn(312, "NO_ROUTE", exchange, key))
-        engine.write(engine.variant.framing.message(session.number, BASIC, properties, body, engine.room))
+        framing = engine.variant.framing
+        engine.write(framing.message(session.number, BASIC, properties, body, engine.room, children))
 
     def _refused(self, state: DeliveryState | None) -> bool:
         """Nobody may publish there: that ends the channel."""

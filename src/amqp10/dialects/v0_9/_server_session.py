@@ -272,6 +272,11 @@ class ServerSession(Session, Channel):
             raise Fault(406, "reply consumer already set", method.code, soft=True)
         self._ask(DeclareQueue(exclusive=True, auto_delete=True, for_replies=True), method)
 
+    def replies_end(self, queue: str) -> None:
+        """Nothing is received from that queue any more; if it stands for the pseudo-queue, another may from now on."""
+        if queue == self.replies_at:
+            self.replies_at = ""
+
     def receive_cancel(self, method: BasicCancel) -> None:
         self.consumers.cancel(method)
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ._channel import Channel
     from ._client import ClientConnection
     from ._engine import V09Engine
+    from ._transactions import TransactionChannel
 
 
 REPLIES = (DIRECT_REPLY, route_address("", DIRECT_REPLY))
@@ -55,6 +56,7 @@ class ClientSession(Session):
         self.context: Any = None
         self.channels: list[Channel] = []
         self.coordinators: list[CoordinatorEndpoint] = []
+        self.transaction_channel: TransactionChannel | None = None  # for transactions that settle nothing
         self._requests: Requests | None = None
         self._ending = False
         self.engine.emit(SessionBegun(self))

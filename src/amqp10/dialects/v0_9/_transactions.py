@@ -95,7 +95,6 @@ class Transactions:
     def __init__(self) -> None:
         self._open: dict[bytes, Work] = {}
         self._number = 0
-        self._channels: dict[ClientSession, TransactionChannel] = {}
 
     def declare(self, coordinator: CoordinatorEndpoint) -> Declared:
         self._number += 1
@@ -170,9 +169,9 @@ class Transactions:
         if work.receiver is not None:
             channel = work.receiver
         else:
-            found = self._channels.get(session)
+            found = session.transaction_channel
             if found is None or found.channel_state is not State.OPEN:
-                found = self._channels[session] = TransactionChannel(session)
+                found = session.transaction_channel = TransactionChannel(session)
             channel = found
         try:  # all of it before any of it is written, for what is written would be committed with the next one
             frames = [link.frames(delivery.payload, channel.number) for link, delivery in work.publishes]
