@@ -68,7 +68,8 @@ coverage: $(VENV)/.interop  ## line and branch coverage of the package
 
 nightly: $(VENV)/.dev  ## 10,000 random walks of engines and of resumed links, 50,000 hostile conversations
 	AMQP10_WALKS=10000 AMQP10_CONVERSATIONS=50000 $(BIN)/python -m pytest -q -n 2 -o timeout=0 \
-		tests/broker/test_resume_model.py tests/dialects/v1_0/test_engine_walk.py tests/hostile/test_conversations.py
+		tests/broker/test_resume_model.py tests/dialects/v1_0/test_engine_walk.py tests/hostile/test_conversations.py \
+		tests/hostile/test_servers.py
 
 soak: $(VENV)/.dev  ## 200,000 messages through connections that break 100 times; none may be lost (SOAK=options)
 	$(BIN)/python tools/soak.py $(SOAK)
