@@ -379,3 +379,23 @@ def test_error_is_kept() -> None:
     with pytest.raises(Fault):
         attach(queue, Odd(1))
     assert isinstance(Error(Symbol("a:b")), Error)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("stage", ["accept", "accept_websocket"])
+async def test_taking_a_connection(
+    stage: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a handshake raises costs the connection that made it, which is closed; others are served, and come in."""
+    async with Broker(websocket=True) as broker, Connection(broker.url) as served:
+        host, port = broker.url.removeprefix("amqp://").split(":")
+        with monkeypatch.context() as patched:
+            patched.setattr(f"amqp10.broker._entrance.{stage}", fails)
+            async with await anyio.connect_tcp(host, int(port)) as stranger:
+                with anyio.fail_after(5), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+                    await stranger.receive()
+        async with served.sender("q") as sender:
+            await sender.send("served")
+        async with Connection(broker.url):
+            assert broker.connections == 2
+    assert caplog.text.count("taking a connection failed") == 1

@@ -12,6 +12,7 @@ from anyio.abc import ByteStream, Listener, SocketAttribute, TaskGroup
 
 from ..errors import ConnectionLost
 from ..net import CertificateName, accept, accept_websocket, listen_tcp, listen_unix
+from ._faults import report
 from ._handshakes import LOCAL
 from ._serving import Doorkeeper
 
@@ -126,6 +127,9 @@ class Entrance:
                 await self._door.serve(stream, facts, scope, received)
             except ConnectionLost as error:
                 _log.debug("%s", error)
+            except Exception as error:  # whatever it is, it costs this connection, not the broker
+                report("taking a connection failed", error)
+                await anyio.aclose_forcefully(stream)
             finally:
                 handshakes.end(scope)
 
