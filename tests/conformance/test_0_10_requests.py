@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from amqp10.broker._declared import QueueTerms
 from amqp10.broker._router import Router
 from amqp10.dialects.v0_9._methods import ExchangeDelete as Delete091
 from amqp10.dialects.v0_9._methods import ExchangeDeleteOk, QueueDeleteOk
@@ -260,3 +262,12 @@ def test_unbound(client: Client010, router: Router) -> None:
     """Whatever arguments it has."""
     done(client, ExchangeBind("q", "h", "k", MATCH), ExchangeUnbind("q", "h", "k"))
     assert router.topology.bound_to(router.nodes["q"]) == []
+
+
+def test_arguments_that_have_no_type_here(client: Client010, router: Router) -> None:
+    """What another dialect declared is told as text, where 0-10 has no type for it."""
+    terms = QueueTerms(arguments={"x-limit": 5, "x-odd": Decimal("1.5"), "x-list": [1, {"deep": Decimal(2)}]})
+    router.declare_queue("of another", terms)
+    result: Any = next(each for each in client.do(QueueQuery("of another")) if isinstance(each, ExecutionResult))
+    assert result.value.arguments["x-limit"] == 5
+    assert result.value.arguments["x-odd"] == "1.5"

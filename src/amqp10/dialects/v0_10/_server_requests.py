@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ...engine import (
@@ -22,6 +22,7 @@ from ...engine import (
     RequestRules,
     Unbind,
 )
+from ...errors import LocalProtocolError
 from ._codes import BLANK_NAME, SessionFault
 from ._declare import Command, Struct
 from ._requests import DEAD_LETTERS, ON_DEMAND_ARGUMENT, alternate_from, arguments_in, arguments_out
@@ -89,10 +90,21 @@ def _bind(command: ExchangeBind) -> Request[Any]:
     return Bind(command.queue, command.exchange, command.binding_key, arguments)
 
 
+def _told(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a declaration, made in any dialect: as text what AMQP 0-10 has no type for."""
+    told: dict[str, Any] = {}
+    for name, value in arguments.items():
+        try:
+            told |= arguments_out({name: value})
+        except LocalProtocolError:
+            told |= arguments_out({name: str(value)})
+    return told
+
+
 def _queue(facts: QueueFacts | None) -> QueueQueryResult:
     if facts is None:
         return QueueQueryResult()
-    arguments = arguments_out(facts.arguments or {})
+    arguments = _told(facts.arguments or {})
     alternate = alternate_from(arguments)
     return QueueQueryResult(
         facts.name,
@@ -109,7 +121,7 @@ def _queue(facts: QueueFacts | None) -> QueueQueryResult:
 def _exchange(facts: ExchangeFacts | None) -> ExchangeQueryResult:
     if facts is None:
         return ExchangeQueryResult(not_found=True)
-    return ExchangeQueryResult(facts.type, bool(facts.durable), False, arguments_out(facts.arguments or {}))
+    return ExchangeQueryResult(facts.type, bool(facts.durable), False, _told(facts.arguments or {}))
 
 
 def _bound(facts: BindingFacts) -> ExchangeBoundResult:
