@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
 import pytest
 
 from amqp10 import (
+    AmqpError,
     Connection,
     ConnectionLost,
     LinkDetached,
     LocalProtocolError,
     Message,
     MessageRejected,
+    SentDelivery,
     SessionEnded,
     TransactionInDoubt,
     TransactionRolledBack,
@@ -412,6 +414,40 @@ async def test_what_is_held_back() -> None:
                 window.remote_incoming_window = open_window
             assert not delivery.on_wire
             await sender.send("after")
+        assert broker.queue("q").depth == 1
+
+
+@pytest.mark.parametrize("aborts", [True, False])
+async def test_what_is_sent_in_part(aborts: bool) -> None:
+    """Who waits for the outcome of a message that a rollback took back is told so, at once and later."""
+    profile = Profile("peer", "May get lost with aborts", aborts=aborts)
+    told: list[AmqpError] = []
+
+    async def wait(delivery: SentDelivery) -> None:
+        with pytest.raises(TransactionRolledBack, match="rolled back before it was sent") as caught:
+            await delivery.outcome()
+        told.append(caught.value)
+
+    async with Broker() as broker, broker.connect(profile=profile) as connection:
+        async with connection.session() as session, session.sender("q") as sender:
+            async with connection.transaction() as transaction, anyio.create_task_group() as tasks:
+                link = sender._link
+                assert link is not None
+                window = link.session.window  # type: ignore[attr-defined]
+                window.remote_incoming_window = 1
+                sent = link.send(Message(b"x" * 400_000).encode(), state=transaction._post(sender))
+                delivery = cast("SentDelivery", sent)
+                transaction._add(delivery)
+                assert not delivery.on_wire
+                tasks.start_soon(wait, delivery)
+                await anyio.wait_all_tasks_blocked()
+                with anyio.fail_after(5):
+                    await transaction.rollback()
+            await wait(delivery)
+            assert len(told) == 2
+            with anyio.fail_after(5):
+                async with session.sender("other"):  # the flow for it tells the window, so that the abort goes out
+                    await sender.send("after")
         assert broker.queue("q").depth == 1
 
 

@@ -86,6 +86,13 @@ class Left(Retired):
     def _on_settlements(self, deliveries: object) -> None:
         self._owner._on_settlements(deliveries)
 
+    def _withdraw(self, delivery: object) -> None:
+        self._owner._withdraw(delivery)
+
+    @property
+    def _untold(self) -> Any:
+        return self._owner._untold
+
 
 class Link(Endpoint):
     """One end of a link. `Sender` and `Receiver` are the two kinds."""

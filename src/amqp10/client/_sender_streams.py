@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from ..engine import LinkTerms, OutgoingDelivery
-from ..errors import LocalProtocolError
+from ..errors import LocalProtocolError, TransactionRolledBack
 from ..messaging import Message
 from ._delivery import SentDelivery
 from ._endpoint import fresh
@@ -151,11 +151,14 @@ class StreamingSender(RecoveringSender):
         self._end_stream()
 
     def _withdraw(self, delivery: SentDelivery) -> None:
-        """Abort a message that is not whole on the wire, if it can be."""
+        """Abort a message of a transaction that is rolled back, if it is not whole on the wire, and can be aborted."""
         try:
             delivery.link.abort(delivery)
         except LocalProtocolError:
             return
+        rolled_back = "the transaction that it is part of was rolled back before it was sent"
+        self._lose(delivery, TransactionRolledBack(description=rolled_back))
+        self._untold.discard(delivery)  # its transaction says it
         if delivery.link is self._link and delivery.delivery_id is not None and not self.connection.profile.aborts:
             self._spoiled = True
             self._changed()
