@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Else each worker of pytest rewrites the assertions of all tests anew, in each run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check format unit coverage nightly soak fuzz interop docs bench bench-quick bench-full bench-transports bench-scale bench-large bench-spark clean
+.PHONY: help demo test lint check format unit coverage nightly soak fuzz interop docs bench bench-quick bench-full bench-transports bench-scale bench-large bench-spark clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,11 +51,13 @@ test: $(VENV)/.interop  ## every test: unit, conformance, fuzz, examples, docs, 
 END_TO_END := bridging cli hostile interop spark test_benchmarks.py test_examples.py broker/test_dialect_matrix.py \
 	dialects/v0_10/test_resume_everything.py testing/suite/test_suite.py
 
-check: $(VENV)/.dev  ## format, lint, types, imports, unit tests: under two minutes
+lint: $(VENV)/.dev  ## format, lint, types, imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+check: lint  ## the same, and the unit tests: what to run before each commit
 	AMQP10_PROFILE=quick $(BIN)/python -m pytest -q -n 4 -m 'not interop and not slow' \
 		$(foreach tests,$(END_TO_END),--ignore=tests/$(tests))
 
