@@ -23,6 +23,11 @@ pytestmark = pytest.mark.anyio
 dialects = pytest.mark.parametrize("dialect", sorted(dialect_names()))
 
 
+@pytest.fixture(autouse=True)
+def _says_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amqp10.sasl._scram.SAY_NOT_OFFERED", True)
+
+
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
     """A throw-away authority."""

@@ -46,6 +46,11 @@ BOUND = RULES.for_connection(secure=True, end_point=HERE)
 Make = type[ScramSha1] | type[ScramSha1Plus]
 
 
+@pytest.fixture(autouse=True)
+def _says_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amqp10.sasl._scram.SAY_NOT_OFFERED", True)
+
+
 def bound(mechanism: Mechanism, end_point: bytes | None = HERE) -> Mechanism:
     (one,) = bind_channel([mechanism], end_point)
     return one

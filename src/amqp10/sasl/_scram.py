@@ -36,6 +36,9 @@ SERVER_ITERATIONS = 10_000  # some 10 ms for a client of SCRAM-SHA-512, at each 
 # What the header of a client's first message says of channel binding (RFC 5802 §7); no authorization identity.
 _UNBOUND: Final = "n"
 _NOT_OFFERED: Final = "y"
+
+SAY_NOT_OFFERED = False
+"""Whether a client says "y". Broker-J refuses every login that does not begin with "n", so it is not said."""
 _BOUND: Final = "p=tls-server-end-point"  # RFC 5929 §4; Python has no tls-exporter, and tls-unique is not safe
 
 _OTHER_TYPE: Final = "unsupported-channel-binding-type"
@@ -207,7 +210,7 @@ class Scram(Mechanism):
     def for_channel(self, end_point: bytes) -> Self:
         """Return the same login, on a connection where SCRAM-PLUS is possible."""
         one = copy(self)
-        one._flag = _NOT_OFFERED
+        one._flag = _NOT_OFFERED if SAY_NOT_OFFERED else _UNBOUND
         return one
 
     def exchange(self, hostname: str | None = None) -> ClientExchange:
