@@ -11,7 +11,7 @@ import anyio
 import pytest
 from anyio.abc import ByteStream
 
-from amqp10 import Connection, ScramSha256, ScramSha256Plus
+from amqp10 import Connection, ScramSha256, ScramSha256Plus, ScramSha512Plus
 from amqp10.broker import Broker
 from amqp10.engine import dialect_names
 from amqp10.errors import AmqpError, AuthenticationFailed
@@ -21,11 +21,6 @@ from amqp10.testing import CertificateAuthority, CertificateFiles
 pytestmark = pytest.mark.anyio
 
 dialects = pytest.mark.parametrize("dialect", sorted(dialect_names()))
-
-
-@pytest.fixture(autouse=True)
-def _says_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("amqp10.sasl._scram.SAY_NOT_OFFERED", True)
 
 
 @pytest.fixture(scope="module")
@@ -145,8 +140,14 @@ async def test_foreign_context(authority: CertificateAuthority, files: Certifica
                 pass
 
 
-async def test_insists() -> None:
-    """-PLUS by itself is not lowered where there is no TLS."""
+async def test_insists(authority: CertificateAuthority, files: CertificateFiles) -> None:
+    """-PLUS by itself is not lowered where it is not in the offer, nor where there is no TLS."""
+    insisting = [ScramSha512Plus("ann", "secret"), ScramSha256Plus("ann", "secret")]
+    context = TLS(certificate=files.certificate, key=files.key).server_context()  # for which nothing is offered
+    async with Broker(users={"ann": "secret"}, tls=context) as broker:
+        with pytest.raises(AuthenticationFailed, match="somebody in between took that out of its offer"):
+            async with Connection(broker.url, tls=TLS(ca=authority.ca), sasl=insisting):
+                pass
     async with Broker(users={"ann": "secret"}) as broker:
         with pytest.raises(AuthenticationFailed, match="we can do SCRAM-SHA-256-PLUS"):
             async with Connection(broker.url, sasl=ScramSha256Plus("ann", "secret")):

@@ -46,11 +46,6 @@ BOUND = RULES.for_connection(secure=True, end_point=HERE)
 Make = type[ScramSha1] | type[ScramSha1Plus]
 
 
-@pytest.fixture(autouse=True)
-def _says_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("amqp10.sasl._scram.SAY_NOT_OFFERED", True)
-
-
 def bound(mechanism: Mechanism, end_point: bytes | None = HERE) -> Mechanism:
     (one,) = bind_channel([mechanism], end_point)
     return one
@@ -164,7 +159,6 @@ def test_binding_without_plus() -> None:
     [
         ("unsupported-channel-binding-type", "tls-server-end-point"),
         ("channel-binding-not-supported", "cannot bind"),
-        ("server-does-support-channel-binding", "took SCRAM-PLUS out"),
         ("channel-bindings-dont-match", r"another certificate.*ScramSha256\(user, password\)"),
         ("invalid-proof", "refused the SCRAM proof"),
         ("", "refused the SCRAM proof"),
@@ -254,39 +248,51 @@ def test_offer() -> None:
 
 
 def test_preferred() -> None:
-    """Offered, it is used, and the flag says what was seen of the offer: bound, not offered, not possible."""
+    """Offered, it is used; where it is not, nothing is said of it, for Broker-J lets nobody in who says "y"."""
     assert offered(BOUND) == ("SCRAM-SHA-512-PLUS", b"p=tls-server-end-point")
-    assert offered(RULES) == ("SCRAM-SHA-512", b"y")
+    assert offered(RULES) == ("SCRAM-SHA-512", b"n")
     one = choose(BOUND.mechanisms(), bind_channel(USER, None), secure=True)
     assert (one.name, (one.exchange().initial() or b"")[:3]) == ("SCRAM-SHA-512", b"n,,")
     mixed = ["SCRAM-SHA-512", "SCRAM-SHA-1-PLUS"]
     assert choose(mixed, bind_channel(USER, HERE), secure=True).name == "SCRAM-SHA-1-PLUS"
 
 
+STRIPPED = [name for name in BOUND.mechanisms() if not name.endswith("-PLUS")]
+
+
 def test_stripped_offer() -> None:
-    """Whoever takes -PLUS out of the offer does not get the client in, for what it says of that is in the proof."""
-    stripped = [name for name in BOUND.mechanisms() if not name.endswith("-PLUS")]
-    one = choose(stripped, bind_channel(USER, HERE), secure=True)
-    with pytest.raises(AuthenticationFailed, match="took SCRAM-PLUS out of its offer"):
-        log_in(one)
-    client, server = one.exchange(), BOUND.exchange(one.name)
-    challenge = server.step((client.initial() or b"").replace(b"y,,", b"n,,"))
+    """Whoever takes -PLUS out of the offer gets a login that is not bound, unless -PLUS was insisted on."""
+    one = choose(STRIPPED, bind_channel(USER, HERE), secure=True)
+    assert isinstance(log_in(one), Success)
+    insisting = bind_channel([make("user", "pencil") for make in PLUS], HERE)
+    with pytest.raises(AuthenticationFailed, match="somebody in between took that out of its offer"):
+        choose(STRIPPED, insisting, secure=True)
+    assert choose(BOUND.mechanisms(), insisting, secure=True).name == "SCRAM-SHA-512-PLUS"
+
+
+@pytest.mark.parametrize("make", SCRAM)
+def test_flag_is_proved(make: Make) -> None:
+    """Who changes what a client says of the offer, in the header or in the proof, is not let in."""
+    client, server = scramp.ScramClient([make.name], "user", "pencil", (END_POINT, HERE)), BOUND.exchange(make.name)
+    challenge = server.step(client.get_client_first().encode().replace(b"y,,", b"n,,"))
     assert isinstance(challenge, Challenge)
-    final = client.respond(challenge.data)
+    client.set_server_first(challenge.data.decode())
+    final = client.get_client_final().encode()
+    assert b"c=eSws" in final
     assert isinstance(server.step(final), Refusal)
-    server = BOUND.exchange(one.name)
-    client = one.exchange()
-    challenge = server.step((client.initial() or b"").replace(b"y,,", b"n,,"))
+    client, server = scramp.ScramClient([make.name], "user", "pencil", (END_POINT, HERE)), BOUND.exchange(make.name)
+    challenge = server.step(client.get_client_first().encode().replace(b"y,,", b"n,,"))
     assert isinstance(challenge, Challenge)
-    assert server.step(client.respond(challenge.data).replace(b"c=eSws", b"c=biws")) == Failure()
+    client.set_server_first(challenge.data.decode())
+    assert server.step(client.get_client_final().encode().replace(b"c=eSws", b"c=biws")) == Failure()
 
 
 def test_one_by_name() -> None:
-    """SCRAM by itself says nothing of channels, so that it passes a proxy that ends TLS; -PLUS by itself insists."""
+    """SCRAM by itself is not bound, so that it passes a proxy that ends TLS; -PLUS by itself insists."""
     assert offered(BOUND, (ScramSha256("user", "pencil"),)) == ("SCRAM-SHA-256", b"n")
     assert isinstance(log_in(bound(ScramSha256("user", "pencil"))), Success)
     both = (ScramSha256Plus("user", "pencil"), ScramSha256("user", "pencil"))
-    assert offered(RULES, both) == ("SCRAM-SHA-256", b"y")
+    assert offered(RULES, both) == ("SCRAM-SHA-256", b"n")
     with pytest.raises(AuthenticationFailed, match="we can do SCRAM-SHA-256-PLUS"):
         offered(RULES, both[:1])
     with pytest.raises(InsecureTransport, match=r"SCRAM-SHA-256-PLUS.*amqps"):

@@ -8,7 +8,6 @@ from ..errors import AuthenticationFailed, InsecureTransport
 from ._mechanism import Mechanism
 from ._plain import Anonymous, Plain
 from ._scram import (
-    Scram,
     ScramPlus,
     ScramSha1,
     ScramSha1Plus,
@@ -47,18 +46,12 @@ def from_credentials(user: str | None, password: str | None, *, allow_insecure: 
 def bind_channel(mechanisms: Sequence[Mechanism], end_point: bytes | None) -> tuple[Mechanism, ...]:
     """Return the logins for one connection: those by SCRAM-PLUS are bound to its TLS, or left out if that cannot be.
 
-    Those by SCRAM beside them tell the server then that the client could have done more. Where no SCRAM-PLUS is among
-    the mechanisms they say nothing of that kind, and pass a proxy that ends TLS.
-
     Args:
         end_point: the hash of the server's certificate; None: there is none.
     """
-    plus = [one for one in mechanisms if isinstance(one, ScramPlus)]
-    if not plus:
-        return tuple(mechanisms)
     if end_point is None:
-        return tuple(one for one in mechanisms if one not in plus) or tuple(mechanisms)
-    return tuple(one.for_channel(end_point) if isinstance(one, Scram) else one for one in mechanisms)
+        return tuple(one for one in mechanisms if not isinstance(one, ScramPlus)) or tuple(mechanisms)
+    return tuple(one.for_channel(end_point) if isinstance(one, ScramPlus) else one for one in mechanisms)
 
 
 def choose(offered: Iterable[str], mechanisms: Sequence[Mechanism], *, secure: bool) -> Mechanism:
@@ -78,7 +71,14 @@ def choose(offered: Iterable[str], mechanisms: Sequence[Mechanism], *, secure: b
     fitting = sorted((one for one in mechanisms if one.name in names), key=lambda one: -one.strength)
     if not fitting:
         ours = ", ".join(one.name for one in mechanisms) or "nothing"
-        hint = ": no user is given, by the URL (amqp://USER:PASSWORD@...) or by sasl=" if ours == "ANONYMOUS" else ""
+        hint = ""
+        if ours == "ANONYMOUS":
+            hint = ": no user is given, by the URL (amqp://USER:PASSWORD@...) or by sasl="
+        elif mechanisms and all(isinstance(one, ScramPlus) for one in mechanisms):
+            hint = (
+                ": the server does not bind logins to TLS, or somebody in between took that out of its offer; if you "
+                "know that it does not, name a mechanism without -PLUS"
+            )
         offer = ", ".join(sorted(names)) or "nothing"
         raise AuthenticationFailed(f"the server offers {offer}; we can do {ours}{hint}")
     refused = None

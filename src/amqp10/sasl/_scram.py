@@ -10,8 +10,10 @@ The password never crosses the wire, and the server proves that it knows the use
 purpose, and blocks: a millisecond for the usual 4096 iterations, half a second for the most that is accepted.
 
 Each of them has a -PLUS, by which both sides prove which server certificate they see, too ("p=..." in place of "n", and
-its hash in the proof): whoever ends TLS in between shows another. "y" in its place: the client could have done so, but
-the server did not offer to. A server that did offer knows then that its offer was changed on the way.
+its hash in the proof): whoever ends TLS in between shows another. A client that could do so, and was not offered it,
+may say "y": a server that did offer it knows then that its offer was changed on the way, and refuses. This server does
+so. This client says "n", for Broker-J refuses all else, and whoever changes the offer may as well leave PLAIN as all of
+it; naming a -PLUS is what helps.
 """
 
 from __future__ import annotations
@@ -36,9 +38,6 @@ SERVER_ITERATIONS = 10_000  # some 10 ms for a client of SCRAM-SHA-512, at each 
 # What the header of a client's first message says of channel binding (RFC 5802 §7); no authorization identity.
 _UNBOUND: Final = "n"
 _NOT_OFFERED: Final = "y"
-
-SAY_NOT_OFFERED = False
-"""Whether a client says "y". Broker-J refuses every login that does not begin with "n", so it is not said."""
 _BOUND: Final = "p=tls-server-end-point"  # RFC 5929 §4; Python has no tls-exporter, and tls-unique is not safe
 
 _OTHER_TYPE: Final = "unsupported-channel-binding-type"
@@ -51,7 +50,6 @@ _PROXY: Final = f"if a proxy there ends TLS on purpose, {_WITHOUT}"
 _ERRORS: Final = {
     _OTHER_TYPE: f"the server cannot bind a login to its certificate (tls-server-end-point): {_WITHOUT}",
     _NOT_HERE: "the server cannot bind a login to TLS",
-    _STRIPPED: f"somebody between here and the server took SCRAM-PLUS out of its offer: {_PROXY}",
     _OTHER_CHANNEL: f"the server has another certificate than was seen here: somebody is in between; {_PROXY}",
 }
 
@@ -110,8 +108,7 @@ class ScramClient(ClientExchange):
     Args:
         keys_of: (salt, iterations) -> the user's keys.
         nonce: given in tests only.
-        flag: what is said of channel binding.
-        end_point: what the login is bound to.
+        end_point: what the login is bound to; empty: nothing.
     """
 
     def __init__(
@@ -120,13 +117,12 @@ class ScramClient(ClientExchange):
         user: str,
         keys_of: Callable[[bytes, int], ScramKeys],
         nonce: str | None = None,
-        flag: str = _UNBOUND,
         end_point: bytes = b"",
     ) -> None:
         self._digest = digest
         self._keys_of = keys_of
         self._nonce = nonce if nonce is not None else _nonce()
-        self._header = f"{flag},,"
+        self._header = f"{_BOUND if end_point else _UNBOUND},,"
         self._end_point = end_point
         self._first = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={self._nonce}"
         self._server_signature: bytes | None = None
@@ -204,17 +200,10 @@ class Scram(Mechanism):
         self._prepared = prepared
         self._password = prepare(password)
         self._keys: list[ScramKeys] = []  # the last ones, for all that `for_channel` gives, too
-        self._flag = _UNBOUND
         self._end_point = b""
 
-    def for_channel(self, end_point: bytes) -> Self:
-        """Return the same login, on a connection where SCRAM-PLUS is possible."""
-        one = copy(self)
-        one._flag = _NOT_OFFERED if SAY_NOT_OFFERED else _UNBOUND
-        return one
-
     def exchange(self, hostname: str | None = None) -> ClientExchange:
-        return ScramClient(self.digest, self._prepared, self._keys_of, flag=self._flag, end_point=self._end_point)
+        return ScramClient(self.digest, self._prepared, self._keys_of, end_point=self._end_point)
 
     def _keys_of(self, salt: bytes, iterations: int) -> ScramKeys:
         """Kept for the next try, for a user's salt stays: reconnecting shall not cost what guessing does."""
@@ -261,8 +250,9 @@ class ScramPlus(Scram):
     """
 
     def for_channel(self, end_point: bytes) -> Self:
+        """Return the same login, bound to the certificate that one connection's TLS has shown."""
         one = copy(self)
-        one._flag, one._end_point = _BOUND, end_point
+        one._end_point = end_point
         return one
 
     def exchange(self, hostname: str | None = None) -> ClientExchange:

@@ -23,8 +23,11 @@ from ..sasl import (
     OAuthBearer,
     Plain,
     ScramSha1,
+    ScramSha1Plus,
     ScramSha256,
+    ScramSha256Plus,
     ScramSha512,
+    ScramSha512Plus,
     XOAuth2,
     from_credentials,
 )
@@ -41,6 +44,9 @@ _SCRAM: Mapping[str, Callable[[str, str], Mechanism]] = {
     "scram-sha-1": ScramSha1,
     "scram-sha-256": ScramSha256,
     "scram-sha-512": ScramSha512,
+    "scram-sha-1-plus": ScramSha1Plus,
+    "scram-sha-256-plus": ScramSha256Plus,
+    "scram-sha-512-plus": ScramSha512Plus,
 }
 
 

@@ -38,7 +38,18 @@ TransactionScope = Literal["none", "task"]
 Probe = Literal["auto", "always"]
 Dedupe = Literal["auto", "all", "none"]
 Sasl = Literal[
-    "auto", "anonymous", "plain", "external", "scram-sha-1", "scram-sha-256", "scram-sha-512", "xoauth2", "oauthbearer"
+    "auto",
+    "anonymous",
+    "plain",
+    "external",
+    "scram-sha-1",
+    "scram-sha-256",
+    "scram-sha-512",
+    "scram-sha-1-plus",
+    "scram-sha-256-plus",
+    "scram-sha-512-plus",
+    "xoauth2",
+    "oauthbearer",
 ]
 
 # What Spark itself adds to the options of some queries.
