@@ -19,8 +19,8 @@ from amqp10.engine import (
 )
 from amqp10.errors import ConnectionClosed, ConnectionLost, LocalProtocolError, RemoteProtocolError
 from amqp10.messaging import Error, Source, Target
-from amqp10.testing import Attach, Begin, Close, End, EnginePair, EngineScript, Flow, Open
-from amqp10.types import Symbol
+from amqp10.testing import Attach, Begin, Close, Detach, End, EnginePair, EngineScript, Flow, Frame, Open
+from amqp10.types import Composite, Symbol
 
 from .conftest import Play, condition_is
 
@@ -96,15 +96,31 @@ def test_open_on_another_channel(server: Make, client: Make) -> None:
     assert isinstance(script.expect_event(ConnectionEnded).error, RemoteProtocolError)
 
 
-@pytest.mark.spec("2.7.9", "the close frame is on channel 0 alone")
+@pytest.mark.spec("2.4.3", "a close may come on any channel up to channel-max; ours is on channel 0")
 @pytest.mark.parametrize("begun", [False, True])
-def test_close_on_another_channel(play_client: Play, begun: bool) -> None:
-    """The connection is closed with an error, whether or not the channel has a session."""
-    script = play_client()
-    if begun:
-        script.session(channel=1)
-    script.send(Close(), channel=1)
-    script.expect(Close, error=condition_is("amqp:not-allowed"))
+@pytest.mark.parametrize("side", ["client", "server"])
+def test_close_on_another_channel(play_client: Play, play_server: Play, side: str, begun: bool) -> None:
+    """It is answered, and the reason in it is told, whether or not the channel has a session."""
+    script = (play_client if side == "client" else play_server)(channel_max=3)
+    if begun and side == "client":
+        script.session(channel=3)
+    elif begun:
+        script.begin(channel=3)
+    script.send(Close(error=Error("amqp:connection:forced", "maintenance")), channel=3)
+    script.expect(Close, channel=0, error=None)
+    ended = script.expect_event(ConnectionEnded).error
+    assert isinstance(ended, ConnectionClosed)
+    assert (ended.condition, ended.description) == ("amqp:connection:forced", "maintenance")
+
+
+@pytest.mark.spec("2.7.1", "whatever comes on a channel above our channel-max closes the connection, framing-error")
+@pytest.mark.parametrize("frame", [Close(), End(), Detach(handle=0), None], ids=lambda frame: type(frame).__name__)
+def test_frames_above_channel_max(play_client: Play, frame: Composite | None) -> None:
+    """An empty frame, too; a close is answered as a fault."""
+    script = play_client(channel_max=3)
+    script.session()
+    script.send_bytes(Frame(4, frame).encode())
+    script.expect(Close, channel=0, error=condition_is("amqp:connection:framing-error"))
     assert isinstance(script.expect_event(ConnectionEnded).error, RemoteProtocolError)
 
 
@@ -451,6 +467,20 @@ def test_empty_frames_are_life(play_client: Play) -> None:
     for _ in range(20):
         now += 5.0
         script.send_empty()
+        assert script.engine.tick(now) is not None
+    assert script.engine.opened
+    assert script.take_events() == []
+
+
+@pytest.mark.spec("2.4.5", "empty frames may come on any valid channel, and have no meaning there")
+@pytest.mark.parametrize("channel", [0, 1, 3])
+def test_empty_frames_on_any_channel(play_client: Play, channel: int) -> None:
+    """With a session there, or without one: they are life, and nothing else."""
+    script = play_client(channel_max=3, idle_timeout=10.0)
+    script.session(channel=1)
+    script.engine.tick(0.0)
+    for now in (8.0, 16.0, 24.0):
+        script.send_bytes(Frame(channel, None).encode())
         assert script.engine.tick(now) is not None
     assert script.engine.opened
     assert script.take_events() == []

@@ -296,6 +296,79 @@ def test_second_on_first_link(receiving: tuple[EngineScript, ReceiverLink]) -> N
     script.expect(Detach, closed=True, error=condition_is("amqp:invalid-field"))
 
 
+@pytest.mark.spec("2.7.5", "rcv-settle-mode is ignored in a transfer that is sent settled")
+@pytest.mark.parametrize("streams", [False, True])
+def test_settle_mode_of_what_is_settled(play_client: Play, streams: bool) -> None:
+    """Neither mode means anything there, not even one that the link does not allow."""
+    script = play_client()
+    for mode, receiver_settle_mode in ((1, "first"), (0, "second")):
+        terms = LinkTerms(f"r{mode}", Source("q"), Target("q"), receiver_settle_mode=receiver_settle_mode)  # type: ignore[arg-type]
+        link = script.receiver(script.session(), terms, credit=5)
+        link.streaming = streams
+        script.transfer(0, settled=True, rcv_settle_mode=mode)
+        assert link.incoming.popleft().remote_settled
+        assert link.attached
+        script.expect_nothing()
+
+
+@pytest.mark.spec("2.8.3", "a receiver-settle-mode that does not exist is an error of the link")
+@pytest.mark.parametrize("streams", [False, True])
+def test_unknown_mode(receiving: tuple[EngineScript, ReceiverLink], streams: bool) -> None:
+    """In an attach it is the session's; in a transfer nothing but its link has to do with it."""
+    script, link = receiving
+    link.streaming = streams
+    script.transfer(0, rcv_settle_mode=2)
+    script.expect(Detach, closed=True, error=condition_is("amqp:invalid-field"))
+    assert not link.incoming
+
+
+@pytest.mark.deviation(
+    "2.7.5",
+    "a first transfer without message-format is taken as one of format 0",
+    "that is what who leaves it out means; there is no other that a peer could expect to be understood",
+)
+def test_no_message_format(receiving: tuple[EngineScript, ReceiverLink]) -> None:
+    """What is sent from here always says it (§2.7.5)."""
+    script, link = receiving
+    script.transfer(0, message_format=None)
+    assert link.incoming.popleft().message_format == 0
+    script.expect_nothing()
+
+
+@pytest.mark.deviation(
+    "2.8.7",
+    "a delivery-tag of more than 32 octets is taken",
+    "a tag is compared and said again, and nothing else is done with it; what is sent from here keeps to 32",
+)
+def test_long_tags_are_taken(receiving: tuple[EngineScript, ReceiverLink]) -> None:
+    """It is told apart by all of its octets."""
+    script, link = receiving
+    for number in range(2):
+        script.transfer(number, delivery_tag=b"x" * 200 + bytes((number,)))
+    assert [delivery.tag[-1] for delivery in link.incoming] == [0, 1]
+    script.expect_nothing()
+
+
+@pytest.mark.deviation(
+    "2.7.5",
+    "a delivery is settled or not as its transfers say, also where the link's snd-settle-mode demands the other",
+    "either way both sides know where they stand, and no message is lost over it",
+)
+@pytest.mark.parametrize(("mode", "settled"), [("settled", False), ("unsettled", True)])
+def test_delivery_against_the_mode(play_client: Play, mode: Literal["settled", "unsettled"], settled: bool) -> None:
+    """What is sent from here is as the mode says, see `test_settle_modes`."""
+    script = play_client()
+    link = script.receiver(script.session(), LinkTerms("r", Source("q"), Target("q"), settle_mode=mode), credit=5)
+    script.transfer(0, settled=settled)
+    delivery = link.incoming.popleft()
+    assert delivery.remote_settled == settled
+    link.settle(delivery, ACCEPTED)
+    if settled:
+        script.expect_nothing()
+    else:
+        script.expect(Disposition, first=0, settled=True)
+
+
 @pytest.mark.spec("2.6.12", "the sender may settle on its own accord")
 def test_sender_settles_first(receiving: tuple[EngineScript, ReceiverLink]) -> None:
     """The receiver's owner is told, and its later word is not sent."""

@@ -67,6 +67,55 @@ def test_detach_answered_without_closed(play_client: Play) -> None:
     script.sender(session)
 
 
+@pytest.mark.deviation(
+    "2.6.6",
+    "a link that the peer closes while our detach without closing is on its way is closed; it is not attached again "
+    "only to be closed",
+    "who closed it has ended it already, and most peers would take that attach for a wish to have the link anew",
+)
+def test_closed_while_we_detach(play_client: Play) -> None:
+    """It is told as closed, nothing more is said, and the handle is free."""
+    script = play_client()
+    session = script.session(handle_max=0)
+    link = script.sender(session)
+    link.detach(closed=False)
+    script.expect(Detach, closed=False)
+    script.send(Detach(handle=0, closed=True, error=Error("amqp:resource-deleted", "the queue is gone")))
+    ended = script.expect_event(LinkEnded)
+    assert ended.closed
+    assert isinstance(ended.error, LinkDetached)
+    script.expect_nothing()
+    script.sender(session)
+
+
+@pytest.mark.spec("2.6.6", "who detached while the other closed attaches again, to close, and is answered")
+@pytest.mark.parametrize("together", [True, False])
+def test_attached_again_only_to_close(serving: tuple[EngineScript, Session], together: bool) -> None:
+    """Its attach and closing detach find no link, and are answered with both."""
+    script, session = serving
+    script.send(attach("mine", 0, receives=False))
+    link = script.expect_event(LinkAttached).link
+    assert link.remote is not None
+    link.attach(link.remote)
+    script.expect(Attach)
+    link.detach(closed=True)
+    script.expect(Detach, closed=True)
+    script.send(Detach(handle=0, closed=False))
+    script.expect_event(LinkEnded)
+    again = attach("mine", 0, receives=False)
+    if together:
+        script.send_together(again, Detach(handle=0, closed=True))
+    else:
+        script.send(again)
+        offered = script.expect_event(LinkAttached).link
+        assert offered.remote is not None
+        offered.attach(offered.remote)
+        script.send(Detach(handle=0, closed=True))
+    script.expect(Attach, name="mine")
+    script.expect(Detach, closed=True, error=None)
+    assert session.begun
+
+
 @pytest.mark.spec("2.6.4", "between our detach and the peer's, what comes for the link is dropped")
 def test_frames_after_our_detach(play_client: Play) -> None:
     """Transfers, flows and dispositions that were on their way are no fault and have no effect on the link."""

@@ -87,6 +87,31 @@ def test_receiver_counts(play_client: Play, first: int) -> None:
     assert link.credit == 8
 
 
+@pytest.mark.spec("2.7.4", "the receiver sets available to the last known value seen from the sender")
+def test_available_is_echoed(play_client: Play) -> None:
+    """It is 0 at first, as the sender's is."""
+    script = play_client()
+    link = script.receiver(script.session())
+    link.flow(5)
+    script.expect(Flow, link_credit=5, available=0)
+    script.flow(handle=0, delivery_count=0, link_credit=5, available=9)
+    link.flow(7)
+    script.expect(Flow, link_credit=7, available=9)
+
+
+@pytest.mark.spec("2.7.4", "without a handle a flow has no state of links: what it says of one is ignored")
+def test_flow_without_handle(play_client: Play) -> None:
+    """The session's part of it counts."""
+    script = play_client()
+    session = script.session()
+    sender, receiver = script.sender(session, credit=5), script.receiver(session, credit=3)
+    script.flow(incoming_window=1, delivery_count=4, link_credit=99, available=7, drain=True, echo=True)
+    script.expect(Flow, handle=None, delivery_count=None, link_credit=None, available=None, drain=False)
+    assert (sender.credit, sender.drain, receiver.credit, receiver.available) == (5, False, 3, 0)
+    sender.send(b"")
+    assert not session.sendable
+
+
 @pytest.mark.spec("2.6.7", "credit may be reduced, and the receiver takes what is on its way")
 def test_credit_taken_back(play_client: Play) -> None:
     """The sender goes by the last flow that it has seen."""

@@ -137,6 +137,38 @@ def test_handle_max_enforced(play_server: Play) -> None:
     script.expect(Close, error=condition_is("amqp:connection:framing-error"))
 
 
+@pytest.mark.spec("2.7.2", "any frame with a handle above our handle-max closes the connection with a framing error")
+@pytest.mark.parametrize("kind", ["transfer", "flow", "detach"])
+def test_handles_above_the_most(play_client: Play, kind: str) -> None:
+    """The highest handle itself may have a link, so that it ends the session where there is none."""
+    for handle, frame, condition in (
+        (3, End, "amqp:session:unattached-handle"),
+        (4, Close, "amqp:connection:framing-error"),
+    ):
+        script = play_client()
+        script.session(SessionTerms(handle_max=3))
+        if kind == "transfer":
+            script.transfer(0, handle=handle)
+        elif kind == "flow":
+            script.flow(handle=handle, link_credit=1)
+        else:
+            script.send(Detach(handle=handle))
+        script.expect(frame, error=condition_is(condition))
+
+
+@pytest.mark.spec("2.7.3", "the lowest handle that is free is assigned")
+def test_lowest_handle(play_client: Play) -> None:
+    """After two of four links are gone, the next ones have their handles."""
+    script = play_client()
+    session = script.session()
+    links = [script.sender(session) for _ in range(4)]
+    for number in (2, 1):
+        links[number].detach()
+        script.expect(Detach, handle=number)
+        script.send(Detach(handle=number, closed=True))
+    assert [script.sender(session).handle for _ in range(3)] == [1, 2, 4]  # type: ignore[attr-defined]
+
+
 @pytest.mark.spec("2.6.2", "an attach with a handle that is in use ends the session")
 def test_handle_in_use(serving: tuple[EngineScript, Session]) -> None:
     """The condition is amqp:session:handle-in-use."""
@@ -284,6 +316,19 @@ def test_initial_delivery_count_missing(serving: tuple[EngineScript, Session]) -
     script, _ = serving
     script.send(Attach(name="x", handle=0, role=False, source=Source("q"), target=Target("q")))
     script.expect(End, error=condition_is("amqp:invalid-field"))
+
+
+@pytest.mark.spec("2.7.3", "initial-delivery-count is ignored if the role is receiver")
+def test_initial_delivery_count_of_a_receiver(play_client: Play) -> None:
+    """The sender counts from what it has said itself."""
+    script = play_client()
+    link = script.sender(script.session(), initial_delivery_count=77)
+    script.flow(handle=0, delivery_count=None, link_credit=5)
+    assert link.credit == 5
+    link.send(b"")
+    script.expect(Transfer)
+    script.flow(handle=0, next_incoming_id=1, delivery_count=1, link_credit=5, echo=True)
+    script.expect(Flow, delivery_count=1, link_credit=5)
 
 
 @pytest.mark.spec("2.8.2", "a settle mode that does not exist is an error")

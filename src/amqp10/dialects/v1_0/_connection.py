@@ -165,8 +165,6 @@ class ConnectionEndpoint:
                 del self._by_remote_channel[channel]
 
     def _receive_begin(self, channel: int, frame: Begin) -> None:
-        if channel > self.engine.terms.channel_max:
-            raise RemoteProtocolError(f"channel {channel} is above our channel-max {self.engine.terms.channel_max}")
         if channel in self._by_remote_channel:
             raise RemoteProtocolError(f"a second begin on channel {channel}", "amqp:illegal-state")
         if frame.remote_channel is None:
@@ -186,6 +184,15 @@ class ConnectionEndpoint:
         self.engine.emit(SessionBegun(session))
 
     # Frames in
+
+    def check_channel(self, channel: int) -> None:
+        """Check that a channel is one that we take (§2.7.1).
+
+        Raises:
+            RemoteProtocolError: it is above our channel-max.
+        """
+        if channel > self.engine.terms.channel_max:
+            raise RemoteProtocolError(f"channel {channel} is above our channel-max {self.engine.terms.channel_max}")
 
     def receive(self, channel: int, frame: Composite, payload: bytes | Pieces) -> None:
         """One frame of the peer, by the table of §2.4: open and close here, the rest to its session."""
@@ -216,12 +223,12 @@ class ConnectionEndpoint:
     def _receive_rare(
         self, channel: int, session: SessionEndpoint | None, frame: Composite, payload: bytes | Pieces
     ) -> None:
-        if channel and type(frame) in _OWN_FRAMES:
-            raise RemoteProtocolError(
-                f"the peer sent {type(frame).__name__.lower()} on channel {channel}; it belongs on channel 0 alone",
-                "amqp:not-allowed",
-            )
+        self.check_channel(channel)
         if type(frame) is Open:
+            if channel:
+                raise RemoteProtocolError(
+                    f"the peer sent open on channel {channel}; it belongs on channel 0 alone", "amqp:not-allowed"
+                )
             self._receive_open(frame)
         elif type(frame) is Close:
             self._receive_close(frame)

@@ -204,12 +204,14 @@ class V1Engine(TimedEngine):
             kind, channel, performative, payload = frame
             if kind != FRAME_AMQP:
                 raise RemoteProtocolError(f"a frame of type {kind} among AMQP frames")
-            if performative is not None:
-                connection.receive(channel, performative, payload)
-                if reader.alike is not None:
-                    connection.receive_alike(channel, reader, reader.alike)
-                if self.over:
-                    return
+            if performative is None:
+                connection.check_channel(channel)
+                continue
+            connection.receive(channel, performative, payload)
+            if reader.alike is not None:
+                connection.receive_alike(channel, reader, reader.alike)
+            if self.over:
+                return
 
     def _receive_header(self, header: bytes) -> None:
         if self._phase is Phase.SASL_HEADER and header == SASL_HEADER:

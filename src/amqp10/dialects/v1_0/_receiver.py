@@ -85,6 +85,7 @@ class ReceiverEndpoint(ResumingReceiver):
         frame.handle = self.handle
         frame.delivery_count = flow.delivery_count
         frame.link_credit = flow.credit
+        frame.available = flow.available  # as the sender said last
         frame.drain = flow.drain
 
     def receive_flow(self, frame: Flow) -> None:
@@ -143,8 +144,7 @@ class ReceiverEndpoint(ResumingReceiver):
                 self._overrun()
                 return
             partial = PartialDelivery(frame)
-            if frame.rcv_settle_mode == 1 and not self._second:
-                self.fail("amqp:invalid-field", "rcv-settle-mode second in a transfer on a link that settles first")
+            if not self._check_settle_mode(frame):
                 return
             if frame.resume and not self._continue(partial):
                 return
@@ -177,12 +177,23 @@ class ReceiverEndpoint(ResumingReceiver):
         else:
             self._keep_part(None)
             first = partial.first
-            if first.rcv_settle_mode == 0 and self._second and first.delivery_id is not None:
+            if first.rcv_settle_mode == 0 and self._second and not partial.settled and first.delivery_id is not None:
                 self._settle_first.add(first.delivery_id)
             if first.resume:
                 self._complete_resumed(partial)
                 return
             self._complete(first, partial.payload(), partial.settled, partial.state)
+
+    def _check_settle_mode(self, first: Transfer) -> bool:
+        """Whether a delivery may ask to be settled as it does; else the link failed on that (§2.7.5)."""
+        mode = first.rcv_settle_mode
+        if mode is None or mode == 0 or (mode == 1 and self._second) or first.settled:
+            return True  # of what is sent settled it says nothing
+        if mode == 1:
+            self.fail("amqp:invalid-field", "rcv-settle-mode second in a transfer on a link that settles first")
+        else:
+            self.fail("amqp:invalid-field", f"rcv-settle-mode {mode} in a transfer: there are 0, first, and 1, second")
+        return False
 
     def _check_parts(self) -> None:
         """Fail the link if the deliveries in part of all links are more than is kept of a connection."""
@@ -323,15 +334,14 @@ class ReceiverEndpoint(ResumingReceiver):
         if not self.flow_state.received():
             self._overrun()
             return None
-        if first.rcv_settle_mode == 1 and not self._second:
-            self.fail("amqp:invalid-field", "rcv-settle-mode second in a transfer on a link that settles first")
+        if not self._check_settle_mode(first):
             return None
         if first.aborted:
             self._tell_flow(self.flow_state.used_up, wasted=1)
             return None
         delivery = self._complete(first, b"", bool(first.settled), first.state)
         if delivery is not None:
-            if first.rcv_settle_mode == 0 and self._second and first.delivery_id is not None:
+            if first.rcv_settle_mode == 0 and self._second and not first.settled and first.delivery_id is not None:
                 self._settle_first.add(first.delivery_id)
             delivery.stream = IncomingStream()
             delivery.stream.place = Place()

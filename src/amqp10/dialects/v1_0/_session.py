@@ -273,7 +273,13 @@ class SessionEndpoint(SettlingSession):
             self.send_flow()
 
     def _unattached(self, handle: int, what: str) -> SessionFault:
+        self._check_handle(handle)
         return SessionFault("amqp:session:unattached-handle", f"a {what} for handle {handle}, which has no link")
+
+    def _check_handle(self, handle: int) -> None:
+        limit = self.terms.handle_max if self.terms is not None else MASK
+        if handle > limit:
+            raise RemoteProtocolError(f"handle {handle} is above our handle-max {limit}")
 
     # Flow
 
@@ -358,9 +364,7 @@ class SessionEndpoint(SettlingSession):
             drop_name(self._by_name, link)
 
     def _receive_attach(self, frame: Attach) -> None:
-        limit = self.terms.handle_max if self.terms is not None else MASK
-        if frame.handle > limit:
-            raise RemoteProtocolError(f"handle {frame.handle} is above our handle-max {limit}")
+        self._check_handle(frame.handle)
         if frame.handle in self._by_remote_handle:
             raise SessionFault("amqp:session:handle-in-use", f"handle {frame.handle} has a link already")
         if not frame.role and frame.initial_delivery_count is None:
