@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from amqp10 import AmqpError, Connection, ManagementError, Message, MessageRejected
+from amqp10.amqp091 import Native
 from amqp10.broker import Broker, Permissions, User, read_users
 from amqp10.broker._requests import Requests
 from amqp10.broker._router import AddressError, Router
@@ -133,6 +134,46 @@ async def test_carbon_copies() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("dialect", NAMES)
+async def test_spellings(dialect: str) -> None:
+    """However a name is spelled, it is the queue that the message comes to that is asked for."""
+    may = {"ann": User("secret", {"/": Permissions(write=r"^(queue|topic|amq\.|mine$)")})}
+    async with (
+        Broker(users=may, queues=["secret", "mine"]) as broker,
+        Connection(url_of(broker, "ann"), dialect=dialect) as connection,
+    ):
+        for address in (
+            *("/queues/queue%3A%2F%2Fsecret", "queue://secret", "/queues/topic%3A%2F%2Fsecret"),
+            *("/exchanges//secret", "/exchanges/"),
+        ):
+            for place in (address, None):
+                with anyio.fail_after(20), pytest.raises(AmqpError):
+                    async with connection.sender(place) as sender:
+                        await sender.send(Message("x", to=address, subject="secret"))
+        async with connection.sender("queue://mine") as sender:
+            await sender.send("x")
+        assert broker.queue("secret").depth == 0
+        assert broker.queue("mine").depth == 1
+
+
+@pytest.mark.anyio
+async def test_a_name_that_comes_to_mean_another_queue() -> None:
+    """What a sender was allowed once is not so any more when its queue is gone and another one is meant."""
+    may = {"ann": User("secret", {"/": Permissions(configure="^queue:", write="^queue:")})}
+    async with (
+        Broker(users=may, queues=["secret"]) as broker,
+        Connection(url_of(broker, "ann"), dialect="0-9-1") as connection,
+    ):
+        native = Native(connection)
+        async with connection.sender(None) as sender:
+            await native.declare_queue("queue://secret")
+            await sender.send(Message("x", to="/queues/queue%3A%2F%2Fsecret"))
+            await native.delete_queue("queue://secret")
+            await refused(sender.send(Message("x", to="/queues/queue%3A%2F%2Fsecret")))
+        assert broker.queue("secret").depth == 0
+
+
+@pytest.mark.anyio
 async def test_reply_nodes() -> None:
     """A node for replies is made by who may; then it takes replies from all who know its address."""
     may = {"ann": User("secret", {"/": Permissions(configure="^temporary-")}), "eve": User("secret", {})}
@@ -192,6 +233,10 @@ ASKED: list[tuple[Request[Any], set[tuple[str, str]]]] = [
     (
         DeclareQueue("d", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "k"}),
         {("configure", "d"), ("read", "d"), ("write", "k")},
+    ),
+    (
+        DeclareQueue("d", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "queue://k"}),
+        {("configure", "d"), ("read", "d"), ("write", "queue://k"), ("write", "k")},
     ),
     (PurgeQueue("q"), {("read", "q")}),
     (DeleteQueue("q"), {("configure", "q")}),

@@ -51,9 +51,14 @@ def exchange_in(address: str) -> Address | None:
     """The exchange that an address means, and the routing key; None where it means a node.
 
     Raises:
-        AddressError: it is spelled wrong.
+        AddressError: it is spelled wrong, or names none: queues are reached by their own addresses, and permissions.
     """
-    return _parsed(address) if address.startswith(_EXCHANGES) else None
+    if not address.startswith(_EXCHANGES):
+        return None
+    parsed = _parsed(address)
+    if not parsed.exchange:
+        raise AddressError("amqp:invalid-field", f"{address!r:.200} names no exchange; a queue is /queues/NAME")
+    return parsed
 
 
 def split_address(address: str, capabilities: Iterable[str] = ()) -> tuple[str, Kind | None]:

@@ -53,7 +53,6 @@ from ._terminus import (
     may_reject,
 )
 from ._topic import Topic
-from ._users import DEFAULT_EXCHANGE
 
 if TYPE_CHECKING:
     from ._carrier import PeerTerms
@@ -287,7 +286,7 @@ class PeerLinks:
         address = address_of(target)
         exchange = None if target.dynamic or address is None else exchange_in(address)
         if exchange is not None:
-            self._peer.rights.check("write", exchange.exchange or DEFAULT_EXCHANGE)
+            self._peer.rights.check("write", exchange.exchange)
             self._router.topology.find(exchange.exchange, publishing=True)
             node = None
         else:

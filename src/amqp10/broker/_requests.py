@@ -175,8 +175,13 @@ class Requests:
         exchange, key = arguments.get(DEAD_LETTERS), arguments.get(DEAD_LETTER_KEY)
         if isinstance(exchange, str):
             self.rights.check("read", name)
-            through_default = not exchange and isinstance(key, str)
-            self.rights.check("write", str(key) if through_default else exchange or DEFAULT_EXCHANGE)
+            if exchange or not isinstance(key, str):
+                self.rights.check("write", exchange or DEFAULT_EXCHANGE)
+                return
+            self.rights.check("write", key)
+            said = prefixed(key)  # what that means depends on which queues there are when a message dies
+            if said is not None:
+                self.rights.check("write", said[0])
 
     def _take(self, queue: Queue) -> None:
         """A queue that is there is to be for one session from now on."""

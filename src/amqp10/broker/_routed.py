@@ -9,12 +9,11 @@ from ..engine import CopiedDelivery, RoutedDelivery
 from ..errors import DecodeError
 from ..messaging import ACCEPTED, Error, read_annotations, read_properties
 from ..types import Symbol
-from ._address import exchange_in, split_address
+from ._address import exchange_in, prefixed, split_address
 from ._entry import SAYS_NOTHING, Entry
 from ._node import NodeFull
 from ._producer import ProducerLink
 from ._router import AddressError
-from ._users import DEFAULT_EXCHANGE
 
 if TYPE_CHECKING:
     from ..engine import IncomingDelivery, ReceiverLink
@@ -56,7 +55,7 @@ class QueueProducerLink(ProducerLink):
         if not keys:
             return []
         for key in keys:
-            self._rights.check("write", key)
+            self._rights.check("write", self._router.name_by(key))
         nodes = dict.fromkeys(node for key in keys for node in self._router.ways(None, key, payload))
         return [(node, entry.copy()) for node in nodes if node is not self._node]
 
@@ -149,7 +148,7 @@ class AnonymousProducerLink(ProducerLink):
         if keys:
             if route.exchange is None or not route.exchange.name:
                 for key in keys:
-                    self._rights.check("write", key)
+                    self._rights.check("write", self._router.name_by(key))
             more = (node for key in keys for node in self._router.ways(route.exchange, key, payload))
             route = route._replace(nodes=tuple(dict.fromkeys([*route.nodes, *more])))
         return route
@@ -174,12 +173,15 @@ class AnonymousProducerLink(ProducerLink):
             return
         exchange = exchange_in(address)
         if exchange is not None:
-            self._rights.check("write", exchange.exchange or DEFAULT_EXCHANGE)
+            self._rights.check("write", exchange.exchange)
         else:
-            name = split_address(address)[0]
+            key = split_address(address)[0]
+            name = self._router.name_by(key)
             node = self._router.nodes.get(name)
             if node is None or not node.for_replies:
                 self._rights.check("write", name)
+            if prefixed(key) is not None:
+                return  # which queue that means changes when one of that name comes or goes
         if len(self._allowed) >= MOST_ALLOWED:
             self._allowed.clear()
         self._allowed.add(address)

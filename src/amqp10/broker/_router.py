@@ -434,6 +434,11 @@ class Router:
         topology.remember(address, on_demand, route)
         return route
 
+    def name_by(self, key: str) -> str:
+        """The name that a key of the default exchange means: itself, or what it says in the spelling of an address."""
+        said = None if key in self.nodes else prefixed(key)
+        return key if said is None else said[0]
+
     def ways(self, exchange: Exchange | None, key: str, payload: bytes) -> tuple[Node, ...]:
         """Where a message goes by one more routing key; without an exchange, by the default one."""
         return self.topology.route(exchange or self.topology.exchanges[""], key, payload).nodes
