@@ -133,6 +133,19 @@ def test_release_to_nowhere(router: Router) -> None:
     assert queue_of(router).depth == 1
 
 
+def test_release_that_fills_it() -> None:
+    """A message that is set aside again at once may be the one for which there is no room, under its old number."""
+
+    def again(message: QuarantinedMessage, node: Node | None, to: str | None) -> None:
+        quarantine.set_aside(message.node, message.payload, 0, FAULT)
+
+    quarantine = Quarantine(again, most_messages=1)
+    quarantine.set_aside("q", b"x", 0, FAULT)
+    quarantine.release(1)
+    assert [message.number for message in quarantine] == [2]
+    assert quarantine.size == 1
+
+
 def test_drop(router: Router) -> None:
     """A message that is dropped is gone, and its number is not used again."""
     queue, quarantine = queue_of(router), router.quarantine

@@ -133,7 +133,8 @@ class Quarantine:
         """
         message = self._messages[number]
         self._release(message, self._nodes.get(number), to)
-        self._remove(message)
+        if number in self._messages:  # it may have been set aside again, and as the oldest have made room for itself
+            self._remove(message)
 
     def drop(self, number: int) -> None:
         """Forget a message.
