@@ -14,6 +14,7 @@ from amqp10.broker import Broker
 from amqp10.broker._claims import forged
 from amqp10.broker._node import Limits
 from amqp10.broker._router import Router
+from amqp10.dialects.fast._values import write_table
 from amqp10.engine import dialect_names
 from amqp10.messaging import Target
 from amqp10.testing.strategies import messages
@@ -95,6 +96,42 @@ async def test_hidden(dialect: str) -> None:
             with pytest.raises((LinkDetached, SessionEnded), match="authenticated user"):
                 await sender.send(Message("another's", user_id=long))
         assert broker.queue("q").depth == 0
+
+
+WHOLE = Message(b"x", user_id=b"you").encode()
+MADE_UP: dict[str, Message] = {
+    "a header of Fast": Message(
+        b"x", message_annotations={"x-opt-fast": write_table({"headers": {"x-opt-amqp10-user-id": "you"}})}
+    ),
+    "a whole message in Fast": Message(
+        WHOLE, message_annotations={"x-opt-fast": write_table({"mime-type": "application/vnd.amqp10"})}
+    ),
+    "sections in Fast": Message(
+        WHOLE,
+        message_annotations={"x-opt-fast": write_table({"mime-type": "application/vnd.amqp10; section=amqp-value"})},
+    ),
+    "a whole message in 0-9-1": Message(WHOLE, message_annotations={"x-opt-0-9-1": {"type": "amqp-1.0"}}),
+    "a property of 0-9-1": Message(b"x", message_annotations={"x-opt-0-9-1": {"user-id": "you", "user_id": "you"}}),
+    "what found no place in 0-9-1": Message(
+        b"x", message_annotations={"x-opt-0-9-1": {"headers": {"x-opt-amqp10": WHOLE}}}
+    ),
+    "another spelling": Message(
+        b"x", user_id="Ã©".encode(), message_annotations={"x-opt-0-9-1": {"latin-1": ["user_id"]}}
+    ),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("message", MADE_UP.values(), ids=MADE_UP)
+@pytest.mark.parametrize("dialect", sorted(dialect_names()))
+async def test_made_up(dialect: str, message: Message) -> None:
+    """What an older dialect keeps in annotations of 1.0, whoever writes it, makes nobody the sender."""
+    async with Broker(users={"Ã©": "secret", "you": "secret", "é": "secret"}) as broker:
+        url = broker.url.replace("//", "//%C3%83%C2%A9:secret@")
+        async with Connection(url) as connection, connection.sender("q") as sender:
+            await sender.send(message)
+        async with Connection(url, dialect=dialect) as connection, connection.receiver("q") as receiver:
+            assert (await receiver.receive()).message.user_id == message.user_id
 
 
 @pytest.mark.anyio

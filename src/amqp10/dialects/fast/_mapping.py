@@ -182,7 +182,9 @@ def _write_types(head: MessageHead, message: Message) -> bool:
     elif encoding is not None:
         exact = False
     native = _native(message.message_annotations.get(NATIVE))
-    head.mime_type = head.mime_type or native.get("mime-type", "")
+    kind_of_body = native.get("mime-type", "")
+    if not head.mime_type and isinstance(kind_of_body, str) and not kind_of_body.startswith(WHOLE):
+        head.mime_type = kind_of_body  # ours alone say that properties, of whomsoever, are in the body
     head.encoding = head.encoding or native.get("encoding", "")
     return exact
 
@@ -210,8 +212,9 @@ def _write_map(headers: Table, entries: dict[Any, Any], *, annotations: bool) ->
     exact = True
     for key, value in entries.items():
         if annotations and key == NATIVE and isinstance(value, bytes):
-            for name, native in _native(value).get("headers", {}).items():
-                headers.setdefault(name, native)
+            native = _native(value).get("headers", {})
+            for name in native.keys() - {_USER_ID}:  # servers have checked the user-id of the properties only
+                headers.setdefault(name, native[name])
             continue
         name = str(key)
         theirs = name.startswith("x-") is annotations and not isinstance(key, ULong)

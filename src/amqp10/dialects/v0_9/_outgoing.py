@@ -13,6 +13,7 @@ from ...errors import DecodeError, EncodeError
 from ...messaging import Data, Message
 from ...messaging._codec import DATA_HEADS
 from ...types import Int, Timestamp
+from ._incoming import Kind, kind_of
 from ._mapping import (
     COUNT,
     DEATHS,
@@ -161,8 +162,12 @@ class Outgoing:
         if key is None:
             key = message.subject or ""
         passing = self._clock is not None and message.ttl is not None
+        typed = True
+        if not sections and _native(message).get("type") == SECTIONS:
+            # Whoever wrote that into an annotation may have properties in the body that no server has looked at.
+            typed, passing = kind_of(bytes(message.body)) is Kind.OTHER, True
         properties = outgoing_properties(
-            message, self._tables, exchange, key, sections, self._clock, sizes, implied=implied
+            message, self._tables, exchange, key, sections, self._clock, sizes, implied=implied, typed=typed
         )
         children = [self._child(each) for each in _children(message)] if self._tables.structured else ()
         said = properties.encode(self._tables)
@@ -222,10 +227,12 @@ def outgoing_properties(
     sizes: str | None = None,
     *,
     implied: bool = True,
+    typed: bool = True,
 ) -> BasicProperties:
     """What a message says, in the words of the basic class.
 
     Args:
+        typed: the type that it brought along is said, also if that is the one of encoded sections.
         sections: the body is encoded sections.
         sizes: those of the data sections that it is, where it is not one.
         implied: a subject that is the key is not said, for it became that, or was made of it.
@@ -267,7 +274,7 @@ def outgoing_properties(
         said.type = SECTIONS
     if sizes is not None:
         headers[PARTS] = sizes
-    _say_annotations(said, message, headers, lost, tables, arrays=clock is None)
+    _say_annotations(said, message, headers, lost, tables, arrays=clock is None, typed=typed)
     _say_application(message, headers, lost, tables)
     if message.footer:
         lost["footer"] = message.footer
@@ -278,7 +285,7 @@ def outgoing_properties(
     if headers or _native(message).get("headers") == {}:
         said.headers = {tables.spelled(name) if name in RESERVED else name: headers[name] for name in headers}
     for name in (each.replace("-", "_") for each in odd):
-        if name in TEXTS and isinstance(getattr(said, name), str):
+        if name in TEXTS and name != "user_id" and isinstance(getattr(said, name), str):
             setattr(said, name, _as_latin1(getattr(said, name)))
     names = _names(_native(message).get(LATIN1_HEADERS))
     if names and said.headers:
@@ -391,6 +398,7 @@ def _say_annotations(
     tables: Tables,
     *,
     arrays: bool,
+    typed: bool,
 ) -> None:
     """`arrays`: they may be said, and tables; Qpid cannot turn them into 1.0, and goes down over arrays into 0-10."""
     others = {}
@@ -398,7 +406,7 @@ def _say_annotations(
         if name in (EXCHANGE, ROUTING_KEY):
             continue
         if name == NATIVE and isinstance(value, dict):
-            if left := _say_native(said, value, headers, tables, arrays):
+            if left := _say_native(said, value, headers, tables, arrays, typed=typed):
                 others[name] = left
         elif (
             _header_named(name) and tables.holds({str(name): value}) and (arrays or not isinstance(value, dict | list))
@@ -422,13 +430,21 @@ def _has_array(value: Any) -> bool:
 
 
 def _say_native(
-    said: BasicProperties, native: dict[Any, Any], headers: dict[str, Any], tables: Tables, arrays: bool
+    said: BasicProperties,
+    native: dict[Any, Any],
+    headers: dict[str, Any],
+    tables: Tables,
+    arrays: bool,
+    *,
+    typed: bool,
 ) -> dict[str, Any]:
     """Say what only these dialects have, and brought along; what of it only another one of them has is returned."""
     left = {"children": native["children"]} if "children" in native and not tables.structured else {}
     for name in (*PROPERTIES, "content_type", "content_encoding"):
         value = native.get(name.replace("_", "-"))
-        if isinstance(value, str) and getattr(said, name) is None:
+        if name == "type" and value == SECTIONS and not typed:
+            left[name] = value
+        elif isinstance(value, str) and getattr(said, name) is None:
             setattr(said, name, near_text(value))
     if isinstance(native.get("expiration"), str):
         said.expiration = near_text(native["expiration"])
