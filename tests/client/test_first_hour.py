@@ -17,8 +17,9 @@ from anyio.abc import ByteStream, SocketAttribute
 from amqp10 import Connection, Delivery, LocalProtocolError, Message, Reconnect
 from amqp10.broker import Broker
 from amqp10.client import ConnectionGivenUp, ConnectionInterrupted
-from amqp10.errors import AmqpError, ConnectionLost, EncodeError
+from amqp10.errors import AmqpError, AuthenticationFailed, ConnectionLost, EncodeError
 from amqp10.net import TLS
+from amqp10.sasl import Plain
 from amqp10.testing import CertificateAuthority, FaultProxy
 
 from .hosts import connecting, hosting, until
@@ -202,6 +203,16 @@ async def test_losses_are_warnings(monkeypatch: pytest.MonkeyPatch, caplog: pyte
     assert ConnectionGivenUp not in told
     levels = {record.getMessage().partition("(")[0]: record.levelname for record in caplog.records}
     assert levels["ConnectionInterrupted"] == "WARNING"
+
+
+async def test_an_error_that_is_raised_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """Without `reconnect` whoever uses the connection gets the error: it is not written to standard error, too."""
+    caplog.set_level("INFO", "amqp10.connection")
+    with pytest.raises(AuthenticationFailed):
+        async with Broker(users={"user": "secret"}) as broker, Connection(broker.url, sasl=Plain("user", "wrong")):
+            pass
+    (record,) = [record for record in caplog.records if record.name == "amqp10.connection"]
+    assert (record.levelname, record.getMessage()[:17]) == ("INFO", "ConnectionGivenUp")
 
 
 # Closing

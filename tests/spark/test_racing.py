@@ -226,10 +226,9 @@ def test_what_cannot_be_decoded_comes_again(
     options = Options.parse({"url": broker_url, "address": address, "walLocation": str(tmp_path)})
 
     async def send() -> None:
-        messages = [Flawed(b"", message_id=f"id{n}", durable=True) for n in range(3)]
+        messages = [Flawed(b"", message_id=f"id{n}", durable=True) for n in range(2)]
         messages[0].flaw = b"\x00\x53\x99\x40"  # a section that there is not
         messages[1].flaw = b"\x00\x53\x75\xa0\x09x"  # one that ends too early
-        messages[2].flaw = b"\x00\x53\x73\xc0\x01\x00"  # one that comes twice
         await amqp10.send(broker_url, address, amqp10.Message(b"\xff", message_id="id", priority=200), *messages)
 
     def taken(batch: int) -> list[str]:
@@ -241,10 +240,10 @@ def test_what_cannot_be_decoded_comes_again(
         patches.setattr(Consumption, "_settle", died)
         with pytest.raises(OSError, match="died"):
             taken(1)
-    while depth(broker_url, address) < 4:
+    while depth(broker_url, address) < 3:
         pass
     errors = taken(1)
-    assert len(errors) == 4
+    assert len(errors) == 3
     assert all(errors)
     assert taken(2) == []
 

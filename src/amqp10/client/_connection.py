@@ -7,6 +7,7 @@ Connection ──owns──> task group ──runs──> Pump ──drives─�
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
@@ -372,7 +373,8 @@ class Connection(Endpoint, Facts, Links):
         if self._recovery is not None:
             self._recovery.given_up(error)
         if cause is not None:
-            self._observers.tell(ConnectionGivenUp(cause))
+            level = logging.INFO if self._recovery is None else None  # the error is raised to whoever uses it
+            self._observers.tell(ConnectionGivenUp(cause), level)
         self._observers.end()
 
     def _not_connected(self, error: Exception) -> None:

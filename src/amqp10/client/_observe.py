@@ -74,7 +74,10 @@ class ConnectionRestored(ConnectionEvent):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionGivenUp(ConnectionEvent):
-    """The connection is over for a fault: it is not tried, or not again. One that is left in order tells nothing."""
+    """The connection is over for a fault: it is not tried, or not again. One that is left in order tells nothing.
+
+    Without `reconnect` it is logged at level INFO, for whoever uses the connection gets the error.
+    """
 
     level: ClassVar[int] = logging.WARNING
     cause: Exception | None
@@ -190,9 +193,9 @@ class Observers:
         self._all.add(observer)
         return observer
 
-    def tell(self, event: ConnectionEvent) -> None:
+    def tell(self, event: ConnectionEvent, level: int | None = None) -> None:
         if self.logs:
-            _log.log(event.level, "%s", event)
+            _log.log(level or event.level, "%s", event)
         for observer in list(self._all):
             observer._tell(event)
 

@@ -3,7 +3,7 @@ cimport cython
 
 
 cdef class Message:
-    cdef public object _apart, _body, _fields, _parsed, _places, _source
+    cdef public object _apart, _body, _fields, _parsed, _places, _room, _source
 
 
 @cython.locals(message=Message)

@@ -197,6 +197,18 @@ def test_each_octet_of_a_run(which: int) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
+def test_what_follows_a_close(dialect: tuple[Dialect, Variant]) -> None:
+    """After a channel was closed for its first message nothing of the next is read: it may be anything."""
+    octets = bytearray(stream(dialect[1], [(1, False, "q", PLACES, 5), (3, True, "q", PLACES, 5)]))
+    begin = octets.index(b"\x01r") + 2  # the first message's number: the second one's is then a fault
+    octets[begin] = 1
+    third = octets.index(b"\x01r", octets.index(b"\x01r", begin) + 2) + 2
+    for place in range(third, third + 60):
+        changed = octets[:place] + bytes((octets[place] ^ 255,)) + octets[place + 1 :]
+        agree(dialect, bytes(changed), len(octets), 3, "mixed", False)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_cut_at_each_octet(dialect: tuple[Dialect, Variant]) -> None:
     """A run that comes in two reads, whatever the first one ends with."""
     octets = stream(dialect[1], [(2, False, "q", 3, 5), (FEWEST, False, "q", 3, 5)])

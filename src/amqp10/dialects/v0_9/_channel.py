@@ -120,8 +120,9 @@ class Channel(ABC):
         self.engine.variant.methods.decode(payload)
 
     def _receive_closing(self, payload: bytes) -> None:
-        """Our close is out: the peer may not know yet, and may close, too."""
-        method = self.engine.variant.methods.decode(payload)
+        """Our close is out: the peer may not know yet, and may close, too. The rest is not even read."""
+        methods = self.engine.variant.methods
+        method = methods.decode(payload) if methods.has(payload, ChannelClose, ChannelCloseOk) else None
         if isinstance(method, ChannelClose):
             self._answer_close()
         elif isinstance(method, ChannelCloseOk) and self.channel_state is State.CLOSING:

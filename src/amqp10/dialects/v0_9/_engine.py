@@ -224,9 +224,9 @@ class V09Engine(TimedEngine):
         elif kind != METHOD:
             raise Fault(504, "content on channel 0")
         else:
-            method = self.variant.methods.decode(payload)
-            if self.closing and not isinstance(method, ConnectionClose | ConnectionCloseOk):
+            if self.closing and not self.variant.methods.has(payload, ConnectionClose, ConnectionCloseOk):
                 return
+            method = self.variant.methods.decode(payload)
             if method is None:
                 raise unknown_method(payload)
             if method.code[0] != 10:

@@ -69,6 +69,11 @@ class MethodTable:
         code, _ = self._layouts[method]
         return int.from_bytes(code[:2], "big"), int.from_bytes(code[2:], "big")
 
+    def has(self, payload: bytes, *methods: type[Method]) -> bool:
+        """Whether the payload of a frame is one of these methods; what follows its code is not read."""
+        found = self._by_code.get(payload[:4])
+        return found is not None and found[0] in methods
+
     def encode(self, method: Method) -> bytes:
         """The payload of its frame.
 

@@ -255,9 +255,9 @@ class Committing(Channel):
             done(work.outcome())
 
     def _receive_closing(self, payload: bytes) -> None:
-        method = self.engine.variant.methods.decode(payload)
-        if self._committing and isinstance(method, TxCommitOk):
-            self.receive_committed(method)
+        if self._committing and self.engine.variant.methods.has(payload, TxCommitOk):
+            self.check_shape(payload)
+            self.receive_committed(TxCommitOk())
         else:
             super()._receive_closing(payload)
 
