@@ -16,6 +16,7 @@ from amqp10.broker._selection import Filtering
 from amqp10.broker._store import Store
 from amqp10.broker._store_load import load
 from amqp10.messaging import Error, Message
+from amqp10.types import Symbol, encode
 
 from ._controller import Controller, controller
 from ._wire import Wire
@@ -118,6 +119,13 @@ def entry(number: int, padding: bytes = b"") -> Entry:
     """A message of one Data section, whose last byte is `number`."""
     body = padding + bytes([number])
     return Entry(b"\x00\x53\x75\xb0" + len(body).to_bytes(4, "big") + body)
+
+
+def why_rejected(payload: bytes) -> Error:
+    """The error that a message's delivery annotations say that it was rejected with."""
+    said = Message.decode(payload).delivery_annotations
+    assert list(said) == ["rejected"]
+    return Error.decode(encode(said[Symbol("rejected")]))
 
 
 def fill(queue: Queue, *numbers: int) -> None:

@@ -18,7 +18,7 @@ from amqp10.broker._router import Router
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Rejected
 from amqp10.types import Symbol
 
-from .conftest import Clock, Taker, entry, fill
+from .conftest import Clock, Taker, entry, fill, why_rejected
 
 
 def declare(router: Router, name: str = "q", *, auto_delete: bool = False, **arguments: Any) -> Queue:
@@ -172,7 +172,8 @@ def test_dead_letter_exchange(router: Router) -> None:
     annotations = {Symbol("x-exchange"): "amq.direct", Symbol("x-routing-key"): "orders.new"}
     queue.put(Entry.read(Message(b"x", message_annotations=annotations).encode(), 0, 0))
     taker = come(queue, Taker(1))
-    queue.settle(taker.taken[0], taker, Rejected())
+    error = Error(Symbol("shop:closed"), "come back later")
+    queue.settle(taker.taken[0], taker, Rejected(error))
     (death,) = deaths(dead)
     assert {**death, "time": None} == {
         "count": 1,
@@ -183,6 +184,7 @@ def test_dead_letter_exchange(router: Router) -> None:
         "routing-keys": ["orders.new"],
     }
     message = Message.decode(dead._waiting.available()[0].payload)
+    assert why_rejected(dead._waiting.available()[0].payload) == error
     assert message.message_annotations[Symbol("x-first-death-exchange")] == "amq.direct"
     assert message.message_annotations[Symbol("x-exchange")] == "amq.topic"
     assert (queue.depth, queue.rejected, queue.dead_lettered) == (0, 1, 1)

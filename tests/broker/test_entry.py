@@ -48,7 +48,7 @@ def test_header_is_kept_true() -> None:
     assert entry.expires == 160.0
     entry.failed()
     out = Message.decode(entry.outgoing(130.0))
-    assert out == FULL.replace(ttl=timedelta(seconds=30), delivery_count=1)
+    assert out == FULL.replace(ttl=timedelta(seconds=30), delivery_count=1, delivery_annotations=None)
 
 
 @pytest.mark.spec("3.2.1", "delivery-count of earlier intermediaries goes on")
@@ -107,7 +107,41 @@ def test_annotate_merges() -> None:
     entry.annotate({Symbol("m"): 3, Symbol("n"): 4})
     entry.immortal()
     out = Message.decode(entry.outgoing(100.0))
-    assert out == FULL.replace(ttl=None, message_annotations={Symbol("m"): 3, Symbol("n"): 4})
+    assert out == FULL.replace(
+        ttl=None, message_annotations={Symbol("m"): 3, Symbol("n"): 4}, delivery_annotations=None
+    )
+
+
+@pytest.mark.spec("3.2", "delivery-annotations are consumed by the next node, message-annotations travel on")
+@given(messages(), st.booleans(), st.booleans())
+def test_delivery_annotations_end_here(message: Message, header: bool, annotated: bool) -> None:
+    """Whatever is around them, small or large; the rest of the message is as it came, octet by octet."""
+    message.ttl = message.absolute_expiry_time = None
+    message.durable = header
+    if annotated:
+        message.message_annotations = {Symbol("a"): "x" * 300}
+    message.delivery_annotations = {}
+    without = message.encode()
+    for value in (1, "x" * 300):
+        message.delivery_annotations = {Symbol("d"): value}
+        entry = read(message)
+        assert entry.outgoing(100.0) == without
+        assert entry.size == len(without)
+
+
+@pytest.mark.spec("3.2", "delivery-annotations are consumed by the next node, message-annotations travel on")
+@pytest.mark.parametrize(
+    "head", ["", "005370450053", "005370d00000000500000001410053", "0053", "0080000000000000007045"]
+)
+def test_delivery_annotations_in_any_encoding(head: str) -> None:
+    """Behind a header in any encoding, by their number or by name, with a map of either width."""
+    header = bytes.fromhex(head).removesuffix(b"\x00\x53")
+    body = b"\x00\x53\x75\xa0\x01x"
+    for descriptor in (b"\x53\x71", b"\x80\0\0\0\0\0\0\0\x71", b"\xa3\x1damqp:delivery-annotations:map"):
+        for value in (b"\xc1\x01\0", b"\xd1\0\0\0\x08\0\0\0\x02\xa3\x01d\x40"):
+            payload = header + b"\0" + descriptor + value + body
+            assert Entry.read(payload, 0, 100.0).outgoing(100.0) == header + body
+            assert Entry.read(payload, 1, 100.0).outgoing(100.0) == payload
 
 
 def test_leaving_frees_the_bytes() -> None:

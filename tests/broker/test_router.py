@@ -12,7 +12,7 @@ from amqp10.broker._topic import Topic
 from amqp10.messaging import Error, Message, Modified, Rejected
 from amqp10.types import Symbol
 
-from .conftest import Clock, Taker
+from .conftest import Clock, Taker, why_rejected
 
 
 def queue_of(router: Router, name: str) -> Queue:
@@ -83,6 +83,7 @@ class TestAddresses:
 
 
 class TestDeadLetters:
+    @pytest.mark.spec("3.4.3", 'the error of rejected is the delivery-annotation "rejected" of the message')
     def test_rejected(self, router: Router) -> None:
         """A rejected message is in the dead-letter queue, body and properties as they were, with the reason."""
         put(router, "orders", Message("x", subject="s", message_annotations={Symbol("a"): 1}))
@@ -99,6 +100,7 @@ class TestDeadLetters:
             "x-opt-dead-letter-condition": "shop:closed",
             "x-opt-dead-letter-description": "come back later",
         }
+        assert why_rejected(dead.payloads[0]) == error
 
     def test_nowhere_else_to_go(self, clock: Clock) -> None:
         """The dead-letter queue has no limit of attempts; what is rejected out of it is gone."""

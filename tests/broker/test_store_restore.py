@@ -11,11 +11,11 @@ from amqp10.broker._declared import QueueTerms
 from amqp10.broker._entry import Entry
 from amqp10.broker._node import NodeFull
 from amqp10.broker._queue import Queue
-from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified, Source
+from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Rejected, Source
 from amqp10.types import Symbol
 
-from ._wire import Wire
-from .conftest import Begin, Clock, Life, Taker
+from ._wire import Wire, queue_of
+from .conftest import Begin, Clock, Life, Taker, why_rejected
 from .test_store_branches import BRANCH, Prepared
 
 UNREADABLE = b"\x00\x53\x74\xff"
@@ -148,3 +148,16 @@ def test_dead_letters_go_behind(begin: Begin) -> None:
     life = crash(begin, life, max_delivery_count=1)
     assert life.bodies("dead-letter") == ["old", "young"]
     assert crash(begin, life, max_delivery_count=1).bodies("dead-letter") == ["old", "young"]
+
+
+def test_why_it_was_rejected(begin: Begin) -> None:
+    """A dead letter says it in its delivery annotations, after a crash as before."""
+    life = begin()
+    life.put("x", name="q")
+    error = Error(Symbol("shop:closed"), "come back later")
+    taker = Taker(1)
+    life.give(taker)
+    queue_of(life.router, "q").settle(taker.taken[0], taker, Rejected(error))
+    for each in (life, crash(begin, life)):
+        (entry,) = queue_of(each.router, "dead-letter")._waiting.available()
+        assert why_rejected(entry.outgoing(0.0)) == error

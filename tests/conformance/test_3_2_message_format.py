@@ -410,6 +410,20 @@ def test_no_body() -> None:
 
 
 @pytest.mark.deviation(
+    "3.2.10",
+    "annotations that nobody here understands do not end the link with not-implemented, be it that they do not begin "
+    'with "x-opt-"',
+    "RabbitMQ's x-exchange and x-death are such, and what two applications agree upon is theirs to understand",
+)
+@pytest.mark.parametrize("key", [Symbol("x-opt-a"), Symbol("x-a"), Symbol("a"), ULong(7)])
+def test_annotations_that_are_not_understood(key: Symbol | ULong) -> None:
+    """The broker passes them on, and who receives them finds them in the message."""
+    payload = Message(b"", message_annotations={key: 1}).encode()
+    assert Entry.read(payload, 0, 0.0).outgoing(0.0) == payload
+    assert Message.decode(payload).message_annotations == {key: 1}
+
+
+@pytest.mark.deviation(
     "3.2",
     "the broker passes on sections in a wrong order behind those that it has to read; who receives them is told",
     "it does not read bodies: what is in them is between sender and receiver",

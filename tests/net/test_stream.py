@@ -27,7 +27,7 @@ class Echo:
         self.url = ""
         self.facts: list[StreamFacts] = []
         self.errors: list[ConnectionLost] = []
-        self.no_delay: list[int] = []
+        self.options: list[tuple[int, int]] = []
         self.served = anyio.Event()
 
 
@@ -48,7 +48,7 @@ async def echoing(listen: Callable[[], object] | None = None, tls: TLSSettings |
         echo.facts.append(facts)
         raw = stream.extra(SocketAttribute.raw_socket)
         if raw.family == socket.AF_INET:
-            echo.no_delay.append(raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            echo.options.append(options(raw))
         echo.served.set()
         async with stream:
             try:
@@ -63,26 +63,34 @@ async def echoing(listen: Callable[[], object] | None = None, tls: TLSSettings |
         tasks.cancel_scope.cancel()
 
 
+def options(raw: socket.socket) -> tuple[int, int]:
+    """TCP_NODELAY and SO_KEEPALIVE of a socket."""
+    return (
+        raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY),
+        raw.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+    )
+
+
 async def round_trip(stream: ByteStream) -> None:
     async with stream:
         await stream.send(b"AMQP\0\1\0\0")
         assert await stream.receive() == b"AMQP\0\1\0\0"
 
 
+@pytest.mark.spec("2.4.5", "TCP keep-alive is used beside the idle timeouts")
 async def test_tcp() -> None:
-    """Bytes both ways; no delay for small ones at either end; loopback may carry secrets."""
+    """Bytes both ways; no delay for small ones, and keep-alive, at either end; loopback may carry secrets."""
     async with echoing() as echo:
         assert echo.url.startswith("amqp://127.0.0.1:")
         stream, facts = await connect(parse_url(echo.url))
         assert facts == StreamFacts(secure=True, peer=echo.url)
         raw = stream.extra(SocketAttribute.raw_socket)
-        assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert all(options(raw))
         await round_trip(stream)
         [there] = echo.facts
         assert (there.secure, there.tls, there.identity) == (True, False, None)
         assert there.peer.startswith("127.0.0.1:")
-        assert echo.no_delay
-        assert all(echo.no_delay)
+        assert [all(each) for each in echo.options] == [True]
 
 
 async def test_a_name() -> None:

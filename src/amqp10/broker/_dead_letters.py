@@ -1,7 +1,8 @@
 """Where messages go that nobody could take: the broker's queue for them, or the exchange that their queue names.
 
 With the reason, in message annotations: `x-opt-dead-letter-...` for the broker's queue, and for an exchange `x-death`
-and its companions as RabbitMQ writes them, newest first.
+and its companions as RabbitMQ writes them, newest first. The error of a consumer that rejected it is, as it is, the
+delivery annotation "rejected" (§3.4.3).
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class DeadLetters:
         if entry.hops >= MOST_HOPS and reason != "rejected":
             return False
         if queue.dead_letter_to is not None:
-            return self._publish(queue, entry, reason, *queue.dead_letter_to)
+            return self._publish(queue, entry, reason, error, *queue.dead_letter_to)
         # What is rejected out of the dead-letter queue itself has nowhere left to go.
         if self.name is None or queue.name == self.name:
             return False
@@ -68,6 +69,7 @@ class DeadLetters:
             Symbol("x-opt-dead-letter-source"): queue.topic.name if isinstance(queue, Subscription) else queue.name,
         }
         if error is not None:
+            dead.rejected(error)
             reasons[Symbol("x-opt-dead-letter-condition")] = str(error.condition)
             if error.description is not None:
                 reasons[Symbol("x-opt-dead-letter-description")] = error.description
@@ -75,7 +77,9 @@ class DeadLetters:
         dead.immortal()
         return _put(node, dead)
 
-    def _publish(self, queue: Queue, entry: Entry, reason: str, exchange_name: str, key: str | None) -> bool:
+    def _publish(
+        self, queue: Queue, entry: Entry, reason: str, error: Error | None, exchange_name: str, key: str | None
+    ) -> bool:
         exchange = self._topology.exchanges.get(exchange_name)
         if exchange is None:
             return False
@@ -95,6 +99,8 @@ class DeadLetters:
             marks[Symbol(f"x-{which}-death-reason")] = reason
             marks[Symbol(f"x-{which}-death-queue")] = queue.name
             marks[Symbol(f"x-{which}-death-exchange")] = came_to or ""
+        if error is not None:
+            dead.rejected(error)
         dead.annotate(marks)
         dead.immortal()
         try:

@@ -2,7 +2,8 @@
 
 Bytes are passed on untouched wherever the specification allows it (§3.2: the bare message is immutable, the header is
 the intermediary's). A header is rewritten only when it would be wrong: after a failed attempt, when a time-to-live
-has to be reduced, or when it claims a first acquirer that is not the first any more.
+has to be reduced, or when it claims a first acquirer that is not the first any more. Delivery annotations are for the
+next node, which the broker is: they end here.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from datetime import timedelta
 from typing import Any
 
 from ..errors import DecodeError, EncodeError
-from ..messaging import patch_header, read_header, read_properties
+from ..messaging import Error, patch_header, read_header, read_properties
+from ..types import Symbol
 
 Clock = Callable[[], float]
 
@@ -22,8 +24,10 @@ SAYS_NOTHING = b"\x00\x53\x75\xa0\x00"
 
 # Two bytes begin a section in its usual encoding: a described value, its descriptor a smallulong (§1.2, §3.2).
 _DESCRIBED = b"\x00\x53"
-_HEADER, _PROPERTIES, _APPLICATION_PROPERTIES = 0x70, 0x73, 0x74
-_LIST8, _LIST32 = 0xC0, 0xD0
+_HEADER, _DELIVERY_ANNOTATIONS, _PROPERTIES, _APPLICATION_PROPERTIES = 0x70, 0x71, 0x73, 0x74
+_LIST0, _LIST8, _LIST32 = 0x45, 0xC0, 0xD0
+# The delivery annotation of a message that was rejected (§3.2.2).
+_REJECTED = Symbol("rejected")
 # absolute-expiry-time is the ninth field of properties (§3.2.4): a shorter list cannot have it.
 _FIELDS_BEFORE_EXPIRY = 8
 
@@ -106,6 +110,9 @@ class Entry:
         entry = cls(payload, message_format)
         if message_format == 0 and _may_matter(payload):
             entry._read_sections(now, wall)
+            if _may_have_delivery_annotations(payload):
+                entry.payload = patch_header(payload, delivery_annotations=None)
+                entry.size = len(entry.payload)
         return entry
 
     def _read_sections(self, now: float, wall: Clock) -> None:
@@ -135,7 +142,9 @@ class Entry:
         Raises:
             DecodeError: it is no message that was ever taken.
         """
-        entry = cls.read(payload, message_format, now)
+        entry = cls(payload, message_format)
+        if message_format == 0 and _may_matter(payload):
+            entry._read_sections(now, time.time)
         entry.durable = True
         if failures != entry.failures:
             entry.failures = failures
@@ -186,6 +195,12 @@ class Entry:
             self.payload = self._changed(message_annotations=annotations)
             self.size = len(self.payload)
 
+    def rejected(self, error: Error) -> None:
+        """Say why it was rejected, in its delivery annotations (§3.4.3)."""
+        if self.message_format == 0:
+            self.payload = self._changed(delivery_annotations={_REJECTED: error})
+            self.size = len(self.payload)
+
     def immortal(self) -> None:
         """Take its time-to-live away; what is dead already would die again in the next queue."""
         self.expires = None
@@ -217,6 +232,19 @@ def _may_matter(payload: bytes) -> bool:
     if section == _PROPERTIES and len(payload) > 5 and payload[3] == _LIST8:
         return payload[5] > _FIELDS_BEFORE_EXPIRY
     return section < _APPLICATION_PROPERTIES
+
+
+def _may_have_delivery_annotations(payload: bytes) -> bool:
+    """Whether delivery annotations are among what begins as `_may_matter` wants it; cheap, and errs to True."""
+    at = 0
+    if payload[2] == _HEADER:
+        if payload[3] == _LIST8:
+            at = 5 + payload[4]
+        elif payload[3] == _LIST0:
+            at = 4
+    if payload[at : at + 2] != _DESCRIBED or at + 2 >= len(payload):
+        return True
+    return payload[at + 2] <= _DELIVERY_ANNOTATIONS
 
 
 def _may_expire(payload: bytes) -> bool:

@@ -16,7 +16,7 @@ from anyio.streams.tls import TLSAttribute
 from ..errors import ConnectionLost
 from ._fork import keep_from_children
 from ._socket import take_over
-from ._stream import STREAM_ERRORS, StreamFacts, TLSSettings, describe, set_no_delay
+from ._stream import STREAM_ERRORS, StreamFacts, TLSSettings, describe, set_options
 from ._tls import CertificateName, certificate_identity
 from ._tls_stream import TLSStream
 from ._tls_upgrade import answer_for_tls
@@ -70,7 +70,7 @@ async def accept(
         if address is None:
             await anyio.aclose_forcefully(stream)
             raise ConnectionLost("a peer was gone before it was served")
-        set_no_delay(stream)
+        set_options(stream)
         host, port = str(address[0]), address[1]
         local, peer = is_loopback(host), f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     else:

@@ -13,7 +13,7 @@ from ._fork import keep_from_children
 from ._proxy import connect_through
 from ._route import Route, WebSocket
 from ._socket import take_over
-from ._stream import STREAM_ERRORS, StreamFacts, TLSSettings, client_context, describe, set_no_delay
+from ._stream import STREAM_ERRORS, StreamFacts, TLSSettings, client_context, describe, set_options
 from ._tls import TLS, end_point_of
 from ._tls_stream import TLSStream
 from ._tls_upgrade import ask_for_tls
@@ -77,7 +77,7 @@ async def _reach(endpoint: Endpoint, route: Route) -> tuple[ByteStream, bool]:
         return await connect_through(route.proxy, endpoint), False
     stream = await take_over(await anyio.connect_tcp(endpoint.host, endpoint.port))
     keep_from_children(stream, stream)  # while it is secured, and until it has an owner
-    set_no_delay(stream)
+    set_options(stream)
     # By the address that was reached, for a name may lead anywhere. None: the peer is gone already.
     address = stream.extra(SocketAttribute.remote_address, None)
     return stream, address is not None and is_loopback(str(address[0]))

@@ -12,7 +12,7 @@ from anyio.abc import ByteStream
 from ..errors import ConnectionLost, HandshakeRefused
 from ._route import Proxy
 from ._socket import take_over
-from ._stream import STREAM_ERRORS, client_context, describe, set_no_delay
+from ._stream import STREAM_ERRORS, client_context, describe, set_options
 from ._tls_stream import TLSStream
 from ._url import Endpoint
 
@@ -35,7 +35,7 @@ async def connect_through(proxy: Proxy, endpoint: Endpoint) -> ByteStream:
     try:
         stream = await take_over(await anyio.connect_tcp(proxy.host, proxy.port))
         try:
-            set_no_delay(stream)
+            set_options(stream)
             if context is not None:
                 stream = await TLSStream.wrap(stream, context, hostname=proxy.host)
             await stream.send(_request(proxy, endpoint))

@@ -110,12 +110,17 @@ def describe(error: BaseException) -> str:
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).strip()
 
 
-def set_no_delay(stream: ByteStream) -> None:
-    """Small frames go out at once (TCP_NODELAY): Nagle against delayed acknowledgments costs 40 ms a round trip."""
+def set_options(stream: ByteStream) -> None:
+    """Set what every connection wants of TCP.
+
+    - TCP_NODELAY: small frames go out at once. Nagle against delayed acknowledgments costs 40 ms a round trip.
+    - SO_KEEPALIVE: a peer that is gone is noticed in the end, also where no idle timeout was agreed upon (§2.4.5).
+    """
     raw = stream.extra(SocketAttribute.raw_socket, None)
     if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
         with suppress(OSError):  # the peer may be gone already; reading will say so
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
 def client_context(tls: TLSSettings | None) -> ssl.SSLContext:
