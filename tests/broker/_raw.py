@@ -29,17 +29,17 @@ async def read_all(stream: ByteStream) -> bytes:
         return data
 
 
-def raw_receiver(address: str) -> ReceiverLink:
+def raw_receiver(address: str, hostname: str | None = None) -> ReceiverLink:
     """A link of an engine that nobody drives but the test; its first words wait in the engine's output."""
-    engine = dialect("1.0").client(ConnectionTerms("raw", idle_timeout=None), None, True)
+    engine = dialect("1.0").client(ConnectionTerms("raw", hostname=hostname, idle_timeout=None), None, True)
     engine.start()
     engine.open()
     return engine.begin().attach_receiver(LinkTerms("raw", source=Source(address), target=Target()))
 
 
-def receiver_of(address: str, credit: int) -> bytes:
+def receiver_of(address: str, credit: int, hostname: str | None = None) -> bytes:
     """All that a client says who receives from there, in one breath: header, open, begin, attach, flow."""
-    link = raw_receiver(address)
+    link = raw_receiver(address, hostname)
     link.flow(credit)
     return link.session.engine.data_to_send()
 

@@ -7,7 +7,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -55,11 +55,13 @@ def condition_of(error: BaseException) -> str:
 
 
 @asynccontextmanager
-async def victim(broker: Broker, name: str = "1.0") -> AsyncIterator[Callable[[], Awaitable[None]]]:
+async def victim(
+    broker: Broker, name: str = "1.0", url: str | None = None
+) -> AsyncIterator[Callable[[], Awaitable[None]]]:
     """A client within all limits; what is yielded sends a message and receives it."""
     queue = f"victim-{next(numbers)}"
     async with (
-        Connection(broker.url, dialect=name, container_id="victim") as connection,
+        Connection(url or broker.url, dialect=name, container_id="victim") as connection,
         connection.sender(queue) as sender,
         connection.receiver(queue) as receiver,
     ):
@@ -431,6 +433,212 @@ def test_kept_links_of_one_user() -> None:
     links.suspend(link, [], lambda deliveries: ended.append("again"), None, None)
     suspend("stranger", "5")
     assert ended == ["0", "1", "2", "3"]
+
+
+USERS = {"bad": "b", "good": "g"}
+
+
+def as_user(broker: Broker, user: str) -> str:
+    return broker.url.replace("://", f"://{user}:{USERS[user]}@")
+
+
+def rounds(broker: Broker, name: str = "1.0") -> AbstractAsyncContextManager[Callable[[], Awaitable[None]]]:
+    """A victim who is the user "good"."""
+    return victim(broker, name, as_user(broker, "good"))
+
+
+class TestUsers:
+    """What one user has, by whatever connections, keeps no other user from anything."""
+
+    @pytest.mark.parametrize("name", NAMES)
+    async def test_connections(self, name: str) -> None:
+        """One user has nine tenths of all by default; who goes leaves room."""
+        async with Broker(users=USERS, max_connections=4, limits=BrokerLimits(connections_by_user=2)) as broker:
+            async with Connection(as_user(broker, "bad"), dialect=name), rounds(broker, name) as serve:
+                async with Connection(as_user(broker, "bad"), dialect=name):
+                    with pytest.raises(ConnectionClosed, match="of user 'bad': 2 at most") as refused:
+                        async with Connection(as_user(broker, "bad"), dialect=name):
+                            pass
+                    assert refused.value.condition == TOO_MANY[name]
+                    await serve()
+                await until(lambda: broker.connections == 2)
+                async with Connection(as_user(broker, "bad"), dialect=name):
+                    await serve()
+
+    async def test_share_of_connections(self) -> None:
+        """Without a number, a tenth of all is left to others."""
+        async with Broker(users=USERS, max_connections=10) as broker, AsyncExitStack() as stack:
+            for _ in range(9):
+                await stack.enter_async_context(Connection(as_user(broker, "bad")))
+            with pytest.raises(ConnectionClosed, match="of user 'bad': 9 at most"):
+                async with Connection(as_user(broker, "bad")):
+                    pass
+            async with rounds(broker) as serve:
+                await serve()
+
+    @pytest.mark.parametrize("name", NAMES)
+    async def test_nodes(self, name: str) -> None:
+        """Those of all connections of a user count, and are counted as long as they are there."""
+        limits = BrokerLimits(nodes=8)
+        async with Broker(users=USERS, limits=limits) as broker, AsyncExitStack() as stack:
+            for number in range(2):
+                connection = await stack.enter_async_context(Connection(as_user(broker, "bad"), dialect=name))
+                for each in "ab":
+                    sender = await stack.enter_async_context(connection.sender(f"{number}{each}"))
+                    await sender.send("kept")
+            async with Connection(as_user(broker, "bad"), dialect=name) as connection:
+                with pytest.raises(AmqpError, match="of user 'bad': 4 at most") as refused:
+                    async with connection.receiver("more"):
+                        pass
+                assert condition_of(refused.value) == REFUSED[name]
+            async with rounds(broker, name) as serve:
+                await serve()
+
+    async def test_nodes_that_nobody_uses(self) -> None:
+        """A user's queues on demand that are not used make room for more of this user's."""
+        async with Broker(users=USERS, limits=BrokerLimits(nodes_by_user=3)) as broker:
+            for number in range(10):
+                async with (
+                    Connection(as_user(broker, "bad")) as connection,
+                    connection.receiver(f"q{number}"),
+                ):
+                    assert len(broker.queues) <= 3
+
+    async def test_exchanges_and_bindings(self) -> None:
+        """What is deleted, unbound or ended with its exchange or queue counts no more."""
+        limits = BrokerLimits(exchanges_by_user=2, bindings_by_user=3)
+        async with (
+            Broker(users=USERS, limits=limits, queues=["q", "r"]) as broker,
+            Connection(as_user(broker, "bad")) as connection,
+            management(connection) as bad,
+            Connection(as_user(broker, "good")) as other,
+            management(other) as good,
+        ):
+            for name in ("e", "f"):
+                await bad.declare_exchange(name)
+            with pytest.raises(AmqpError, match="exchanges of user 'bad': 2 at most"):
+                await bad.declare_exchange("g")
+            for key in "abc":
+                await bad.bind("e", queue="q", key=key)
+            with pytest.raises(AmqpError, match="bindings of user 'bad': 3 at most"):
+                await bad.bind("amq.direct", queue="r", key="d")
+            await bad.bind("e", queue="q", key="a")  # it is there
+            await good.declare_exchange("good")
+            await good.bind("good", queue="r", key="k")
+            await bad.delete_exchange("e")
+            await bad.declare_exchange("g")
+            for key in "ab":
+                await bad.bind("g", queue="q", key=key)
+            await bad.bind("f", queue="r", key="c")
+            with pytest.raises(AmqpError, match="bindings of user 'bad': 3 at most"):
+                await bad.bind("f", queue="r", key="d")
+            await bad.delete_queue("q")
+            await bad.bind("f", queue="r", key="d")
+            await bad.unbind("f", queue="r", key="d")
+            await bad.bind("f", queue="r", key="e")
+
+    @pytest.mark.parametrize("name", NAMES)
+    async def test_memory(self, name: str, caplog: pytest.LogCaptureFixture) -> None:
+        """Who fills queues that nobody reads is stopped, and told why; others send on, until it is read."""
+        limits = BrokerLimits(memory=1_000_000)
+        async with Broker(users=USERS, limits=limits, queues=["q"], credit=10) as broker, rounds(broker, name) as serve:
+            async with (
+                Connection(as_user(broker, "bad"), dialect=name) as connection,
+                connection.sender("q") as sender,
+                Connection(as_user(broker, "good")) as other,
+                anyio.create_task_group() as tasks,
+            ):
+                sent = 0
+
+                async def send() -> None:
+                    nonlocal sent
+                    for _ in range(30):
+                        await sender.send(bytes(50_000))
+                        sent += 1
+
+                tasks.start_soon(send)
+                await until(lambda: "senders of user 'bad' are stopped" in caplog.text)
+                await anyio.wait_all_tasks_blocked()
+                assert sent < 30
+                assert broker.blocked is None
+                assert sum(queue.bytes for queue in broker.queues) <= 625_000
+                for _ in range(5):
+                    await serve()
+                async with other.receiver("q", credit=1) as receiver:
+                    with anyio.fail_after(20):
+                        for _ in range(30):
+                            (await receiver.receive()).accept()
+            assert sent == 30
+            await until(lambda: "senders of user 'bad' go on" in caplog.text)
+
+    async def test_memory_beyond_credit(self) -> None:
+        """What still comes by credit given before is refused beyond a quarter more; others' messages are taken."""
+        limits = BrokerLimits(memory_by_user=1_000_000)
+        async with Broker(users=USERS, limits=limits, queues=["q"], credit=100) as broker, rounds(broker) as serve:
+            async with Connection(as_user(broker, "bad")) as connection, connection.sender("q") as sender:
+                refused = []
+
+                async def send() -> None:
+                    try:
+                        await sender.send(bytes(100_000))
+                    except MessageRejected as error:
+                        refused.append(str(error))
+
+                async with anyio.create_task_group() as tasks:
+                    for _ in range(60):
+                        tasks.start_soon(send)
+                    await until(lambda: bool(refused))
+                    await serve()
+                    tasks.cancel_scope.cancel()
+            assert all("messages of user 'bad' take 1000000 octets" in each for each in refused)
+            assert broker.queue("q").bytes <= 1_250_000 + 600_000  # what one read brought
+
+    @pytest.mark.parametrize("way", ["delete", "purge", "subscription", "expiry", "stream", "transaction", "reject"])
+    async def test_all_that_is_freed_counts(self, way: str, caplog: pytest.LogCaptureFixture) -> None:
+        """However a user's messages go, the user may send again."""
+        arguments = {"x-queue-type": "stream", "x-max-length-bytes": 1000} if way == "stream" else {}
+        broker = Broker(
+            users=USERS, limits=BrokerLimits(memory_by_user=50_000), queues={"q": arguments}, topics=["topic.t"]
+        )
+        caplog.set_level(logging.WARNING)
+        async with broker, Connection(as_user(broker, "bad")) as connection, AsyncExitStack() as stack:
+            sender = await stack.enter_async_context(connection.sender("topic.t" if way == "subscription" else "q"))
+            ttl = timedelta(seconds=0.2) if way == "expiry" else None
+            if way == "subscription":
+                subscriber = connection.receiver("topic.t", credit=0)
+                await subscriber.__aenter__()
+            if way == "transaction":
+                async with connection.transaction() as transaction:
+                    await sender.send(Message(bytes(60_000)), transaction=transaction)
+                    await until(lambda: "are stopped" in caplog.text)
+                    await transaction.rollback()
+            else:
+                await sender.send(Message(bytes(60_000), ttl=ttl))
+                await until(lambda: "are stopped" in caplog.text)
+            if way == "subscription":
+                await subscriber.__aexit__(None, None, None)
+            if way == "stream":
+                async with Connection(as_user(broker, "good")) as other, other.sender("q") as another:
+                    await another.send("the last one stays")
+            if way in ("delete", "purge", "reject"):
+                async with management(connection) as manager:
+                    if way == "reject":
+                        async with connection.receiver("q") as receiver:
+                            (await receiver.receive()).reject()
+                        await manager.purge_queue("dead-letter")
+                    await (manager.delete_queue if way == "delete" else manager.purge_queue)("q")
+            await until(lambda: "go on" in caplog.text)
+
+    async def test_virtual_hosts(self) -> None:
+        """Each has limits of its own, from the first octets of a connection on."""
+        limits = BrokerLimits(nodes_by_user=1)
+        async with Broker(users=USERS, limits=limits, virtual_hosts=["/", "other"]) as broker:
+            for host in ("/", "other"):
+                async with Connection(as_user(broker, "bad"), hostname=f"vhost:{host}") as connection:
+                    async with connection.receiver("a"):
+                        with pytest.raises(LinkDetached, match="1 at most"):
+                            async with connection.receiver("b"):
+                                pass
 
 
 class TestMemory:

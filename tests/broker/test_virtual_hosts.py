@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import anyio
 import pytest
 
 from amqp10 import AmqpError, Connection
-from amqp10.broker import Broker, Permissions, User
+from amqp10.broker import Broker, BrokerLimits, Permissions, User
 from amqp10.broker._virtual_hosts import virtual_host_of
-from amqp10.engine import dialect_names
+from amqp10.engine import LinkTerms, dialect_names
+from amqp10.messaging import Source, Target
+
+from ._raw import dial, raw_receiver, receiver_of
 
 NAMES = sorted(dialect_names())
 
@@ -51,6 +55,30 @@ async def test_queues_of_their_own(dialect: str) -> None:
                 async with connection.receiver("q") as receiver:
                     with await receiver.receive() as message:
                         assert message.body == body
+
+
+@pytest.mark.anyio
+async def test_in_one_breath() -> None:
+    """Who says all at once, from the open to the credit, gets what waits there, within the limits of all."""
+    limits = BrokerLimits(nodes_by_connection=1)
+    async with Broker(virtual_hosts=["/", "staging"], limits=limits) as broker:
+        async with Connection(broker.url, hostname="vhost:staging") as connection, connection.sender("q") as sender:
+            await sender.send("it waits here")
+        stream = await dial(broker)
+        async with stream:
+            await stream.send(receiver_of("q", 1, "vhost:staging"))
+            said = b""
+            with anyio.fail_after(5):
+                while b"it waits here" not in said:
+                    said += await stream.receive()
+        link = raw_receiver("new", "vhost:staging")
+        link.session.attach_receiver(LinkTerms("second", source=Source("newer"), target=Target()))
+        async with await dial(broker) as stream:
+            await stream.send(link.session.engine.data_to_send())
+            said = b""
+            with anyio.fail_after(5):
+                while b"of one connection: 1 at most" not in said:
+                    said += await stream.receive()
 
 
 @pytest.mark.anyio

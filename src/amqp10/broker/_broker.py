@@ -385,11 +385,9 @@ class Broker:
             for router in self._routers.values():
                 deadlines.append(router.expire())
                 router.flush()
-                if router.regulate():
+                for told in router.regulate():
                     changed = True
-                    _log.warning(
-                        "senders are stopped: %s" if router.blocked else "senders go on%s", router.blocked or ""
-                    )
+                    _log.warning("%s", told)
             if changed:
                 self._door.blocked_or_not()
             with anyio.move_on_at(min((each for each in deadlines if each is not None), default=math.inf)):

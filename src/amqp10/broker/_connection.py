@@ -115,22 +115,27 @@ class Peer:
         return self.engine.identity, self.engine.remote.container_id if self.engine.remote is not None else ""
 
     @property
+    def blocked(self) -> str | None:
+        """Why the broker takes no messages of this peer at present; None: it does."""
+        account = self.maker.account
+        return self._router.blocked or (account.blocked if account is not None else None)
+
+    @property
     def full(self) -> bool:
         """The peer does not read as fast as there would be messages for it."""
         return self._carrier.blocked()
 
     def handle(self, events: Iterable[Event]) -> None:
         """Act on what happened; at the end of it all nodes concerned have had their pass."""
-        router = self._router
-        router.maker = self.maker
+        self._router.maker = self.maker
         try:
             self._act(events)
             while late := self.links.late():
                 self._act(late)
             self.links.coordinate()
         finally:
-            router.maker = None
-        router.flush()
+            self._router.maker = None
+        self._router.flush()
 
     def _act(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -147,7 +152,7 @@ class Peer:
 
     def blocked_or_not(self) -> None:
         """The broker takes no messages from now on, or does again."""
-        self.engine.block(self._router.blocked)
+        self.engine.block(self.blocked)
         for producer in self.links.producers.values():
             if isinstance(producer, ProducerLink):
                 producer.blocked_or_not()
@@ -233,15 +238,18 @@ class Peer:
             if name is None:
                 refusal = not_there(hostname, names_hosts=names_hosts)
             elif hosts[name] is not self._router:
+                self._router.maker = None
                 self._enter(hosts[name])
+                self._router.maker = self.maker
+        self.maker.account = self._router.account_of(self.engine.identity)
         self.rights = self.requests.rights = self._terms.rights_of(self.engine.identity, name or USUAL)
         refusal = refusal or self._carrier.opened()
         if refusal is not None:
             self.engine.refuse(refusal, self._terms.connection)
             return
         self.engine.open(self._terms.connection)
-        if self._router.blocked is not None:
-            self.engine.block(self._router.blocked)
+        if self.blocked is not None:
+            self.engine.block(self.blocked)
 
     def _on_session(self, event: SessionBegun) -> None:
         if event.session.terms is None:

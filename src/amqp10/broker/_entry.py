@@ -11,11 +11,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DecodeError, EncodeError
 from ..messaging import Error, patch_header, read_header, read_properties
 from ..types import Symbol
+
+if TYPE_CHECKING:
+    from ._limits import Account
 
 Clock = Callable[[], float]
 
@@ -46,6 +49,7 @@ class Entry:
         available: it waits in the queue; False while a consumer holds it.
         listed: it was taken out of turn, by a filter: the queue's own order still has it.
         origin: the number of the connection that it came by; 0 for none.
+        account: of the user who sent it; None where that is nobody, or not known any more.
         hops: how often the broker has moved it on by itself, as a dead letter, since somebody sent or rejected it.
         gone: it has left the queue, whatever still refers to it.
         durable: it is to survive the broker, where there is a store (§3.2.1); who cannot read a format takes it to be.
@@ -58,6 +62,7 @@ class Entry:
         "_as_it_came",
         "_claims_first",
         "_has_ttl",
+        "account",
         "acquired",
         "arrived",
         "available",
@@ -77,6 +82,7 @@ class Entry:
         "stored",
     )
 
+    failures: int
     stored: bool
 
     def __init__(self, payload: bytes, message_format: int = 0) -> None:
@@ -93,6 +99,7 @@ class Entry:
         self.hops = 0
         self.listed = False
         self.origin = 0
+        self.account: Account | None = None
         self.durable = message_format != 0
         self.row = 0
         self.arrived: float | None = None
@@ -159,6 +166,7 @@ class Entry:
         twin.failures = self.failures
         twin.expires = self.expires
         twin.origin = self.origin
+        twin.account = self.account
         twin.hops = self.hops
         twin.durable = self.durable
         twin._as_it_came = self._as_it_came

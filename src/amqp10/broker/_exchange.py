@@ -18,6 +18,7 @@ from ._header_match import Headers, Test, header_match
 from ._patterns import Patterns
 
 if TYPE_CHECKING:
+    from ._limits import Account
     from ._node import Node
 
 
@@ -30,6 +31,7 @@ class Binding:
         key: the binding key; what it means is the exchange's.
         arguments: the same.
         number: in the store; 0 where it is not kept.
+        account: of the user who made it; None for nobody.
     """
 
     exchange: Exchange
@@ -37,6 +39,7 @@ class Binding:
     key: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     number: int = 0
+    account: Account | None = None
 
 
 class Exchange(ABC):
@@ -53,8 +56,10 @@ class Exchange(ABC):
         published: messages that came so far.
         unrouted: of these, messages that went nowhere.
         number: in the store; 0 where it is not kept.
+        account: of the user who declared it; None for nobody.
     """
 
+    account: Account | None = None
     kind: str
     by_headers = False
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ._address import AddressError
+
+if TYPE_CHECKING:
+    from ._node import Node
 
 LONGEST_KEY: Final = 255
 """Octets of a routing key or a binding key that is matched: what the older AMQPs can say."""
@@ -13,6 +18,10 @@ LOW_WATERMARK: Final = 0.8
 """How much of `memory` may be in use when senders may go on."""
 HARD_LIMIT: Final = 1.25
 """How much of `memory` may be in use, by what was on its way when senders were stopped, before messages are refused."""
+
+_OPTIONAL: Final = frozenset(
+    {"memory", "connections_by_user", "nodes_by_user", "exchanges_by_user", "bindings_by_user", "memory_by_user"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +37,15 @@ class BrokerLimits:
         handshakes_by_address: the same, of one address; those of a Unix socket count as one.
         sessions: sessions (channels) of one connection.
         links: links (consumers, producers) of one connection.
+        connections_by_user: connections of one user that have opened; None: nine tenths of
+            `Broker(max_connections=...)`.
         nodes: queues, topics and subscriptions of the broker.
         nodes_by_connection: of these, those that one connection made and that are still there.
+        nodes_by_user: those that one user's connections made; None: half of `nodes`.
         exchanges: exchanges of the broker.
+        exchanges_by_user: those that one user declared; None: half of `exchanges`.
         bindings: bindings of the broker.
+        bindings_by_user: those that one user made; None: half of `bindings`.
         bindings_by_queue: bindings that lead to one queue, topic or exchange.
         arguments: octets of the encoded arguments of one queue, exchange or binding.
         name: octets of an address, of a link's name and of a container id.
@@ -39,6 +53,8 @@ class BrokerLimits:
             longest ends.
         memory: octets of all messages in memory at which senders are stopped, until a fifth of it is free again; None
             for any number.
+        memory_by_user: of these, those that one user sent, at which this user's senders are stopped; None: half of
+            `memory`.
         idle_timeout: seconds; who wants to hear something more often is refused.
     """
 
@@ -46,22 +62,27 @@ class BrokerLimits:
     handshakes_by_address: int = 500
     sessions: int = 256
     links: int = 4096
+    connections_by_user: int | None = None
     nodes: int = 20_000
     nodes_by_connection: int = 5000
+    nodes_by_user: int | None = None
     exchanges: int = 2000
+    exchanges_by_user: int | None = None
     bindings: int = 50_000
+    bindings_by_user: int | None = None
     bindings_by_queue: int = 5000
     arguments: int = 65_536
     name: int = 2048
     kept_links: int = 1000
     memory: int | None = 1_073_741_824
+    memory_by_user: int | None = None
     idle_timeout: float = 0.25
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
             least = {"idle_timeout": 0, "sessions": 2}.get(field.name, 1)
-            if value is None and field.name == "memory":
+            if value is None and field.name in _OPTIONAL:
                 continue
             if not isinstance(value, int | float) or value < least:
                 raise ValueError(f"BrokerLimits({field.name}=...) is {least} or more, not {value!r}")
@@ -69,15 +90,97 @@ class BrokerLimits:
             raise ValueError(f"BrokerLimits(sessions=...) is 65535 or less, not {self.sessions}")
 
 
+class Account:
+    """What one user has taken up in one virtual host, by whatever connections, and what of it there may be.
+
+    Args:
+        on_turn: called when it is time to stop the user's senders, or to let them go on.
+
+    Attributes:
+        nodes: the queues, topics and subscriptions that it made and that are still there.
+        most_nodes: how many these may be.
+        look_for_idle: the router's own mark: when to look for those of them that nobody uses.
+        exchanges, bindings: how many it made that are still there.
+        held: octets of memory that the messages take which it sent, about.
+        blocked: why its senders are stopped; None: they are not.
+        reason: why they are stopped when they are.
+    """
+
+    def __init__(self, user: str, limits: BrokerLimits, on_turn: Callable[[Account], None]) -> None:
+        self.user = user
+        self.nodes: set[Node] = set()
+        self.look_for_idle = -math.inf
+        self.exchanges = self.bindings = self.held = 0
+        self.blocked: str | None = None
+        self.most_nodes = _or_half(limits.nodes_by_user, limits.nodes)
+        self._most_exchanges = _or_half(limits.exchanges_by_user, limits.exchanges)
+        self._most_bindings = _or_half(limits.bindings_by_user, limits.bindings)
+        self._most = limits.memory_by_user
+        if self._most is None and limits.memory is not None:
+            self._most = _or_half(None, limits.memory)
+        self._on_turn = on_turn
+        self.reason = f"messages of {self._whose} take {self._most} octets of memory or more"
+
+    def check_nodes(self) -> None:
+        """Refuse one more node than the user may have.
+
+        Raises:
+            AddressError: it has as many.
+        """
+        check_count(f"queues, topics and subscriptions of {self._whose}", len(self.nodes), self.most_nodes)
+
+    def check_exchanges(self) -> None:
+        """Refuse one more exchange; see `check_nodes`."""
+        check_count(f"exchanges of {self._whose}", self.exchanges, self._most_exchanges)
+
+    def check_bindings(self) -> None:
+        """Refuse one more binding; see `check_nodes`."""
+        check_count(f"bindings of {self._whose}", self.bindings, self._most_bindings)
+
+    @property
+    def _whose(self) -> str:
+        return f"user {self.user!r:.80}"
+
+    @property
+    def exhausted(self) -> bool:
+        """Its messages take so much that not even those are taken that were on their way when it was stopped."""
+        return self._most is not None and self.held > self._most * HARD_LIMIT
+
+    def hold(self, octets: int) -> None:
+        """Messages of the user take so much more memory now, or less."""
+        self.held += octets
+        if self._due:
+            self._on_turn(self)
+
+    @property
+    def _due(self) -> bool:
+        if self._most is None:
+            return False
+        return self.held <= self._most * LOW_WATERMARK if self.blocked is not None else self.held >= self._most
+
+    def turn(self) -> bool:
+        """Stop the user's senders, or let them go on, if it is time; return whether that changed anything."""
+        if not self._due:
+            return False
+        self.blocked = self.reason if self.blocked is None else None
+        return True
+
+
 class Maker:
     """A connection that makes nodes.
 
     Attributes:
         nodes: those that it made and that are still there.
+        account: its user's; None for a connection without a user.
     """
 
     def __init__(self) -> None:
-        self.nodes: set[object] = set()
+        self.nodes: set[Node] = set()
+        self.account: Account | None = None
+
+
+def _or_half(said: int | None, of: int) -> int:
+    return said if said is not None else max(1, of // 2)
 
 
 def check_key(key: str) -> None:

@@ -382,8 +382,11 @@ class PeerLinks:
         if isinstance(producer, CoordinatorLink):
             self._asked.append(producer)
         elif producer is not None:
+            account = self._peer.maker.account
             if self._router.exhausted:
                 producer.refuse_all("the broker has no memory left")
+            elif account is not None and account.exhausted:
+                producer.refuse_all(account.reason)
             else:
                 producer.take()
         elif event.link in self.pairs:

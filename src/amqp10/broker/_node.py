@@ -19,7 +19,7 @@ from ._stream_place import NEXT, Place
 if TYPE_CHECKING:
     from ..messaging import Error
     from ._entry import Entry
-    from ._limits import Maker
+    from ._limits import Account, Maker
     from ._selection import Filtering
     from ._store import Shelf
 
@@ -132,6 +132,7 @@ class Node(ABC):
         for_replies: it has an owner, and yet others may find it, for they send to it.
         maker: the connection that made it; None for nodes that the broker began with, or had in its store.
         counted: the router's own mark: octets that it has counted for it; None where it counts none any more.
+        charges: of the memory that it takes, octets for each user who sent the messages.
     """
 
     maker: Maker | None = None
@@ -153,6 +154,7 @@ class Node(ABC):
         self.reserved = self.reserved_bytes = 0
         # More producers than room for a full grant each: credit is dealt out by share until that is over.
         self.tight = False
+        self.charges: dict[Account, int] = {}
         self._touch_router = touch
         self._touched = False
 
@@ -182,6 +184,18 @@ class Node(ABC):
     @abstractmethod
     def insert(self, entry: Entry) -> None:
         """Take a message that was admitted before, by `reserve` or by a broker before: it is never refused."""
+
+    def charge(self, account: Account, octets: int) -> None:
+        """Count memory that messages of a user take here now, or take no more."""
+        if self.counted is not None:
+            self.charges[account] = self.charges.get(account, 0) + octets
+            account.hold(octets)
+
+    def charge_no_more(self) -> None:
+        """The node is gone, and with it what is in it."""
+        for account, octets in self.charges.items():
+            account.hold(-octets)
+        self.charges.clear()
 
     def take(self, entry: Entry) -> None:
         """Take what a sender sent, as `put` does; or drop it, if it is here already.
@@ -221,12 +235,16 @@ class Node(ABC):
         """
         self.reserved += 1
         self.reserved_bytes += entry.size
+        if entry.account is not None:
+            self.charge(entry.account, entry.size + ENTRY)
         self.touch()
 
     def unreserve(self, entry: Entry) -> None:
         """The transaction is over."""
         self.reserved -= 1
         self.reserved_bytes -= entry.size
+        if entry.account is not None:
+            self.charge(entry.account, -entry.size - ENTRY)
         if not self.deleted:
             self.touch()
 

@@ -75,12 +75,12 @@ class ProducerLink(Producer):
     @property
     def _room(self) -> int:
         """How many messages more may come before the sender settles some, unless the broker is blocked."""
-        return 0 if self._router.blocked is not None else max(0, MOST_UNSETTLED - len(self._link.unsettled))
+        return 0 if self._peer.blocked is not None else max(0, MOST_UNSETTLED - len(self._link.unsettled))
 
     def blocked_or_not(self) -> None:
         """The broker is blocked, or is not any more."""
         assert self._node is not None
-        if self._router.blocked is not None:
+        if self._peer.blocked is not None:
             self.grant(self._node, 0)
         elif not self._node.deleted:
             self._node.tight = True  # deals out all credit anew
@@ -100,7 +100,7 @@ class ProducerLink(Producer):
         """Move what came into the node, and say so; once for all messages of a pass."""
         link, node, now = self._link, self._node, self._router.clock()
         assert node is not None
-        origin, alone = self._peer.number, self._alone
+        origin, account, alone = self._peer.number, self._peer.maker.account, self._alone
         incoming = link.incoming
         while incoming:
             delivery = incoming.popleft()
@@ -115,7 +115,7 @@ class ProducerLink(Producer):
             except AddressError as error:
                 self._reject(delivery, str(error.error.condition), str(error))
                 continue
-            entry.origin = origin
+            entry.origin, entry.account = origin, account
             if delivery.remote_state is None and not copies:
                 try:
                     node.take(entry)

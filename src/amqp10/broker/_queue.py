@@ -130,6 +130,8 @@ class Queue(Node):
         self._bytes_in += entry.size
         self.bytes += entry.size
         self.depth += 1
+        if entry.account is not None:
+            self.charge(entry.account, entry.size + ENTRY)
         entry.position = self.enqueued
         self.enqueued += 1
         entry.available = True
@@ -406,6 +408,8 @@ class Queue(Node):
             before = entry.size
             entry.annotate(outcome.message_annotations)
             self.bytes += entry.size - before
+            if entry.account is not None:
+                self.charge(entry.account, entry.size - before)
             if entry.row and self.shelf is not None:
                 self.shelf.rewritten(entry)
         if outcome.delivery_failed:
@@ -478,6 +482,8 @@ class Queue(Node):
     def _forget(self, entry: Entry) -> None:
         self.depth -= 1
         self.bytes -= entry.size
+        if entry.account is not None:
+            self.charge(entry.account, -entry.size - ENTRY)
         entry.leave()
         if entry.row and self.shelf is not None:
             self.shelf.note(entry)

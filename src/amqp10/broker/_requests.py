@@ -240,11 +240,13 @@ class Requests:
         if isinstance(alternate, str):
             self.rights.check("read", asked.name)
             self.rights.check("write", alternate or DEFAULT_EXCHANGE)
-        exchanges = self._topology.exchanges
+        exchanges, account = self._topology.exchanges, self._router.account
         if asked.name not in exchanges:
             check_name("an exchange's name", asked.name, LONGEST_KEY)
             self._check_arguments(arguments)
             check_count("exchanges", len(exchanges), self._router.peers.exchanges)
+            if account is not None:
+                account.check_exchanges()
         self._topology.declare(
             asked.name,
             asked.type,
@@ -253,6 +255,7 @@ class Requests:
             internal=asked.internal,
             arguments=arguments,
             rules=rules,
+            account=account,
         )
 
     def _query_exchange(self, asked: QueryExchange, rules: RequestRules) -> ExchangeFacts | None:
@@ -269,12 +272,15 @@ class Requests:
 
     def _bind(self, asked: Bind, rules: RequestRules) -> None:
         exchange, destination = self._ends(asked)
+        topology, account = self._topology, self._router.account
         if not exchange.find(destination, asked.key, None if rules.one_per_key else asked.arguments):
-            limits, topology = self._router.peers, self._topology
+            limits = self._router.peers
             self._check_arguments(asked.arguments)
             check_count(f"bindings to {destination.name!r}", topology.count_to(destination), limits.bindings_by_queue)
             check_count("bindings", topology.binding_count, limits.bindings)
-        self._topology.bind(exchange, destination, asked.key, asked.arguments, rules)
+            if account is not None:
+                account.check_bindings()
+        topology.bind(exchange, destination, asked.key, asked.arguments, rules, account)
 
     def _unbind(self, asked: Unbind, rules: RequestRules) -> None:
         exchange, destination = self._ends(asked)

@@ -89,7 +89,7 @@ class AnonymousProducerLink(ProducerLink):
         self._top_up()
 
     def take(self) -> None:
-        link, now, origin = self._link, self._router.clock(), self._peer.number
+        link, now, origin, account = self._link, self._router.clock(), self._peer.number, self._peer.maker.account
         incoming = link.incoming
         while incoming:
             delivery = incoming.popleft()
@@ -104,7 +104,7 @@ class AnonymousProducerLink(ProducerLink):
             except DecodeError as error:
                 self._reject(delivery, "amqp:decode-error", str(error))
                 continue
-            entry.origin = origin
+            entry.origin, entry.account = origin, account
             if route.exchange is not None and self._on_demand:
                 entry.annotate({_EXCHANGE: route.exchange.name, _ROUTING_KEY: route.key})
             nodes = route.nodes

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import uuid
+import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,7 +25,7 @@ from ._duplicates import RecentIds
 from ._entry import SAYS_NOTHING, Entry
 from ._faults import report
 from ._kept_sessions import KeptSessions
-from ._limits import HARD_LIMIT, LOW_WATERMARK, BrokerLimits, Maker, check_count, check_name
+from ._limits import HARD_LIMIT, LOW_WATERMARK, Account, BrokerLimits, Maker, check_count, check_name
 from ._node import Limits, Node, NodeFull
 from ._prepared import PreparedBranches
 from ._quarantine import Quarantine
@@ -110,6 +111,8 @@ class Router:
         self.held = 0
         self.exhausted = False
         self._reasons: dict[str, str] = {}  # for taking no messages, by who says so
+        self._accounts: weakref.WeakValueDictionary[str, Account] = weakref.WeakValueDictionary()  # by user
+        self._due: dict[Account, None] = {}  # those whose senders are to be stopped, or to go on
         self._look_for_idle = -math.inf
         self._topics: dict[Topic, None] = {}
         self.nodes: dict[str, Node] = {}
@@ -284,12 +287,20 @@ class Router:
         check_name("an address", name, limits.name)
         check_count("queues, topics and subscriptions of one connection", len(maker.nodes), limits.nodes_by_connection)
         if self._node_count >= limits.nodes and self.clock() >= self._look_for_idle:
-            idle = [node for node in self.nodes.values() if self._idle(node)]
-            for node in idle:
-                self.delete(node)
-            if len(idle) <= limits.nodes // 10:  # it would not pay to look at all of them for each that is to be made
-                self._look_for_idle = self.clock() + _IDLE_PAUSE
+            self._look_for_idle = self._end_idle(self.nodes.values(), limits.nodes)
         check_count("queues, topics and subscriptions", self._node_count, limits.nodes)
+        account = maker.account
+        if account is not None:
+            if len(account.nodes) >= account.most_nodes and self.clock() >= account.look_for_idle:
+                account.look_for_idle = self._end_idle(account.nodes, account.most_nodes)
+            account.check_nodes()
+
+    def _end_idle(self, nodes: Iterable[Node], most: int) -> float:
+        """End those of the nodes that nobody uses; return when to look again: not for each that is to be made."""
+        idle = [node for node in nodes if self._idle(node)]
+        for node in idle:
+            self.delete(node)
+        return -math.inf if len(idle) > most // 10 else self.clock() + _IDLE_PAUSE
 
     @property
     def _node_count(self) -> int:
@@ -297,7 +308,14 @@ class Router:
 
     def _idle(self, node: Node) -> bool:
         """Return whether a peer made it on demand, and nobody would notice that it is gone."""
-        if node.maker is None or node.temporary or node.producers or node.reserved or self.topology.count_to(node):
+        if (
+            isinstance(node, Subscription)
+            or node.maker is None
+            or node.temporary
+            or node.producers
+            or node.reserved
+            or self.topology.count_to(node)
+        ):
             return False
         if isinstance(node, Topic):
             return not node.subscriptions
@@ -307,10 +325,14 @@ class Router:
         if self.maker is not None:
             node.maker = self.maker
             self.maker.nodes.add(node)
+            if self.maker.account is not None:
+                self.maker.account.nodes.add(node)
 
     def _unmade(self, node: Node) -> None:
         if node.maker is not None:
             node.maker.nodes.discard(node)
+            if node.maker.account is not None:
+                node.maker.account.nodes.discard(node)
 
     def _add(self, node: Node) -> None:
         self.nodes[node.name] = node
@@ -520,6 +542,25 @@ class Router:
     def _count_no_more(self, node: Node) -> None:
         self.held -= node.counted or 0
         node.counted = None
+        node.charge_no_more()
+
+    @property
+    def account(self) -> Account | None:
+        """What the user has taken up whose connection's events are being handled; None for nobody's."""
+        return self.maker.account if self.maker is not None else None
+
+    def account_of(self, user: str | None) -> Account | None:
+        """Return what a user has taken up; None for somebody without a name."""
+        if user is None:
+            return None
+        account = self._accounts.get(user)
+        if account is None:
+            account = self._accounts[user] = Account(user, self.peers, self._is_due)
+        return account
+
+    def _is_due(self, account: Account) -> None:
+        self._due[account] = None
+        self._on_alarm()
 
     def _watch(self) -> None:
         """Have `regulate` called if it is time to stop senders, or to let them go on."""
@@ -530,14 +571,23 @@ class Router:
         if self.held <= limit * LOW_WATERMARK if _MEMORY in self._reasons else self.held >= limit:
             self._on_alarm()
 
-    def regulate(self) -> bool:
-        """Stop senders where there is too much in memory, or let them go on; return whether that changed anything."""
-        limit = self.peers.memory
+    def regulate(self) -> list[str]:
+        """Stop senders where there is too much in memory, or let them go on; return what of that is to be told."""
+        limit, told = self.peers.memory, []
         if limit is None:
-            return False
-        if _MEMORY in self._reasons:
-            return self.held <= limit * LOW_WATERMARK and self.block(_MEMORY, None)
-        return self.held >= limit and self.block(_MEMORY, f"messages take {limit} octets of memory or more")
+            changed = False
+        elif _MEMORY in self._reasons:
+            changed = self.held <= limit * LOW_WATERMARK and self.block(_MEMORY, None)
+        else:
+            changed = self.held >= limit and self.block(_MEMORY, f"messages take {limit} octets of memory or more")
+        if changed:
+            told.append(f"senders are stopped: {self.blocked}" if self.blocked is not None else "senders go on")
+        due, self._due = self._due, {}
+        for account in due:
+            if account.turn():
+                whose = f"senders of user {account.user!r:.80}"
+                told.append(f"{whose} are stopped: {account.blocked}" if account.blocked else f"{whose} go on")
+        return told
 
     def block(self, whose: str, reason: str | None) -> bool:
         """Take no messages, or again where nobody else says so; return whether it is said to peers otherwise now.

@@ -51,6 +51,9 @@ class Candidate:
 
     __slots__ = ("entry", "message", "steps")
 
+    entry: Entry
+    message: Message
+
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
         self.steps = MOST_STEPS

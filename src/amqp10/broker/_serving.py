@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,10 @@ MOST_OUTPUT = 16_777_216
 
 IN_MEMORY = StreamFacts(secure=True, peer="this process")
 """What is known of a connection in memory, the application's own."""
+
+
+_SHARE_OF_USER = 0.9
+"""How much of all connections one user may have, where nothing else was said."""
 
 
 MOST_NAME = 80
@@ -71,6 +76,11 @@ class Doorkeeper:
         self._max_connections = max_connections
         self._most_sockets = most_sockets() if max_connections is None else None
         self._sockets = 0  # of the connections that are there, those that are not in memory
+        self._of_users: Counter[str | None] = Counter()  # the same, by user
+        self._most_of_user = limits.connections_by_user
+        most = max_connections if max_connections is not None else self._most_sockets
+        if self._most_of_user is None and most is not None:
+            self._most_of_user = math.ceil(most * _SHARE_OF_USER)
         self._dialects = dialects
         self._failed_logins = FailedLogins(anyio.current_time)
         self._visits: dict[Visit, None] = {}
@@ -156,7 +166,11 @@ class Doorkeeper:
         if not visit.in_memory:
             if self._most_sockets is not None and self._sockets >= self._most_sockets:
                 return full
+            user, most = visit.user, self._most_of_user
+            if user is not None and most is not None and self._of_users[user] >= most:
+                return _no_resources(f"the broker takes no more connections of user {user!r:.80}: {most} at most")
             self._sockets += 1
+            self._of_users[user] += 1
         self._visits[visit] = None
         return full if self._closing else None
 
@@ -183,7 +197,11 @@ class Doorkeeper:
         """A connection is over."""
         if visit in self._visits:
             del self._visits[visit]
-            self._sockets -= not visit.in_memory
+            if not visit.in_memory:
+                self._sockets -= 1
+                self._of_users[visit.user] -= 1
+                if not self._of_users[visit.user]:
+                    del self._of_users[visit.user]
         if not self._visits and self._quiet is not None:
             self._quiet.set()
 
@@ -245,6 +263,11 @@ class Visit(Carrier):
                 else:
                     self.ended()
             self._tasks.cancel_scope.cancel()
+
+    @property
+    def user(self) -> str | None:
+        """Who logged in; None for nobody in particular."""
+        return self._engine.identity
 
     def _handle(self, events: list[Event]) -> None:
         if self._peer.carried_by(self):

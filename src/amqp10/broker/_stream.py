@@ -15,6 +15,7 @@ from ..types import Symbol
 from ._address import AddressError
 from ._arguments import number, text, wrong
 from ._faults import attempt, report
+from ._node import ENTRY
 from ._queue import UNLIMITED, Queue
 from ._stream_place import Chunks, seconds
 
@@ -134,6 +135,8 @@ class Stream(Queue):
         self.enqueued += 1
         self.depth += 1
         self.bytes += entry.size
+        if entry.account is not None:
+            self.charge(entry.account, entry.size + ENTRY)
         self._bytes_in += entry.size
 
     def _stamp(self, entry: Entry) -> None:

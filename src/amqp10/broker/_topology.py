@@ -19,6 +19,7 @@ from ._limits import LONGEST_KEY, check_key
 from ._patterns import TooManyPlaces
 
 if TYPE_CHECKING:
+    from ._limits import Account
     from ._node import Node
     from ._store import Store
 
@@ -119,8 +120,12 @@ class Topology:
         internal: bool = False,
         arguments: Mapping[str, Any] | None = None,
         rules: RequestRules = USUAL_RULES,
+        account: Account | None = None,
     ) -> Exchange:
         """Make an exchange, or find it if it is there and the same.
+
+        Args:
+            account: of the user who asks for it.
 
         Raises:
             AddressError: it is there and another, the name is the broker's, or there is no such type.
@@ -140,6 +145,9 @@ class Topology:
             exchange = KINDS[kind](
                 name, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments
             )
+            if account is not None:
+                exchange.account = account
+                account.exchanges += 1
             self._add(exchange)
             return exchange
         if exchange.name == "":
@@ -198,6 +206,8 @@ class Topology:
 
     def _end(self, exchange: Exchange) -> None:
         del self.exchanges[exchange.name]
+        if exchange.account is not None:
+            exchange.account.exchanges -= 1
         self.changed()
         if self.store is not None and exchange.number:
             self.store.drop(exchange.number)
@@ -215,8 +225,12 @@ class Topology:
         key: str,
         arguments: Mapping[str, Any] | None = None,
         rules: RequestRules = USUAL_RULES,
+        account: Account | None = None,
     ) -> Binding:
         """Bind a node or another exchange to an exchange; one that is there already stays as it is.
+
+        Args:
+            account: of the user who asks for it.
 
         Raises:
             AddressError: one of them is the default exchange, the key is too long, or the arguments make no sense.
@@ -229,13 +243,15 @@ class Topology:
         there = exchange.find(destination, key, None if rules.one_per_key else arguments)
         if there:
             return there[0]
-        binding = Binding(exchange, destination, key, arguments)
+        binding = Binding(exchange, destination, key, arguments, account=account)
         try:
             exchange.add(binding)
         except NoMatch as error:
             raise AddressError("amqp:precondition-failed", str(error)) from None
         self._to.setdefault(destination, {})[binding] = None
         self.binding_count += 1
+        if account is not None:
+            account.bindings += 1
         self.changed()
         if self.store is not None:
             self.store.add_binding(binding)
@@ -270,6 +286,8 @@ class Topology:
         binding.exchange.remove(binding)
         leading = self._to[binding.destination]
         self.binding_count -= 1
+        if binding.account is not None:
+            binding.account.bindings -= 1
         del leading[binding]
         if not leading:
             del self._to[binding.destination]
