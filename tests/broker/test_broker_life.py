@@ -4,6 +4,7 @@ import subprocess
 import sys
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -13,7 +14,7 @@ from trio.testing import MockClock
 
 from amqp10.broker import Broker
 from amqp10.client import Connection
-from amqp10.errors import ConnectionClosed
+from amqp10.errors import ConnectionClosed, LocalProtocolError, StoreError
 from amqp10.messaging import Message
 
 from ._raw import broker_consumers, read_all, read_all_until, receiver_of
@@ -172,3 +173,32 @@ def test_dialects_are_loaded_before_anybody_comes() -> None:
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["fast", "v0_10", "v0_9", "v1_0"]
+
+
+async def test_closed_by_another_task(tmp_path: Path) -> None:
+    """The error says whose it is to close a broker; its connections are cut, and its store can be opened again."""
+    caught: list[Exception] = []
+    path = tmp_path / "store"
+
+    async def close(broker: Broker) -> None:
+        try:
+            await broker.__aexit__(None, None, None)
+        except LocalProtocolError as error:
+            caught.append(error)
+
+    async with Broker(store=path) as broker:
+        async with Connection(broker.url) as connection, connection.sender("q") as sender:
+            await sender.send(Message("x", durable=True))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(close, broker)
+        assert "a broker is closed by the task that opened it" in str(caught[0])
+        with pytest.raises(RuntimeError, match="inside `async with`"):
+            broker.connect()
+        with anyio.fail_after(10):
+            while True:
+                try:
+                    async with Broker(store=path) as other:
+                        assert other.queue("q").depth == 1
+                    break
+                except StoreError:
+                    await anyio.sleep(0.01)

@@ -111,3 +111,36 @@ async def test_slowed_down(monkeypatch: pytest.MonkeyPatch) -> None:
         async with Connection(broker.url, sasl=Plain("ann", "secret")):
             pass
     assert waited == [0.0, SHORTEST, 2 * SHORTEST]
+
+
+class Lie(str):
+    """The name of a mechanism that the client takes for another one, which is offered."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return other == "PLAIN"
+
+    def __hash__(self) -> int:
+        return hash("PLAIN")
+
+
+class Odd(Plain):
+    """PLAIN under another name."""
+
+    name = Lie("GSSAPI")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("dialect", sorted(dialect_names()))
+async def test_not_offered(dialect: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A try of a mechanism that was not offered is a login that failed, too."""
+    with caplog.at_level(logging.WARNING, "amqp10.broker"):
+        async with Broker(users={"ann": "secret"}) as broker:
+            with pytest.raises(AmqpError):
+                async with Connection(broker.url, dialect=dialect, sasl=Odd("ann", "secret")):
+                    pass
+    told = [record.getMessage() for record in caplog.records if "could not log in" in record.getMessage()]
+    assert [each.partition(" could not log in ")[2] for each in told] == [
+        "without a name by 'GSSAPI': that mechanism was not offered"
+    ]

@@ -11,7 +11,7 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from amqp10 import AmqpError, Connection, ManagementError, Message, MessageRejected
+from amqp10 import AmqpError, Connection, ManagementError, Message, MessageRejected, Sender
 from amqp10.amqp091 import Native
 from amqp10.broker import Broker, Permissions, User, read_users
 from amqp10.broker._requests import Requests
@@ -37,7 +37,7 @@ ANN = Permissions(configure=r"^ann\.", write=r"^(ann\.|shared$|logs$)", read=r"^
 USERS: dict[str, str | StoredKeys | User] = {
     "ann": User("secret", {"/": ANN}),
     "root": "secret",
-    "eve": User("secret", {}),
+    "eve": User("secret", {"/": Permissions()}),
 }
 
 
@@ -174,9 +174,37 @@ async def test_a_name_that_comes_to_mean_another_queue() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("dialect", NAMES)
+async def test_settled(dialect: str) -> None:
+    """What was sent settled, and may not go where it is to go, is not dropped in silence: there is no sending on."""
+    further = Message("x", message_annotations={"x-cc": ["secret"]})
+    ways: list[tuple[str | None, Message]] = [
+        (None, Message("x", to="secret")),
+        (None, Message("x", to="/exchanges/amq.fanout/k")),
+    ]
+    ways += [("/queues/shared", further)] if dialect in ("1.0", "fast") else []
+    for address, message in ways:
+        async with (
+            Broker(users=USERS, queues=["shared", "secret"]) as broker,
+            Connection(url_of(broker, "ann"), dialect=dialect) as connection,
+            connection.sender(address, settle_mode="settled") as sender,
+        ):
+
+            async def send_on(sender: Sender = sender, message: Message = message) -> None:
+                while True:
+                    await sender.send(message)
+
+            await refused(send_on())
+            assert broker.queue("secret").depth == broker.queue("shared").depth == 0
+
+
+@pytest.mark.anyio
 async def test_reply_nodes() -> None:
     """A node for replies is made by who may; then it takes replies from all who know its address."""
-    may = {"ann": User("secret", {"/": Permissions(configure="^temporary-")}), "eve": User("secret", {})}
+    may = {
+        "ann": User("secret", {"/": Permissions(configure="^temporary-")}),
+        "eve": User("secret", {"/": Permissions()}),
+    }
     async with (
         Broker(users=may) as broker,
         Connection(url_of(broker, "ann")) as connection,

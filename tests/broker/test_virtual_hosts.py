@@ -16,6 +16,7 @@ from amqp10.messaging import Source, Target
 from ._raw import dial, raw_receiver, receiver_of
 
 NAMES = sorted(dialect_names())
+DENIED = "amqp:unauthorized-access"
 
 
 @pytest.mark.parametrize(
@@ -103,10 +104,21 @@ async def test_permissions() -> None:
         url = broker.url.replace("//", "//ann:secret@")
         async with Connection(url, hostname="vhost:staging") as connection, connection.sender("q") as sender:
             await sender.send("x")
-        async with Connection(url) as connection:
-            with pytest.raises(AmqpError, match="in virtual host '/' refused for user 'ann'"):
-                async with connection.sender("q"):
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("dialect", NAMES)
+async def test_none_given(dialect: str) -> None:
+    """Who has no permissions at all in a virtual host does not get in: neither a user, nor a peer without a name."""
+    users = {"ann": User("secret", {"staging": Permissions(".*", ".*", ".*")})}
+    async with Broker(users=users, anonymous=True, virtual_hosts=["/", "staging"]) as broker:
+        for login, who in (("ann:secret@", "user 'ann'"), ("", "peers without a name")):
+            with pytest.raises(AmqpError, match=f"access to virtual host '/' refused for {who}") as refused:
+                async with Connection(broker.url.replace("//", f"//{login}"), dialect=dialect):
                     pass
+            conditions = {"0-10": "amqp:connection:forced", "1.0": DENIED, "fast": DENIED}
+            assert getattr(refused.value, "condition", None) == conditions.get(dialect, "amqp:not-allowed")
+        assert broker.connections == 0
 
 
 def test_refused_settings(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from anyio.abc import ByteStream, TaskGroup, TaskStatus
 
 from ..client import Connection
 from ..engine import ConnectionTerms, SessionTerms, dialect, dialect_names
+from ..errors import LocalProtocolError
 from ..net import (
     TLS,
     CertificateName,
@@ -167,6 +168,7 @@ class Broker:
     # Made by `async with`, for they need an event loop.
     _background: anyio.CancelScope
     _shield: anyio.CancelScope
+    _opener: int
     _group: TaskGroup
 
     def __init__(
@@ -329,6 +331,7 @@ class Broker:
             raise
         # Cancelling the block must reach neither the background, which has connections to close, nor the waiting for
         # it: the first has a shield of its own, the second a scope around the group, shut while closing.
+        self._opener = anyio.get_current_task().id
         self._background = anyio.CancelScope(shield=True)
         self._shield = anyio.CancelScope()
         self._shield.__enter__()
@@ -354,19 +357,23 @@ class Broker:
         self._store = self._door.store = store
 
     def _close_store(self) -> None:
-        if self._store is not None:
-            self._store.close()
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
 
     async def _run(self, *, task_status: TaskStatus[None]) -> None:
         """The background: everything that runs, runs in here."""
-        with self._background:
-            async with anyio.create_task_group() as tasks:
-                self._tasks = tasks
-                self._entrance.begin(tasks)
-                tasks.start_soon(self._keep_time)
-                if self._store is not None:
-                    tasks.start_soon(self._store.run)
-                task_status.started()
+        try:
+            with self._background:
+                async with anyio.create_task_group() as tasks:
+                    self._tasks = tasks
+                    self._entrance.begin(tasks)
+                    tasks.start_soon(self._keep_time)
+                    if self._store is not None:
+                        tasks.start_soon(self._store.run)
+                    task_status.started()
+        finally:
+            self._close_store()
 
     async def _take_memory(self, stream: ByteStream) -> None:
         with anyio.CancelScope(deadline=anyio.current_time() + self._handshake_timeout) as scope:
@@ -542,8 +549,19 @@ class Broker:
     ) -> None:
         """Stop listening, close all connections (`amqp:connection:forced`), and end.
 
+        Raises:
+            LocalProtocolError: another task than the one that opened the broker closes it. Connections are cut.
+
         Cancelling: is not noticed; it takes `close_timeout` seconds at most, then transports are cut.
         """
+        if self._opener != anyio.get_current_task().id:
+            self._tasks = None
+            self._entrance.remove_socket()
+            self._background.cancel()
+            raise LocalProtocolError(
+                "a broker is closed by the task that opened it: keep its `async with` in one task, such as the "
+                "lifespan of a web application or an anyio fixture"
+            ) from exc
         self._shield.shield = True
         self._tasks = None
         try:

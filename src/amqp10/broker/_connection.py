@@ -34,6 +34,7 @@ from ..engine import (
 )
 from ..messaging import Error, TransactionalState
 from ..types import Symbol
+from ._address import AddressError
 from ._carrier import Absent, Carrier, PeerTerms
 from ._coordinator import LocalTransaction
 from ._kept_sessions import PeerKeeper
@@ -243,6 +244,10 @@ class Peer:
                 self._router.maker = self.maker
         self.maker.account = self._router.account_of(self.engine.identity)
         self.rights = self.requests.rights = self._terms.rights_of(self.engine.identity, name or USUAL)
+        try:
+            self.rights.check_enters()
+        except AddressError as error:
+            refusal = refusal or error.error
         refusal = refusal or self._carrier.opened()
         if refusal is not None:
             self.engine.refuse(refusal, self._terms.connection)

@@ -109,7 +109,9 @@ class Entrance:
                         # Out of file descriptors, mostly: those who are served go on.
                         if not self._failing:
                             self._failing = True
-                            _log.warning("accepting a connection failed, and is tried again: %s", errors.exceptions[0])
+                            error = errors.exceptions[0]
+                            reason = error.__cause__ or error  # on trio the error itself says nothing
+                            _log.warning("accepting a connection failed, and is tried again: %s", reason)
                         self._door.handshakes.cut_some_off()
                     await anyio.sleep(ACCEPT_PAUSE)
 

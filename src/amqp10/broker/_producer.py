@@ -113,7 +113,7 @@ class ProducerLink(Producer):
                 self._reject(delivery, "amqp:decode-error", str(error))
                 continue
             except AddressError as error:
-                self._reject(delivery, str(error.error.condition), str(error))
+                self._unresolved(delivery, error.error)
                 continue
             entry.origin, entry.account = origin, account
             if delivery.remote_state is None and not copies:
@@ -235,11 +235,22 @@ class ProducerLink(Producer):
         error = forged(delivery.payload, self._peer.engine.identity, delivery.message_format)
         if error is None:
             return False
+        self._refuse_aloud(delivery, error)
+        return True
+
+    def _unresolved(self, delivery: IncomingDelivery, error: Error) -> None:
+        """Refuse a message that cannot go, or may not, where it says, or where the link does."""
+        if error.condition == "amqp:unauthorized-access":
+            self._refuse_aloud(delivery, error)
+        else:
+            self._reject(delivery, str(error.condition), error.description or "")
+
+    def _refuse_aloud(self, delivery: IncomingDelivery, error: Error) -> None:
+        """Refuse a message; a sender that settled it, and so hears of no outcome, is told by the end of the link."""
         silent = delivery.local_settled
         self._refuse(delivery, error)
         if silent:
             self._detach(error)
-        return True
 
     def _reject(self, delivery: IncomingDelivery, condition: str, description: str) -> None:
         self._refuse(delivery, Error(Symbol(condition), description))

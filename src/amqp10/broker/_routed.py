@@ -198,13 +198,9 @@ class AnonymousProducerLink(ProducerLink):
         The error names the delivery. A sender that settled it can only be told by the end of the link.
         """
         if isinstance(delivery, RoutedDelivery):  # its dialect says such things in ways of its own
-            self._reject(delivery, str(error.condition), error.description or "")
+            super()._unresolved(delivery, error)
             return
-        named = Error(error.condition, error.description, {Symbol("delivery-tag"): delivery.tag})
-        settled = delivery.local_settled
-        self._refuse(delivery, named)
-        if settled:
-            self._detach(named)
+        self._refuse_aloud(delivery, Error(error.condition, error.description, {Symbol("delivery-tag"): delivery.tag}))
 
     def credit_used(self) -> None:
         self._top_up()
@@ -245,4 +241,4 @@ class ExchangeProducerLink(AnonymousProducerLink):
         return self._address
 
     def _unresolved(self, delivery: IncomingDelivery, error: Error) -> None:
-        self._reject(delivery, str(error.condition), error.description or "")
+        ProducerLink._unresolved(self, delivery, error)

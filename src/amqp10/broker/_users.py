@@ -87,6 +87,7 @@ class Rights:
     Attributes:
         limited: something may be refused.
         administrator, impersonator: as for `User`.
+        enters: it may open a connection to the virtual host.
     """
 
     def __init__(
@@ -97,8 +98,10 @@ class Rights:
         *,
         administrator: bool = True,
         impersonator: bool = False,
+        enters: bool = True,
     ) -> None:
         self.limited = allows is not None
+        self.enters = enters
         self.administrator = administrator
         self.impersonator = impersonator
         self._user = user
@@ -115,6 +118,16 @@ class Rights:
             raise AddressError(
                 "amqp:unauthorized-access", f"{action} access to {name!r:.200} in {self._place} refused for {self._who}"
             )
+
+    def check_enters(self) -> None:
+        """Refuse a virtual host for which nobody gave the peer permissions.
+
+        Raises:
+            AddressError: nobody did.
+        """
+        if not self.enters:
+            reason = f"access to {self._place} refused for {self._who}: no permissions are given for it"
+            raise AddressError("amqp:unauthorized-access", reason, reply_code=530)
 
     def check_administrator(self, what: str) -> None:
         """Refuse what only administrators may do.
@@ -159,13 +172,14 @@ def rights_of(
         return EVERYTHING
     if isinstance(known, User) and known.permissions is None:
         return Rights(user, virtual_host, administrator=known.administrator, impersonator=known.impersonator)
-    permissions = (there.permissions or {}).get(virtual_host, Permissions())
+    permissions = (there.permissions or {}).get(virtual_host)
     return Rights(
         user,
         virtual_host,
-        permissions.allows,
+        (permissions or Permissions()).allows,
         administrator=there.administrator,
         impersonator=there.impersonator,
+        enters=permissions is not None,
     )
 
 

@@ -6,6 +6,7 @@ import hmac
 import secrets
 from collections.abc import Callable, Mapping
 from copy import copy
+from typing import Final
 
 from ._mechanism import Failure, Refusal, ServerExchange, Step
 from ._oauth import OAuthBearerServer, TokenVerifier, XOAuth2Server
@@ -13,6 +14,9 @@ from ._plain import AnonymousServer, ExternalServer, PlainServer
 from ._prepare import prepare
 from ._scram import DIGESTS, PLUS, SERVER_ITERATIONS, ScramKeys, ScramServer
 from ._stored import StoredKeys
+
+_LONGEST_MECHANISM: Final = 20
+"""Characters of a mechanism's name (RFC 4422, 3.1)."""
 
 LoginFailed = Callable[[str, str | None, str | None], None]
 """Told of a login that failed: the mechanism, the name that was claimed, and why, as far as the peer was told."""
@@ -201,9 +205,15 @@ class Authenticator:
             ValueError: it was not.
         """
         if name not in self.mechanisms():
+            self.refuse(name)
             raise ValueError(f"{name} is not offered")
         exchange = self._exchange(name)
         return exchange if self._failed is None else _Watched(exchange, name, self._failed)
+
+    def refuse(self, name: str) -> None:
+        """Count a try of a mechanism that was not offered as a login that failed."""
+        if self._failed is not None:
+            self._failed(ascii(name[:_LONGEST_MECHANISM]), None, "that mechanism was not offered")
 
     def _exchange(self, name: str) -> ServerExchange:
         if name == "EXTERNAL":

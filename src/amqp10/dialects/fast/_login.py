@@ -93,6 +93,8 @@ class ServerLogin:
         if self._exchange is None and response.mechanism in self._offered:
             self.mechanism = response.mechanism
             self._exchange = self._authenticator.exchange(self.mechanism)
+        elif self._exchange is None:
+            self._authenticator.refuse(response.mechanism)
         if self._exchange is None or response.mechanism != self.mechanism or self._rounds > MAX_ROUNDS:
             raise _Refused(f"the client chose {response.mechanism}, which was not offered")
         step = self._exchange.step(said(self.mechanism, response.responses))

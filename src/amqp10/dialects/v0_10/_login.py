@@ -196,6 +196,7 @@ class ServerLogin:
         name = self._properties.get("clientName", self._properties.get("qpid.client_process"))
         self._name = name if isinstance(name, str) else ""
         if start.mechanism not in self._offered:
+            self._authenticator.refuse(start.mechanism)
             self.refused, self.was_offered = True, False
             return
         self._exchange = self._authenticator.exchange(start.mechanism)

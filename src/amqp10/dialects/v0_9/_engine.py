@@ -123,7 +123,8 @@ class V09Engine(TimedEngine):
     def refuse(self, error: Error, terms: ConnectionTerms | None = None) -> None:
         """See `Engine.refuse`: in place of open-ok."""
         if not (self._over or self.closing):
-            self._close(code_of(error.condition), text_of(error), ConnectionOpen.code)
+            code = (error.info or {}).get("reply-code") or code_of(error.condition)
+            self._close(code, text_of(error), ConnectionOpen.code)
 
     def inherit(self, before: Engine) -> None:
         if isinstance(before, V09Engine):

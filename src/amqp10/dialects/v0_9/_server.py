@@ -109,6 +109,7 @@ class ServerConnection(Connection):
         self._mechanism = method.mechanism
         self._told_of_refusals = "authentication_failure_close" in capable
         if method.mechanism not in self._offered:
+            self._authenticator.refuse(method.mechanism)
             # Nothing more is sent (§2.2.4 "start-ok").
             self.engine.finish(AuthenticationFailed(f"the client chose {method.mechanism}, which was not offered", 1))
             return

@@ -131,6 +131,7 @@ class ServerSasl(_SaslLayer):
             name = str(performative.mechanism)
             self.mechanism = name
             if name not in self._offered:
+                self._authenticator.refuse(name)
                 self._fail(f"the client chose {name}, which was not offered")
                 return
             self._exchange = self._authenticator.exchange(name)
