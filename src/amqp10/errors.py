@@ -78,7 +78,12 @@ class AmqpError(Exception):
 
 
 class LocalProtocolError(AmqpError):
-    """This side asked for something that the protocol forbids in the present state; nothing was written."""
+    """This side asked for something that the protocol forbids in the present state; nothing was written.
+
+    `condition` is what a peer is told that cannot be answered for that reason (§2.8.15); None for none in particular.
+    """
+
+    condition: str | None = None
 
 
 class RemoteProtocolError(AmqpError):

@@ -95,7 +95,13 @@ def test_resumed_in_the_session(wire: Wire, router: Router) -> None:
     assert counts(router) == (0, 0)
 
 
-@pytest.mark.spec("2.6.3", "a link that is attached again without a map of what it holds resumes nothing")
+@pytest.mark.deviation(
+    "2.6.4",
+    "a link that is attached again in its session, without a map of what it holds, begins anew: what it held is given "
+    "back",
+    "who knows its deliveries still can say so by a map; clients that say none have forgotten them, and they would be "
+    "nobody's until the session ends",
+)
 def test_attached_anew(wire: Wire, router: Router) -> None:
     """What it held is given back, and a late word on it is no word on the same message in other hands."""
     link, deliveries = received(wire, "a")

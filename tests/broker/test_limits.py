@@ -254,6 +254,7 @@ class TestConnections:
 
 
 class TestOpening:
+    @pytest.mark.spec("2.4.5", "a peer whose idle-time-out cannot be supported is told so, by a close with an error")
     async def test_idle_timeout_too_short(self) -> None:
         """Who wants a heartbeat each millisecond is told no, and makes no work."""
         async with Broker() as broker, victim(broker) as serve:

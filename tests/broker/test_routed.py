@@ -19,6 +19,7 @@ from amqp10.messaging import (
     Coordinator,
     Declare,
     Declared,
+    DeliveryState,
     Discharge,
     Error,
     Message,
@@ -349,3 +350,36 @@ def test_wrong_settings(settings: dict[str, Any]) -> None:
     """Exchanges and bindings that cannot be are refused when the broker is made."""
     with pytest.raises(ValueError, match=r"exchange|names that begin"):
         Broker(**settings)
+
+
+@pytest.mark.spec("3.5.3", "outcomes: those that can be chosen on the link, and no others are")
+@pytest.mark.parametrize("in_transaction", [False, True])
+@pytest.mark.parametrize(
+    ("outcomes", "told"),
+    [
+        ((), Released),
+        (("amqp:accepted:list", "amqp:released:list"), Released),
+        (("amqp:accepted:list", "amqp:rejected:list"), Rejected),
+        (("amqp:accepted:list",), None),
+    ],
+)
+def test_outcome_of_what_no_queue_takes(
+    wire: Wire, control: Controller, outcomes: tuple[str, ...], told: type[DeliveryState] | None, in_transaction: bool
+) -> None:
+    """Who does not take released has it rejected; who takes neither loses the link, and hears why with that."""
+    state = TransactionalState(control.declare()) if in_transaction else None
+    link = wire.send_to("/exchanges/amq.fanout", source=Source(outcomes=outcomes))
+    link.send(Message(b"x").encode(), state=state)
+    wire.turn()
+    said = [each for event in wire.events if isinstance(event, OutcomesReceived) for each in event.deliveries]
+    states = [each.remote_state for each in said if each.link is link]
+    if told is None:
+        assert states == []
+        assert wire.refusal().condition == "amqp:not-found"
+        return
+    (outcome,) = [each.outcome if isinstance(each, TransactionalState) else each for each in states]
+    assert type(outcome) is told
+    assert link.attached
+    if isinstance(outcome, Rejected):
+        assert outcome.error is not None
+        assert outcome.error.condition == "amqp:not-found"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from amqp10 import Connection, Message, ScramSha256
+from amqp10 import Connection, Error, Message, ScramSha256, Symbol
+from amqp10.types import encode
 
 from ._matrix import Embedded
 from .clients import PROGRAMS, Program, ProgramFailed
@@ -75,6 +76,7 @@ async def test_they_reject(embedded: Embedded, client: Program, address: str) ->
                         if message.message_annotations.get("x-opt-dead-letter-source") == address:
                             break
         assert message.message_annotations["x-opt-dead-letter-condition"] == "test:rejected"
+        assert Error.decode(encode(message.delivery_annotations[Symbol("rejected")])).condition == "test:rejected"
 
 
 @pytest.mark.parametrize("user", [None, "user"])

@@ -23,7 +23,7 @@ from ..engine import (
     SettlementsReceived,
 )
 from ..errors import EncodeError, LinkDetached, LocalProtocolError, RemoteProtocolError
-from ..messaging import NEWEST_CONNECTION, ONLY_TO_RESUME, Coordinator, Error, Source, Target
+from ..messaging import NEWEST_CONNECTION, ONLY_TO_RESUME, Coordinator, Error, Rejected, Source, Target
 from ..types import Symbol
 from ._address import QUEUES, exchange_in
 from ._consumer import ConsumerLink, PassingConsumerLink, Wishes
@@ -45,12 +45,12 @@ from ._subscriptions import Lasting, Leaving, Lifetime, key_of, lasts
 from ._suspended import Direction, KeptLink, LinkKey, keeps
 from ._terminus import (
     address_of,
+    allows,
     answer_source,
     answer_target,
     check_dynamic,
     copies,
     default_outcome,
-    may_reject,
 )
 from ._topic import Topic
 
@@ -120,7 +120,8 @@ class PeerLinks:
             link.refuse(refusal.error)
         except (LocalProtocolError, EncodeError) as error:
             # An answer larger than the peer's frames, for one.
-            link.refuse(_error("amqp:not-allowed", str(error)))
+            condition = error.condition if isinstance(error, LocalProtocolError) else None
+            link.refuse(_error(condition or "amqp:not-allowed", str(error)))
 
     def _attach_consumer(self, link: SenderLink, remote: LinkTerms) -> None:
         source, key, subscriptions = remote.source, None, self._router.subscriptions
@@ -275,7 +276,7 @@ class PeerLinks:
     def _attach_producer(self, link: ReceiverLink, remote: LinkTerms) -> None:
         target = remote.target
         if isinstance(target, Coordinator):
-            coordinator = CoordinatorLink(self._peer, link, may_reject=may_reject(remote.source))
+            coordinator = CoordinatorLink(self._peer, link, may_reject=allows(remote.source, Rejected))
             coordinator.begin(remote)
             self.producers[link] = coordinator
             return
@@ -313,14 +314,13 @@ class PeerLinks:
         except (LocalProtocolError, EncodeError):
             self._delete_owned(link)
             raise
-        rejects = may_reject(remote.source)
         if exchange is not None and address is not None:
-            producer: ProducerLink = ExchangeProducerLink(self._peer, link, self._router, address, may_reject=rejects)
+            producer: ProducerLink = ExchangeProducerLink(self._peer, link, self._router, address)
         elif node is None:
-            producer = AnonymousProducerLink(self._peer, link, self._router, may_reject=rejects)
+            producer = AnonymousProducerLink(self._peer, link, self._router)
         else:
             kind = QueueProducerLink if address is not None and address.startswith(QUEUES) else ProducerLink
-            producer = kind(self._peer, link, self._router, node, may_reject=rejects)
+            producer = kind(self._peer, link, self._router, node)
         self.producers[link] = producer
         link.context = producer
         link.lingers = "resume" in self._peer.engine.capabilities

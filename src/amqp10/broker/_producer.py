@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..engine import RoutedDelivery
 from ..errors import DecodeError
-from ..messaging import ACCEPTED, RELEASED, Error, Rejected, TransactionalState
+from ..messaging import ACCEPTED, RELEASED, Error, Rejected, Released, TransactionalState
 from ..types import Symbol
 from ._address import AddressError
 from ._claims import forged
 from ._entry import Entry
 from ._node import NodeFull, Producer
+from ._terminus import allows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,25 +27,24 @@ if TYPE_CHECKING:
     from ._suspended import Keeper, KeptLink
 
 
+_UNROUTABLE: Final = ("amqp:not-found", "no queue takes the message")
 MOST_UNSETTLED = 10_000
 """Outcomes that one sender is told and does not settle (receiver-settle-mode "second"); it gets no credit for more."""
 
 
 class ProducerLink(Producer):
-    """A link to one node.
-
-    Args:
-        may_reject: the sender takes the outcome rejected; else the link is what ends.
-    """
+    """A link to one node."""
 
     _alone = True  # messages go to the node, and nowhere else
 
-    def __init__(self, peer: Peer, link: ReceiverLink, router: Router, node: Node | None, *, may_reject: bool) -> None:
+    def __init__(self, peer: Peer, link: ReceiverLink, router: Router, node: Node | None) -> None:
         self._peer = peer
         self._link = link
         self._router = router
         self._node = node
-        self._may_reject = may_reject
+        source = link.remote.source if link.remote is not None else None
+        self._may_reject = allows(source, Rejected)  # else the link is what ends
+        self._may_release = allows(source, Released)
         self._rights = peer.rights
         self._checks_user = router.check_user_id and not peer.rights.impersonator
         self.kept: KeptLink | None = None
@@ -164,8 +164,10 @@ class ProducerLink(Producer):
                 return
             if not posted and delivery.local_settled:
                 self._drop(delivery)
-            else:
+            elif posted or self._may_release:
                 self._settle(delivery, TransactionalState(state.txn_id, ACCEPTED if posted else RELEASED))
+            else:
+                self._reject(delivery, *_UNROUTABLE)
         elif delivery.local_settled and self._link.attached:
             reason = "a message for a transaction that is not open"
             self._link.detach(closed=True, error=Error(Symbol("amqp:transaction:unknown-id"), reason))
@@ -180,7 +182,7 @@ class ProducerLink(Producer):
         if isinstance(delivery, RoutedDelivery):
             self._router.unroutable += 1
         else:
-            self._reject(delivery, "amqp:not-found", "no queue takes the message")
+            self._reject(delivery, *_UNROUTABLE)
 
     def _put(self, delivery: IncomingDelivery, posted: list[tuple[Node, Entry]]) -> None:
         """Put a message where it goes, copies into several nodes; the sender hears of a node that refused its own."""
@@ -196,8 +198,10 @@ class ProducerLink(Producer):
             self._settle(delivery, ACCEPTED, posted[0][1].durable)
         elif delivery.local_settled:
             self._router.unroutable += 1
-        else:
+        elif self._may_release:
             self._settle(delivery, RELEASED)
+        else:
+            self._reject(delivery, *_UNROUTABLE)
 
     def _transaction_of(self, delivery: IncomingDelivery) -> LocalTransaction | None:
         state = delivery.remote_state

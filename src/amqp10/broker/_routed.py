@@ -67,8 +67,8 @@ class AnonymousProducerLink(ProducerLink):
     producers, and has the smallest share that any of them grants it.
     """
 
-    def __init__(self, peer: Peer, link: ReceiverLink, router: Router, *, may_reject: bool) -> None:
-        super().__init__(peer, link, router, None, may_reject=may_reject)
+    def __init__(self, peer: Peer, link: ReceiverLink, router: Router) -> None:
+        super().__init__(peer, link, router, None)
         self._shares: dict[Node, int] = {}
         self._allowed: set[str] = set()  # addresses that the sender may write to, where that is limited
         # What dialects with exchanges send says already which one it came to.
@@ -233,8 +233,8 @@ class AnonymousProducerLink(ProducerLink):
 class ExchangeProducerLink(AnonymousProducerLink):
     """A link to an exchange, with a routing key in its address, or each message's subject for one."""
 
-    def __init__(self, peer: Peer, link: ReceiverLink, router: Router, address: str, *, may_reject: bool) -> None:
-        super().__init__(peer, link, router, may_reject=may_reject)
+    def __init__(self, peer: Peer, link: ReceiverLink, router: Router, address: str) -> None:
+        super().__init__(peer, link, router)
         self._address = address
 
     def _address_of(self, payload: bytes) -> str:

@@ -50,9 +50,9 @@ def default_outcome(source: Source) -> Outcome:
     return outcome if isinstance(outcome, _OUTCOME_TYPES) else FAILED
 
 
-def may_reject(source: object) -> bool:
-    """Whether a sender takes the outcome rejected; one that names no outcomes is taken to (§3.5.3 "outcomes")."""
-    return not isinstance(source, Source) or not source.outcomes or Rejected.descriptor_name in source.outcomes
+def allows(source: object, outcome: type[Outcome]) -> bool:
+    """Whether a sender takes an outcome; one that names none is taken to take all (§3.5.3 "outcomes")."""
+    return not isinstance(source, Source) or not source.outcomes or outcome.descriptor_name in source.outcomes
 
 
 def copies(source: Source, node: Node) -> bool:

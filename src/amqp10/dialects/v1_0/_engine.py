@@ -308,14 +308,16 @@ class V1Engine(TimedEngine):
         frame = encode_frame(channel, performative, payload)
         limit = self.frame_limit
         if len(frame) > limit and isinstance(performative, Detach | End | Close) and performative.error is not None:
-            error = performative.error
-            performative.error = Error(error.condition, (error.description or "")[:100])
+            told = performative.error
+            performative.error = Error(told.condition, (told.description or "")[:100])
             frame = encode_frame(channel, performative)
         if len(frame) > limit:
             what = f"a {type(performative).__name__.lower()} frame of {len(frame)} bytes; the peer takes {limit}"
             if self.remote is None:
                 what += " until it has opened (§2.4.1): shorten the container id, the hostname or the properties"
-            raise LocalProtocolError(what)
+            error = LocalProtocolError(what)
+            error.condition = "amqp:frame-size-too-small"
+            raise error
         self.write(frame)
 
     @property

@@ -151,7 +151,7 @@ class LinkEndpoint(Link):
             try:  # what the peer said is larger than what it takes: leave it all out
                 self.attach(LinkTerms(self._name))
             except LocalProtocolError as unspeakable:  # its name alone is, or it takes no handle more
-                self.session.end(Error("amqp:not-allowed", str(unspeakable)))
+                self.session.end(Error(unspeakable.condition or "amqp:not-allowed", str(unspeakable)))
                 return
         self.detach(closed=True, error=error)
 
@@ -352,7 +352,7 @@ class LinkEndpoint(Link):
         try:
             self._answer(LinkTerms(self._name))
         except LocalProtocolError as unspeakable:
-            raise SessionFault("amqp:not-allowed", str(unspeakable)) from unspeakable
+            raise SessionFault(unspeakable.condition or "amqp:not-allowed", str(unspeakable)) from unspeakable
 
     def fail(self, condition: str, description: str) -> None:
         """The peer broke a rule whose price is the link: detach it with the error, and end it here (§2.6.5).
