@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -19,14 +20,16 @@ class Receiving(RuleBasedStateMachine):
 
     taken = Bundle("taken")
 
-    @initialize(unreliable=st.booleans())
-    def attach(self, unreliable: bool) -> None:
+    @initialize(unreliable=st.booleans(), last=st.sampled_from([0, 2**31 - 3, 2**32 - 4]))
+    def attach(self, unreliable: bool, last: int) -> None:
         self.unreliable = unreliable
         self.pair = EnginePair(dialect="fast")
         self.pair.open()
         terms = LinkTerms("l", Source("q"), Target(), settle_mode="settled" if unreliable else "unsettled")
         self.sending, self.receiving = self.pair.attach(sender="server", terms=terms)
         self.pair.take("client")
+        channel: Any = self.sending.session
+        channel.last_number = last  # of the messages: they soon pass the end of their numbers
         self.queue = deque(range(1000))
         self.accepted: set[int] = set()  # by the client
         self.done: set[int] = set()  # by what the server heard

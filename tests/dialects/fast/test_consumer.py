@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,15 +13,18 @@ from amqp10.dialects.fast._commands import (
     ChannelRollback,
     HandleClose,
     HandleConsume,
+    HandleIndex,
     HandleNotify,
     HandleOpen,
     HandlePrepare,
+    HandleQuery,
     HandleReady,
     HandleSend,
     HandleUnget,
     MessageHead,
 )
 from amqp10.dialects.fast._frames import encode_command
+from amqp10.dialects.fast._server_browser import ServerBrowser
 from amqp10.engine import OutcomesReceived
 from amqp10.messaging import ACCEPTED, RELEASED, Message
 from amqp10.testing import EnginePair
@@ -159,6 +163,65 @@ def test_nothing_is_sent_before_the_answer() -> None:
     assert [event for event in pair.server.events() if isinstance(event, OutcomesReceived)]
     pair.run()
     assert theirs.credit == 49
+
+
+@pytest.mark.parametrize("transacted", [False, True])
+def test_numbers_that_wrap(transacted: bool) -> None:
+    """After 2^32 - 1 comes 1; acknowledgments on either side of that are for all before, and for none behind."""
+    served = HostileClient().begun()
+    number = 2 if transacted else 1
+    channel = served.engine.channels[number]  # type: ignore[attr-defined]
+    channel.last_number = 2**32 - 3
+    opening = HandleOpen(channel_id=number, handle_id=4, service_type=1, consumer=True, dest_name="q")
+    consume = encode_command(HandleConsume(handle_id=4, prefetch=9))
+    served.says(encode_command(opening) + consume + send(1, BODY) * 4)
+    numbers = [2**32 - 2, 2**32 - 1, 1, 2]
+    assert list(channel.unacknowledged) == numbers
+    for at, acknowledged in enumerate(numbers):
+        served.says(encode_command(ChannelAck(channel_id=number, message_nbr=acknowledged)))
+        if transacted:
+            served.says(encode_command(ChannelAck(channel_id=number, message_nbr=numbers[0])))  # which takes none back
+            served.says(encode_command(ChannelCommit(channel_id=number)))
+        assert list(channel.unacknowledged) == numbers[at + 1 :]
+
+
+@pytest.mark.parametrize("settled", [0, 1, 2, 3])
+def test_a_client_across_the_wrap(settled: int) -> None:
+    """One that is settled when the link goes counts as that, and those before it are given back."""
+    pair = EnginePair(dialect="fast")
+    pair.open()
+    sending, link = pair.attach(credit=4, sender="server")
+    channel: Any = sending.session
+    channel.last_number = 2**32 - 3
+    deliveries = [sending.send(Message(number).encode()) for number in range(4)]
+    pair.run()
+    link.settle(link.incoming[settled], ACCEPTED)
+    link.detach()
+    pair.run()
+    given = [each.remote_state for each in deliveries]
+    assert given == [RELEASED] * settled + [ACCEPTED] + [None] * (3 - settled)
+
+
+def test_a_browsers_numbers_begin_anew() -> None:
+    """Who looks again and again on one handle never comes to the end of the numbers."""
+    served = HostileClient().begun()
+    served.says(send(1, BODY) * 2)
+    handle = served.engine.handles[2]  # type: ignore[attr-defined]
+    look = encode_command(HandleQuery(handle_id=2))
+
+    def listed() -> list[bytes]:
+        return [each.message_list for each in served.says(look) if isinstance(each, HandleIndex)]
+
+    assert listed() == [b"1-2"]
+    for last, expected in ((2**31 - 1, b"2147483648-2147483649"), (2**31, b"1-2")):
+        handle.browser = ServerBrowser(handle, handle.browser.remote, last=last)
+        handle.browser.attach(handle.browser.remote)
+        assert listed() == [expected]
+    handle.browser = ServerBrowser(handle, handle.browser.remote, last=2**32 - 10)
+    handle.browser.attach(handle.browser.remote)
+    (close,) = served.says(encode_command(HandleQuery(handle_id=2, message_nbr=2**32 - 10)))
+    assert isinstance(close, HandleClose)
+    assert "look anew" in close.reply_text
 
 
 @pytest.mark.parametrize("end", [ChannelCommit, ChannelRollback])

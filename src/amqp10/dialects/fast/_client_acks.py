@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from ...types import serial_lt
 from ._commands import ChannelAck, ChannelCommit, HandleFlow, HandleUnget
 
 if TYPE_CHECKING:
@@ -73,9 +74,9 @@ class Acknowledging:
     def reaches(self, deliveries: list[IncomingDelivery]) -> bool:
         """Whether these can be acknowledged, for all that came before them is settled, or one of them."""
         numbers = {each.delivery_id for each in deliveries}
-        last = max(number for number in numbers if number is not None)
-        before = [each.delivery_id for each in self.held if each.delivery_id is not None and each.delivery_id <= last]
-        return all(number in numbers or number in self._settled for number in before)
+        held = [each.delivery_id for each in self.held]
+        last = max((at for at, number in enumerate(held) if number in numbers), default=-1)
+        return all(number in numbers or number in self._settled for number in held[: last + 1])
 
     def write(self, *, commit: bool = True) -> None:
         """Say all that there is to be said; `commit`: and that it is to happen."""
@@ -87,7 +88,7 @@ class Acknowledging:
         last = self._acknowledgeable()
         self._given_back.update(back)
         if last is not None:
-            self._given_back = {number for number in self._given_back if number > last}
+            self._given_back = {number for number in self._given_back if serial_lt(last, number)}
         unacknowledged = len(self.held) - len(self._given_back)
         wanted = min(MAX_PREFETCH, unacknowledged + link.credit) if link.credit else 0
         if not wanted:
@@ -176,11 +177,11 @@ class Acknowledging:
         for number in self._back:
             self._engine.write(HandleUnget(handle_id=self._link.handle.id, message_nbr=number))
         self._back.clear()
-        last = max((number for number in numbers if number in self._settled), default=None)
+        last = max((at for at, number in enumerate(numbers) if number in self._settled), default=None)
         if last is None:
             return
         self._pause()
-        for number in numbers:
-            if number < last and number not in self._settled:
+        for number in numbers[:last]:
+            if number not in self._settled:
                 self._engine.write(HandleUnget(handle_id=self._link.handle.id, message_nbr=number))
-        self._acknowledge(last, True)
+        self._acknowledge(numbers[last], True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...engine import LinkTerms, OutgoingDelivery
 from ...errors import LocalProtocolError
 from ...messaging import Error
+from ...types import Symbol
 from ._codes import MESSAGE_NOT_FOUND
 from ._commands import HandleBrowse, HandleIndex, HandleNotify
 from ._content import fragments
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 MOST_FOUND: Final = 1000
 MOST_OCTETS: Final = 1 << 22
 """Messages, and octets of them, that are kept for one browser until it asks on."""
+
+
+_MOST_NUMBER: Final = 0xFFFF_FFFF
 
 
 class ServerBrowser(ServerConsumer):
@@ -50,6 +54,10 @@ class ServerBrowser(ServerConsumer):
 
     def look(self, after: int) -> None:
         """List what there is after that number."""
+        if self._last > _MOST_NUMBER - MOST_FOUND:
+            reason = "this browser has seen as many messages as can be numbered: look anew"
+            self._handle.close(Error(Symbol("amqp:resource-limit-exceeded"), reason))
+            return
         for number in [number for number in self._found if number <= after]:
             self._octets -= len(self._found.pop(number)[0])
         self._after = after

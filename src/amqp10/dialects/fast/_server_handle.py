@@ -52,6 +52,10 @@ MOST_WAITING: Final = 1000
 _IN_TURN: Final = (HandleConsume, HandleCancel, HandleFlow, HandleUnget, HandleQuery, HandleBrowse)
 
 
+_MANY_SHOWN: Final = 1 << 31
+"""Numbers that were given to a browser's messages on one handle, after which they begin anew with the next browser."""
+
+
 class ServerHandle:
     """See the module.
 
@@ -289,7 +293,7 @@ class ServerHandle:
                 return
             last = 0
             if browser is not None:
-                last = browser.last
+                last = browser.last if browser.last < _MANY_SHOWN else 0
                 browser.leave(True, None)
             terms = LinkTerms(name=f"browser-{self.id}-{last}", source=source, settle_mode="settled")
             browser = self.browser = ServerBrowser(self, terms, last=last)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...engine import LinkTerms, OutgoingDelivery, SessionTerms, SessionUnmapped
 from ...errors import LocalProtocolError
 from ...messaging import ACCEPTED, DeliveryState, Error, TransactionalState
-from ...types import Symbol
+from ...types import Symbol, serial_add, serial_lt
 from ._codes import OK, code_of, error_of
 from ._commands import ChannelAck, ChannelClose, ChannelCommit, ChannelOpen, ChannelReply, ChannelRollback, HandleOpen
 from ._endpoints import FastSession, session_cause
@@ -33,6 +33,7 @@ class ServerSession(FastSession):
         dropped: handles that were on it when it was closed.
         work: what was done on it since the last commit, if it is transacted.
         sending: the handle on which a message is coming in, in fragments.
+        last_number: of the messages that were sent on it; the one after 2^32 - 1 is 1.
     """
 
     engine: ServerEngine
@@ -49,7 +50,7 @@ class ServerSession(FastSession):
         self.dropped: set[int] = set()
         self.sending: ServerHandle | None = None
         self._tag = command.confirm_tag
-        self._last_number = 0
+        self.last_number = 0
         self.work = Work()  # since the last commit
         self.transactor: Transactor | None = None
         self._asked_to_close = False
@@ -102,8 +103,8 @@ class ServerSession(FastSession):
 
     def next_number(self) -> int:
         """The number of the next message."""
-        self._last_number += 1
-        return self._last_number
+        self.last_number = serial_add(self.last_number, 1) or 1  # 0 is no message's
+        return self.last_number
 
     @property
     def committing(self) -> bool:
@@ -119,7 +120,9 @@ class ServerSession(FastSession):
 
     def _on_ack(self, command: ChannelAck) -> None:
         if self.transacted:
-            self.work.acknowledged = max(self.work.acknowledged, command.message_nbr)
+            before = self.work.acknowledged
+            if before is None or serial_lt(before, command.message_nbr):
+                self.work.acknowledged = command.message_nbr
         else:
             self.acknowledge(command.message_nbr, ACCEPTED)
         self.reply(command.confirm_tag)
@@ -151,11 +154,11 @@ class ServerSession(FastSession):
             self.acknowledge(work.acknowledged, ACCEPTED)
             self.reply(work.tag)
 
-    def acknowledge(self, number: int, state: DeliveryState) -> None:
+    def acknowledge(self, number: int | None, state: DeliveryState) -> None:
         """All that was sent up to a number has an outcome; one that is part of a transaction is not the last word."""
         links: dict[ServerConsumer, None] = {}
         for each in list(self.unacknowledged):
-            if each > number:
+            if number is None or serial_lt(number, each):
                 break
             delivery = self.unacknowledged[each]
             link: Any = delivery.link

@@ -44,14 +44,14 @@ class Work:
 
     Attributes:
         sent: messages, and the links that they came on: payload, message-format.
-        acknowledged: up to which number.
+        acknowledged: up to which number; None: nothing was.
         spoiled: why it can not be committed.
     """
 
     def __init__(self) -> None:
         self.sent: list[tuple[ServerProducer, bytes, int]] = []
         self.octets = 0
-        self.acknowledged = 0
+        self.acknowledged: int | None = None
         self.spoiled: Error | None = None
         self.tag = 0
 
