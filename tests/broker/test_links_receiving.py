@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -71,6 +71,27 @@ class TestReceiving:
         link = wire.receive_from("q", credit=1, settle_mode="settled")
         assert link.incoming[0].local_settled
         assert queue_of(wire.router, "q").depth == 0
+
+    @pytest.mark.spec(
+        "2.7.3", "the sender keeps to the snd-settle-mode that the receiver desires, and says which it has"
+    )
+    @pytest.mark.parametrize(
+        ("asked", "given"), [("unsettled", "unsettled"), ("settled", "settled"), ("mixed", "unsettled")]
+    )
+    @pytest.mark.parametrize("receiver_settle_mode", ["first", "second"])
+    def test_modes(
+        self,
+        wire: Wire,
+        asked: Literal["unsettled", "settled", "mixed"],
+        given: str,
+        receiver_settle_mode: Literal["first", "second"],
+    ) -> None:
+        """Mixed leaves it to the broker, which keeps what is not settled."""
+        self.put(wire, 1)
+        link = wire.receive_from("q", credit=1, settle_mode=asked, receiver_settle_mode=receiver_settle_mode)
+        assert link.remote is not None
+        assert (link.remote.settle_mode, link.remote.receiver_settle_mode) == (given, receiver_settle_mode)
+        assert link.incoming[0].remote_settled == (given == "settled")
 
     @pytest.mark.spec("2.6.12", "receiver-settle-mode second: the sender settles when it knows the outcome")
     def test_second(self, wire: Wire) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from amqp10.broker._node import Limits
@@ -50,6 +52,36 @@ class TestSending:
         assert not link.unsettled
         (broker_side,) = wire.peer.links.producers
         assert not broker_side.unsettled
+
+    @pytest.mark.spec("2.7.3", "the receiver keeps to the receiver-settle-mode that the sender desires")
+    @pytest.mark.parametrize("settle_mode", ["unsettled", "settled", "mixed"])
+    @pytest.mark.parametrize("receiver_settle_mode", ["first", "second"])
+    def test_modes(
+        self,
+        wire: Wire,
+        settle_mode: Literal["unsettled", "settled", "mixed"],
+        receiver_settle_mode: Literal["first", "second"],
+    ) -> None:
+        """And the answer says the sender's own mode again."""
+        link = wire.send_to("q", settle_mode=settle_mode, receiver_settle_mode=receiver_settle_mode)
+        assert link.remote is not None
+        assert (link.remote.settle_mode, link.remote.receiver_settle_mode) == (settle_mode, receiver_settle_mode)
+
+    @pytest.mark.deviation(
+        "3.2.1",
+        "a broker without a store takes durable messages like others, and does not reject them with "
+        "precondition-failed",
+        "most clients send everything as durable unless they are told otherwise; who starts a broker without a store "
+        "has chosen that nothing outlives it",
+    )
+    def test_durable_without_a_store(self, wire: Wire) -> None:
+        """They stay marked as durable for whoever comes next."""
+        link = wire.send_to("q")
+        delivery = link.send(Message("x", durable=True).encode())
+        wire.turn()
+        assert isinstance(delivery.remote_state, Accepted)
+        (came,) = wire.receive_from("q", credit=1).incoming
+        assert Message.decode(came.payload).durable
 
     def test_undecodable(self, wire: Wire) -> None:
         """A message whose header cannot be read is rejected, and the next one is not."""

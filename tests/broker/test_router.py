@@ -102,6 +102,23 @@ class TestDeadLetters:
         }
         assert why_rejected(dead.payloads[0]) == error
 
+    @pytest.mark.spec("3.4.3", "rejected increments the delivery-count of the message")
+    def test_rejected_is_an_attempt(self, clock: Clock) -> None:
+        """Beside those that failed before; what dies of these alone has just their count."""
+        router = Router(clock=clock, limits=Limits(), max_delivery_count=2)
+        put(router, "orders", Message("rejected"))
+        put(router, "orders", Message("failed"))
+        orders = queue_of(router, "orders")
+        taker = take(router, "orders", credit=9)
+        for entry in list(taker.taken):
+            orders.settle(entry, taker, Modified(delivery_failed=True))
+        router.flush()
+        orders.settle(taker.taken[2], taker, Rejected(None))
+        orders.settle(taker.taken[3], taker, Modified(delivery_failed=True))
+        dead = take(router, "dead-letter", credit=9)
+        found = [Message.decode(payload) for payload in dead.payloads]
+        assert {message.body: message.delivery_count for message in found} == {"rejected": 2, "failed": 2}
+
     def test_nowhere_else_to_go(self, clock: Clock) -> None:
         """The dead-letter queue has no limit of attempts; what is rejected out of it is gone."""
         router = Router(clock=clock, limits=Limits(), max_delivery_count=1)

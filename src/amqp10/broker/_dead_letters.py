@@ -64,6 +64,8 @@ class DeadLetters:
         except AddressError:
             return False
         dead = _moved(entry, reason)
+        if reason == "rejected":
+            dead.failed()  # it was an attempt, too (§3.4.3); the others were counted before
         reasons: dict[Symbol, Any] = {
             Symbol("x-opt-dead-letter-reason"): reason,
             Symbol("x-opt-dead-letter-source"): queue.topic.name if isinstance(queue, Subscription) else queue.name,
