@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
@@ -33,6 +34,7 @@ from amqp10 import (
 from amqp10.broker import Broker
 from amqp10.broker._entry import Entry
 from amqp10.broker._filters import read_filters
+from amqp10.broker._selector_fields import Candidate
 
 pytestmark = pytest.mark.anyio
 
@@ -279,3 +281,26 @@ async def test_competing_with_filters() -> None:
                 tasks.start_soon(consume, remainder)
             await fill(connection, "q", 100)
     assert got == {remainder: list(range(remainder, 100, 4)) for remainder in range(4)}
+
+
+async def test_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many subscribe to a topic with filters of their own, a message is read once for all of them."""
+    read = []
+
+    class Counting(Candidate):
+        def __init__(self, entry: Entry) -> None:
+            read.append(entry)
+            super().__init__(entry)
+
+    monkeypatch.setattr("amqp10.broker._filters.Candidate", Counting)
+    async with Broker() as broker, broker.connect() as connection, AsyncExitStack() as stack:
+        receivers = [
+            await stack.enter_async_context(connection.receiver(Source("topic.x", filters=[Selector(f"n = {number}")])))
+            for number in range(10)
+        ]
+        async with connection.sender("topic.x") as sender:
+            await sender.send(order(7))
+            await sender.send(order(8))
+        assert await take(receivers[7], 1) == [7]
+        assert await take(receivers[8], 1) == [8]
+    assert len(read) == 2

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import anyio
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amqp10 import Message, Selector, Source, StreamOffset
+from amqp10.broker import Broker
 from amqp10.broker._entry import Entry
 from amqp10.broker._node import Limits
 from amqp10.broker._queue import Queue
-from amqp10.broker._selection import Filtering
+from amqp10.broker._selection import MOST_LOOKED_AT, Filtering
 from amqp10.messaging import ACCEPTED, RELEASED, Modified, Rejected
 
 from .conftest import Clock, Taker, entry, fill
@@ -218,3 +222,49 @@ def test_nothing_is_lost_or_doubled(data: st.DataObject) -> None:
                     and taker.key not in (waits.excluded or ())
                     for waits in waiting
                 )
+
+
+def test_a_pass_is_bounded() -> None:
+    """Where filters have much to look at, others have their turn in between; nothing is left out in the end."""
+    clock, alarms = Clock(), list[float]()
+    queue = Queue("q", clock=clock, limits=Limits(), touch=lambda node: None, alarm=alarms.append)
+    none, browser, every = Sieve(1000), Sieve(1001), Taker(1)
+    fill(queue, *(number % 100 + 1 for number in range(3 * MOST_LOOKED_AT)))
+    picky = Taker(10, filtering=none.filtering)
+    draining = Taker(10, filtering=browser.filtering, copies=True)
+    for taker in (picky, draining):
+        queue.add_consumer(taker)
+        queue.in_line(taker, drain=True)
+    queue.run()
+    passes = 1
+    while alarms:
+        assert none.asked + browser.asked <= passes * (MOST_LOOKED_AT + 1)
+        assert not (picky.told_exhausted and draining.told_exhausted)
+        alarms.clear()
+        if passes == 1:
+            attach(queue, every)
+            assert every.numbers == [1]
+            passes += 1
+        queue.expire(clock.now)
+        queue.run()
+        passes += 1
+    assert passes >= 6
+    assert browser.asked == 3 * MOST_LOOKED_AT - 1  # one was taken meanwhile
+    assert none.asked >= 3 * MOST_LOOKED_AT - 1
+    assert picky.told_exhausted == draining.told_exhausted == 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("arguments", [{}, {"x-queue-type": "stream"}])
+async def test_far_behind(arguments: dict[str, str]) -> None:
+    """A receiver gets what passes its filter, however much stands before it."""
+    chosen = {"a": Selector("JMSType = 'yes'")} | ({"b": StreamOffset("first")} if arguments else {})
+    async with Broker(queues={"q": arguments}) as broker, broker.connect() as connection:
+        async with connection.sender("q") as sender:
+            await sender.send_many([Message("x", subject="no")] * 5000 + [Message("yes", subject="yes")])
+        for mode in ("move", "copy"):
+            source = Source("q", filter=chosen, distribution_mode=mode)
+            async with connection.receiver(source) as receiver:
+                with anyio.fail_after(20):
+                    delivery = await receiver.receive()
+                assert delivery.message.body == "yes"

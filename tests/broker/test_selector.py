@@ -433,10 +433,25 @@ def test_deep_parentheses() -> None:
 
 
 def test_huge_numbers() -> None:
-    """Arithmetic that leaves every range is unknown, and no error."""
+    """Arithmetic goes on with real numbers beyond those that messages have, and so costs no more than others."""
     assert value(" * ".join(["9223372036854775807"] * 400) + " > 1") is True
-    assert value(" * ".join(["9223372036854775807"] * 400) + " * 1.5 > 1") is None
+    assert value(" * ".join(["9223372036854775807"] * 400) + " * 1.5 > 1") is True
+    assert value("9223372036854775807 + 1 = 9223372036854775808") is True
+    real = value(" * ".join(["9223372036854775807"] * 3) + " * 0.5 = 3.9231885846166754773973683894730665e56")
+    assert real is True
     assert value("1E308 * 10 > 1E308") is True
+
+
+@pytest.mark.parametrize("kind", [list, str, bytes])
+def test_long_values(kind: Any) -> None:
+    """Comparing long values with each other counts as LIKE does: beyond that the answer is unknown."""
+    long: Any = {list: [0] * 100_000, str: "x" * 100_000, bytes: b"x" * 100_000}[kind]
+    other: Any = long[:-1] + {list: [1], str: "y", bytes: b"y"}[kind]
+    message = Message(message_annotations={"x": long, "y": other, "short": long[:1]})
+    assert value("m.x = m.y", message) is False
+    assert value("m.x = m.y OR " * 2 + "m.short = m.x", message) is False
+    assert value("m.x = m.y OR " * 500 + "m.x = m.x", message) is None
+    assert value("m.x IN ('a'" + ", 'b'" * 1000 + ")", message) in (False, None)
 
 
 def test_names_of_every_alphabet() -> None:

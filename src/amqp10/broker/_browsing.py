@@ -11,6 +11,7 @@ from ._faults import attempt, report
 if TYPE_CHECKING:
     from ._entry import Entry
     from ._node import Consumer
+    from ._selection import Looks
 
 
 class Browsing:
@@ -29,10 +30,12 @@ class Browsing:
         """A browser came."""
         self.unseen[consumer.key] = deque(waiting)
 
-    def hand_out(self, now: float, depth: int) -> int:
+    def hand_out(self, now: float, depth: int, looks: Looks) -> int:
         """Give each what it has not seen, as long as it is ready; how many copies that was.
 
-        `depth` is how many messages the queue has.
+        Args:
+            depth: how many messages the queue has.
+            looks: what filters may look at; who has not seen all when that ends stays in line.
         """
         for unseen in self.unseen.values():
             if len(unseen) > 2 * depth + 256:
@@ -44,11 +47,14 @@ class Browsing:
         for consumer in list(self.line):
             unseen = self.unseen[consumer.key]
             before = copies
-            while unseen and consumer.ready():
+            filtering = consumer.filtering
+            while unseen and (filtering is None or looks.left > 0) and consumer.ready():
                 entry = unseen.popleft()
+                if filtering is not None:
+                    looks.look_at(entry)
                 # What another consumer holds just now is not there to be seen (§3.3).
                 seen = entry.available and not (entry.expires is not None and entry.expires <= now)
-                if seen and (consumer.filtering is None or consumer.filtering.passes(entry)):
+                if seen and (filtering is None or filtering.passes(entry)):
                     try:
                         copies += consumer.deliver(entry, entry.outgoing(now))
                     except Exception as error:
@@ -56,7 +62,7 @@ class Browsing:
                         report("a message could not be shown to a browser", error)
             if copies > before:
                 attempt("a browser", consumer.fed)
-            if unseen:
+            if unseen and (filtering is None or looks.left > 0):
                 consumer.waiting = False
                 self.line.remove(consumer)
         return copies

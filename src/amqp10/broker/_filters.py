@@ -35,7 +35,7 @@ from ._filter_predicates import (
 )
 from ._router import AddressError
 from ._selection import Filtering
-from ._selector_fields import Candidate
+from ._selector_fields import MOST_STEPS, Candidate
 from ._selector_parser import parse
 from ._selector_tokens import JMS, SQL, Grammar, SelectorError
 
@@ -87,7 +87,8 @@ def read_filters(asked: Mapping[Any, Any] | None, connection: int) -> tuple[dict
     if not tests:
         return None, None
     local = connection if any(_is(NoLocal, described) for described in applied.values()) else None
-    return applied, Filtering((encode(list(applied.values())), local), _all(tests))
+    passes = _all(tests)
+    return applied, Filtering((encode(list(applied.values())), local), lambda entry: passes(entry, {}), passes)
 
 
 def _refusal(description: str) -> AddressError:
@@ -98,13 +99,19 @@ def _is(kind: type[Filter], described: Described) -> bool:
     return described.descriptor in (kind.descriptor_name, kind.descriptor_code)
 
 
-def _all(tests: list[Test]) -> Callable[[Entry], bool]:
-    def passes(entry: Entry) -> bool:
+def _all(tests: list[Test]) -> Callable[[Entry, dict[str, Any]], bool]:
+    def passes(entry: Entry, known: dict[str, Any]) -> bool:
+        if known.get("unreadable"):
+            return False
         try:
-            candidate = Candidate(entry)
+            candidate = known.get("candidate")
+            if candidate is None:
+                candidate = known["candidate"] = Candidate(entry)
+            candidate.steps = MOST_STEPS
             return all(test(candidate) is True for test in tests)
         except DecodeError:
-            # Of a message that nobody can read nobody can say that it passes.
+            # Of a message that nobody can read nobody can say that it passes; nor is it read again for each filter.
+            known["unreadable"] = True
             return False
         except Exception as error:
             report("a filter failed; the message does not pass it", error)

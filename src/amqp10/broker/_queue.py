@@ -15,7 +15,7 @@ from ..messaging import Accepted, Modified, Rejected, Released
 from ._browsing import Browsing
 from ._faults import attempt, report
 from ._node import ENTRY, Node
-from ._selection import Selection
+from ._selection import Looks, Selection
 from ._waiting import Waiting
 
 if TYPE_CHECKING:
@@ -104,6 +104,8 @@ class Queue(Node):
         self._draining: dict[int, Consumer] = {}
         self._browsing = Browsing()
         self._selections: dict[Hashable, Selection] = {}  # by the key of the filter
+        self._looks = Looks()
+        self._unfinished = False  # filters have more to look at, in a pass to come
         self._unseen: list[deque[Entry]] = []  # of browsers and selections: what comes goes into all of them
 
     # Room
@@ -260,11 +262,14 @@ class Queue(Node):
         self._touched = False
         if self.deleted:
             return
+        self._looks.begin()
         if self._line:
             self._hand_out()
         if self._browsing.unseen:
-            self.copied += self._browsing.hand_out(self._clock(), self.depth)
-        if self._draining:
+            self.copied += self._browsing.hand_out(self._clock(), self.depth, self._looks)
+        if self._looks.left <= 0:
+            self._go_on_later()
+        elif self._draining:
             self._tell_draining()
         self._regulate()
 
@@ -323,6 +328,17 @@ class Queue(Node):
         if self._selections:
             self._tidy()
 
+    def _go_on_later(self) -> None:
+        """Have a pass more when everybody else has had a turn: filters have looked at as much as they may in one."""
+        self._unfinished = True
+        if self._alarm is not None:
+            self._alarm(self._clock())
+
+    def _resume(self) -> None:
+        if self._unfinished:
+            self._unfinished = False
+            self.touch()
+
     def _tell_draining(self) -> None:
         """Tell those that stand in line with nothing left for them; the others are told by a later pass."""
         for consumer in list(self._draining.values()):
@@ -348,7 +364,7 @@ class Queue(Node):
         if consumer.filtering is None:
             return self._next(consumer, now)
         selection = self._selections[consumer.filtering.key]
-        while (entry := selection.next(consumer.key)) is not None:
+        while (entry := selection.next(consumer.key, self._looks)) is not None:
             entry.listed = True
             if entry.expires is None or entry.expires > now:
                 return entry
@@ -501,6 +517,7 @@ class Queue(Node):
 
     def expire(self, now: float) -> float | None:
         """Let those die whose time has come and who are not held; return when the next one does."""
+        self._resume()
         mortal = self._mortal
         if len(mortal) > 2 * self.depth + 256:
             # Most of them left alive, long ago.

@@ -10,10 +10,14 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from ._entry import Entry
+
+
+MOST_LOOKED_AT: Final = 2000
+"""Messages that all filters of a queue look at in one pass; 64 octets of a message count as one more. Some 100 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +27,32 @@ class Filtering:
     Attributes:
         key: equal for links whose filters let the same messages pass.
         passes: whether a message passes.
+        passes_known: the same where several ask of one message: what was read of it is kept in the dictionary for the
+            next one; None: `passes` reads nothing.
     """
 
     key: Hashable
     passes: Callable[[Entry], bool]
+    passes_known: Callable[[Entry, dict[str, Any]], bool] | None = None
+
+
+class Looks:
+    """What filters may look at before others have their turn.
+
+    Attributes:
+        left: messages, or 64 octets of one.
+    """
+
+    def __init__(self) -> None:
+        self.left = MOST_LOOKED_AT
+
+    def begin(self) -> None:
+        """A pass begins."""
+        self.left = MOST_LOOKED_AT
+
+    def look_at(self, entry: Entry) -> None:
+        """A filter looks at a message."""
+        self.left -= 1 + entry.size // 64
 
 
 class Selection:
@@ -49,11 +75,12 @@ class Selection:
         """A message waits again, changed perhaps."""
         heappush(self._back, (entry.position, entry))
 
-    def next(self, consumer: int) -> Entry | None:
-        """Take the oldest message that passes and that the consumer with this key may have."""
+    def next(self, consumer: int, looks: Looks) -> Entry | None:
+        """Take the oldest message that passes and that the consumer with this key may have; None where `looks` end."""
         aside: list[Entry] = []
         found = None
-        while (entry := self._pop()) is not None:
+        while looks.left > 0 and (entry := self._pop()) is not None:
+            looks.look_at(entry)
             if not entry.available:
                 continue
             if entry.excluded and consumer in entry.excluded:

@@ -23,6 +23,13 @@ Value = Callable[["Candidate"], Any]
 LONGEST_PATTERN: Final = 1000
 LONGEST_TEXT: Final = 65_536
 
+LEAST: Final = -(1 << 63)
+MOST: Final = (1 << 64) - 1
+"""Whole numbers that messages can have; beyond them arithmetic goes on with real ones."""
+
+SHORT: Final = 64
+"""Characters, octets or elements, in both of two values, from which on comparing them counts."""
+
 ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -116,6 +123,21 @@ def same(one: Any, other: Any) -> bool:
         return False
 
 
+def _affords(candidate: Candidate, left: Any, right: Any) -> bool:
+    """Whether two values may be compared: not, where long ones have been compared too often in one message."""
+    if type(left) is not type(right) or _is_number(left) or type(left) is bool:
+        return True
+    try:
+        longest = min(len(left), len(right))
+    except TypeError:
+        return True
+    nested = type(left) not in (str, bytes)
+    if longest <= SHORT and not nested:
+        return True
+    candidate.steps -= candidate.entry.size if nested else longest
+    return candidate.steps >= 0
+
+
 def equality(one: Value, other: Value) -> Value:
     """=: of numbers, or of two values of one type."""
 
@@ -124,7 +146,7 @@ def equality(one: Value, other: Value) -> Value:
         if left is None:
             return None
         right = other(candidate)
-        if right is None:
+        if right is None or not _affords(candidate, left, right):
             return None
         return same(left, right)
 
@@ -144,7 +166,9 @@ def ordering(symbol: str, one: Value, other: Value, *, strings: bool) -> Value:
             return None
         if _is_number(left):
             return _is_number(right) and holds(left, right)
-        return strings and type(left) is type(right) and type(left) in (str, bytes) and holds(left, right)
+        if not (strings and type(left) is type(right) and type(left) in (str, bytes)):
+            return False
+        return holds(left, right) if _affords(candidate, left, right) else None
 
     return evaluate
 
@@ -156,7 +180,15 @@ def membership(one: Value, others: Sequence[Value]) -> Value:
         value = one(candidate)
         if value is None:
             return None
-        return any(same(value, each) for other in others if (each := other(candidate)) is not None)
+        for other in others:
+            each = other(candidate)
+            if each is None:
+                continue
+            if not _affords(candidate, value, each):
+                return None
+            if same(value, each):
+                return True
+        return False
 
     return evaluate
 
@@ -286,6 +318,8 @@ def arithmetic(first: Value, rest: Sequence[tuple[str, Value]]) -> Value:
                 result = operation(result, operand)
             except (ArithmeticError, ValueError):
                 return None
+            if type(result) is int and not LEAST <= result <= MOST:
+                result = float(result)  # else a few products are numbers of thousands of digits
         return result
 
     return evaluate

@@ -212,9 +212,12 @@ class Stream(Queue):
         if self.deleted:
             return
         self._truncate()
+        self._looks.begin()
         for consumer in list(self._line):
             self._feed(consumer)
-        if self._draining:
+        if self._looks.left <= 0:
+            self._go_on_later()
+        elif self._draining:
             self._tell_draining()
         self._regulate()
 
@@ -222,9 +225,12 @@ class Stream(Queue):
         """Give a reader what comes next for it, as long as it is ready."""
         log, end, filtering = self._log, self.enqueued, consumer.filtering
         offset, copied = max(self._readers[consumer.key], self.first), 0
-        while offset < end and consumer.ready():
+        looks = self._looks
+        while offset < end and (filtering is None or looks.left > 0) and consumer.ready():
             entry = log[offset]
             offset += 1
+            if filtering is not None:
+                looks.look_at(entry)
             if filtering is None or filtering.passes(entry):
                 try:
                     copied += consumer.deliver(entry, entry.payload)
@@ -236,7 +242,7 @@ class Stream(Queue):
         if copied:
             self.copied += copied
             attempt(f"a reader of the stream {self.name!r}", consumer.fed)
-        if offset < end:
+        if offset < end and (filtering is None or looks.left > 0):
             consumer.waiting = False
             self._line.remove(consumer)
 
@@ -260,6 +266,7 @@ class Stream(Queue):
         raise AddressError("amqp:not-implemented", f"{self.name!r} is a stream: it keeps what it keeps", reply_code=540)
 
     def expire(self, now: float) -> float | None:
+        self._resume()
         self._truncate()
         if self._retention.age is None or self.depth < 2:
             return None

@@ -42,6 +42,14 @@ class Subscription(Queue):
         self.topic = topic
         self._ended = ended
 
+    def takes(self, entry: Entry, known: dict[str, Any]) -> bool:
+        """Whether a message is for it; `known` is what the filters of others have read of it."""
+        filtering = self.filtering
+        if filtering is None:
+            return True
+        passes = filtering.passes_known
+        return filtering.passes(entry) if passes is None else passes(entry, known)
+
     def remove_consumer(self, consumer: Consumer) -> None:
         super().remove_consumer(consumer)
         if not self.lasting:
@@ -122,7 +130,8 @@ class Topic(Node):
             self.unheard += 1
             return
         if self._selective:
-            subscriptions = [each for each in subscriptions if each.filtering is None or each.filtering.passes(entry)]
+            known: dict[str, Any] = {}
+            subscriptions = [each for each in subscriptions if each.takes(entry, known)]
             if not subscriptions:
                 return
         # Each queue changes its own entry (position, attempts); the bytes are one.
