@@ -18,6 +18,7 @@ from amqp10.messaging import (
     ACCEPTED,
     RELEASED,
     DeliveryState,
+    Message,
     Modified,
     Outcome,
     Rejected,
@@ -93,6 +94,43 @@ def test_resumed_in_the_session(wire: Wire, router: Router) -> None:
         again.settle(delivery, ACCEPTED)
     wire.turn()
     assert counts(router) == (0, 0)
+
+
+@pytest.mark.deviation(
+    "2.6.1",
+    "links of one name, on two connections of one container, are two links where nothing of them outlives their "
+    "connections",
+    "many programs have one container id and number their links; only what is kept under a name can be taken by it",
+)
+@pytest.mark.parametrize("kept", [False, True])
+def test_one_name_on_two_connections(wire: Wire, router: Router, kept: bool) -> None:
+    """What is kept is stolen, as the specification has it."""
+    source = Source("q", expiry_policy="never") if kept else Source("q")
+    first = wire.receive_from(source, name="same", credit=1)
+    other = Wire(router)
+    second = other.receive_from(source, name="same", credit=1)
+    wire.turn()
+    assert second.attached
+    assert first.attached != kept
+    if kept:
+        assert wire.refusal().condition == "amqp:link:stolen"
+
+
+@pytest.mark.deviation(
+    "2.7.3",
+    "a link whose peer names no terminus of its own, no target where it receives and no source where it sends, carries "
+    "messages all the same",
+    "it says by the credit that it grants, or by what it sends, that there is something at its end",
+)
+def test_no_terminus_of_their_own(wire: Wire) -> None:
+    """What it sends through such a link comes back through such another."""
+    sender = wire.session.attach_sender(LinkTerms("s", source=None, target=Target("q")))
+    receiver = wire.session.attach_receiver(LinkTerms("r", source=Source("q"), target=None))
+    receiver.flow(1)
+    wire.turn()
+    sender.send(Message("x").encode())
+    wire.turn()
+    assert bodies(receiver) == ["x"]
 
 
 @pytest.mark.deviation(
