@@ -362,6 +362,28 @@ class TestCounts:
                 await sender.send(Message("x", to="a"))
             assert broker.queue("a").depth == 1
 
+    async def test_arguments_of_all(self) -> None:
+        """What queues, exchanges and bindings were given is bounded together; what is gone makes room."""
+        limits = BrokerLimits(all_arguments=1000)
+        async with (
+            Broker(limits=limits, queues=["q"]) as broker,
+            Connection(broker.url) as connection,
+            management(connection) as manager,
+        ):
+            large = {"x-note": "x" * 400}
+            for _ in range(3):
+                await manager.declare_queue("r", arguments=large)
+                await manager.declare_exchange("e", arguments=large)
+                with pytest.raises(AmqpError, match="1000 at most"):
+                    await manager.bind("amq.headers", queue="q", key="k", arguments=large)
+                await manager.bind("amq.topic", queue="q", key="k")
+                await manager.declare_queue("r", arguments=large)
+                await manager.delete_exchange("e")
+                await manager.bind("amq.headers", queue="q", key="k", arguments=large)
+                await manager.unbind("amq.headers", queue="q", key="k", arguments=large)
+                await manager.bind("amq.headers", queue="r", key="k", arguments=large)
+                await manager.delete_queue("r")
+
     async def test_exchanges_and_bindings(self) -> None:
         """By management, where names and keys have no length of their own, and the same in 0-9-1."""
         limits = BrokerLimits(exchanges=9, bindings=6, bindings_by_queue=3, arguments=200)

@@ -48,6 +48,7 @@ class BrokerLimits:
         bindings_by_user: those that one user made; None: half of `bindings`.
         bindings_by_queue: bindings that lead to one queue, topic or exchange.
         arguments: octets of the encoded arguments of one queue, exchange or binding.
+        all_arguments: the same, of all of them together that peers declared.
         name: octets of an address, of a link's name and of a container id.
         kept_links: links of one user that can be resumed and are not attached; of more, the one that has waited
             longest ends.
@@ -72,6 +73,7 @@ class BrokerLimits:
     bindings_by_user: int | None = None
     bindings_by_queue: int = 5000
     arguments: int = 65_536
+    all_arguments: int = 8_388_608
     name: int = 2048
     kept_links: int = 1000
     memory: int | None = 1_073_741_824

@@ -127,10 +127,15 @@ class Requests:
             del self._lent[queue]
             queue.owner = None
 
-    def _check_arguments(self, arguments: Mapping[str, Any]) -> None:
-        octets, most = len(encode(dict(arguments))), self._router.peers.arguments
-        if octets > most:
-            raise AddressError("amqp:invalid-field", f"arguments have {most} octets at most, not {octets}")
+    def _check_arguments(self, arguments: Mapping[str, Any]) -> int:
+        """Refuse arguments that are too large; return how many octets they have."""
+        if not arguments:
+            return 0
+        octets, limits = len(encode(dict(arguments))), self._router.peers
+        if octets > limits.arguments:
+            raise AddressError("amqp:invalid-field", f"arguments have {limits.arguments} octets at most, not {octets}")
+        check_count("octets of all arguments", self._topology.argument_octets + octets - 1, limits.all_arguments)
+        return octets
 
     # Queues
 
@@ -158,13 +163,14 @@ class Requests:
         check_known(asked.arguments, KNOWN, rules)
         self._topology.check_alternate(asked.arguments.get(DEAD_LETTERS), rules)
         check_name("a queue's name", name, LONGEST_KEY)
-        self._check_arguments(asked.arguments)
+        octets = self._check_arguments(asked.arguments)
         exclusive = asked.exclusive and not asked.outlives  # else that is so for a while only
         terms = QueueTerms(asked.durable, exclusive, asked.auto_delete, dict(asked.arguments))
         queue = self._router.declare_queue(
             name or f"amq.gen-{secrets.token_urlsafe(16)}", terms, self._owner if asked.exclusive else None
         )
         queue.for_replies = asked.for_replies
+        self._topology.weigh(queue, octets)
         if exclusive:
             self._exclusive[queue] = None
         return _facts(queue)
@@ -241,13 +247,14 @@ class Requests:
             self.rights.check("read", asked.name)
             self.rights.check("write", alternate or DEFAULT_EXCHANGE)
         exchanges, account = self._topology.exchanges, self._router.account
+        octets = 0
         if asked.name not in exchanges:
             check_name("an exchange's name", asked.name, LONGEST_KEY)
-            self._check_arguments(arguments)
+            octets = self._check_arguments(arguments)
             check_count("exchanges", len(exchanges), self._router.peers.exchanges)
             if account is not None:
                 account.check_exchanges()
-        self._topology.declare(
+        exchange = self._topology.declare(
             asked.name,
             asked.type,
             durable=asked.durable,
@@ -257,6 +264,7 @@ class Requests:
             rules=rules,
             account=account,
         )
+        self._topology.weigh(exchange, octets)
 
     def _query_exchange(self, asked: QueryExchange, rules: RequestRules) -> ExchangeFacts | None:
         exchange = self._topology.exchanges.get(asked.name)
@@ -273,14 +281,16 @@ class Requests:
     def _bind(self, asked: Bind, rules: RequestRules) -> None:
         exchange, destination = self._ends(asked)
         topology, account = self._topology, self._router.account
+        octets = 0
         if not exchange.find(destination, asked.key, None if rules.one_per_key else asked.arguments):
             limits = self._router.peers
-            self._check_arguments(asked.arguments)
+            octets = self._check_arguments(asked.arguments)
             check_count(f"bindings to {destination.name!r}", topology.count_to(destination), limits.bindings_by_queue)
             check_count("bindings", topology.binding_count, limits.bindings)
             if account is not None:
                 account.check_bindings()
-        topology.bind(exchange, destination, asked.key, asked.arguments, rules, account)
+        binding = topology.bind(exchange, destination, asked.key, asked.arguments, rules, account)
+        topology.weigh(binding, octets)
 
     def _unbind(self, asked: Unbind, rules: RequestRules) -> None:
         exchange, destination = self._ends(asked)

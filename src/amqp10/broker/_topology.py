@@ -65,6 +65,7 @@ class Topology:
             address is a key of the default exchange.
         store: where what is durable is kept; None for nowhere.
         binding_count: how many bindings there are.
+        argument_octets: those of all arguments that peers have given queues, exchanges and bindings.
     """
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
@@ -77,11 +78,22 @@ class Topology:
         self._ways: dict[tuple[Exchange, str], tuple[Node, ...]] = {}
         self._to: dict[Node | Exchange, dict[Binding, None]] = {}  # bindings, by where they lead
         self.binding_count = 0
+        self.argument_octets = 0
+        self._argument_octets: dict[Node | Exchange | Binding, int] = {}  # the same, by what has them
 
     def changed(self) -> None:
         """A node or an exchange came or went, or a binding did: what is remembered may be wrong."""
         self.known.clear()
         self._ways.clear()
+
+    def weigh(self, thing: Node | Exchange | Binding, octets: int) -> None:
+        """Count the octets of the arguments that a peer has given something, until that is gone."""
+        if octets:
+            self.argument_octets += octets - self._argument_octets.get(thing, 0)
+            self._argument_octets[thing] = octets
+
+    def _weigh_no_more(self, thing: Node | Exchange | Binding) -> None:
+        self.argument_octets -= self._argument_octets.pop(thing, 0)
 
     def keep(self) -> None:
         """What is durable here survives the broker from now on."""
@@ -284,6 +296,7 @@ class Topology:
 
     def _remove(self, binding: Binding) -> None:
         binding.exchange.remove(binding)
+        self._weigh_no_more(binding)
         leading = self._to[binding.destination]
         self.binding_count -= 1
         if binding.account is not None:
@@ -297,6 +310,7 @@ class Topology:
 
     def forget(self, gone: Node | Exchange) -> None:
         """A node or an exchange is gone: so are the bindings that lead there."""
+        self._weigh_no_more(gone)
         for binding in list(self._to.get(gone, ())):
             self._remove(binding)
             self._end_unused(binding.exchange)
