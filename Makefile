@@ -45,7 +45,7 @@ demo: $(VENV)/.demo  ## publish a real data set to the embedded broker and take 
 	$(BIN)/amqp10 demo
 
 test: $(VENV)/.interop  ## every test: unit, conformance, fuzz, examples, docs, real brokers
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 4 --dist loadgroup
 
 # Tests of whole processes, of everything with everything, or with peers that are not here yet; `make test` has them.
 END_TO_END := bridging cli hostile interop spark test_benchmarks.py test_examples.py broker/test_dialect_matrix.py \
@@ -68,10 +68,12 @@ format: $(VENV)/.dev  ## put the code in its format
 coverage: $(VENV)/.interop  ## line and branch coverage of the package
 	$(BIN)/python -m pytest --cov=amqp10 --cov-branch --cov-report=term-missing:skip-covered
 
-nightly: $(VENV)/.dev  ## 10,000 random walks of engines and of resumed links, 50,000 hostile conversations
-	AMQP10_WALKS=10000 AMQP10_CONVERSATIONS=50000 $(BIN)/python -m pytest -q -n 2 -o timeout=0 \
+nightly: $(VENV)/.dev  ## 10,000 random walks of engines and of resumed links, 50,000 hostile conversations, 10 of each storm
+	AMQP10_WALKS=10000 AMQP10_CONVERSATIONS=50000 AMQP10_SEEDS=10 $(BIN)/python -m pytest -q -n 2 -o timeout=0 \
 		tests/broker/test_resume_model.py tests/dialects/v1_0/test_engine_walk.py tests/hostile/test_conversations.py \
-		tests/hostile/test_servers.py
+		tests/hostile/test_servers.py tests/bridging/test_killed.py tests/bridging/test_killed_together.py \
+		tests/bridging/test_losses.py tests/client/test_half_open.py tests/client/test_havoc.py \
+		tests/client/test_storms.py tests/client/test_thieves.py
 
 soak: $(VENV)/.dev  ## 200,000 messages through connections that break 100 times; none may be lost (SOAK=options)
 	$(BIN)/python tools/soak.py $(SOAK)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,13 +22,28 @@ random = settings.get_profile("default")
 patient = settings(random, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("amqp10", patient)
 settings.register_profile("quick", patient, max_examples=10)  # of `make check`
-settings.load_profile(os.environ.get("AMQP10_PROFILE", "amqp10"))
+PROFILE = os.environ.get("AMQP10_PROFILE", "amqp10")
+settings.load_profile(PROFILE)
+
+
+REAL_BROKERS = ("rabbitmq", "broker_j", "artemis")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """With several workers, those that need real brokers share one, and with that the brokers."""
-    if item.get_closest_marker("interop") is not None and item.get_closest_marker("xdist_group") is None:
-        item.add_marker(pytest.mark.xdist_group("brokers"))
+    """With several workers, those that need the same real broker share one, and with that the broker.
+
+    It is a fixture of the test, or named by its class or by a parameter. The few that need two are with the first here.
+    """
+    if item.get_closest_marker("interop") is None or item.get_closest_marker("xdist_group") is not None:
+        return
+    assert isinstance(item, pytest.Function)
+    named = f"{item.fixturenames} {getattr(item.cls, 'broker', '')} "
+    if hasattr(item, "callspec"):
+        named += str(item.callspec.params)
+    for broker in REAL_BROKERS:
+        if re.search(rf"\b{broker}\b", named):
+            item.add_marker(pytest.mark.xdist_group(broker))
+            return
 
 
 @pytest.hookimpl(wrapper=True)
@@ -50,9 +66,9 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
-@pytest.fixture(params=["trio", "asyncio"])
+@pytest.fixture(params=["trio"] if PROFILE == "quick" else ["trio", "asyncio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """Every test that is a coroutine runs on trio and on asyncio."""
+    """Every test that is a coroutine runs on trio and on asyncio; in `make check` on trio only, to be quick."""
     backend: str = request.param
     return backend
 

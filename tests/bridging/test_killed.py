@@ -12,6 +12,7 @@ import pytest
 from amqp10 import LinkKey, SQLiteDeliveryStore
 from amqp10.testing import FaultProxy
 
+from ..seeds import SEEDS
 from ._ends import Program, bodies, fill, two_brokers, until
 
 pytestmark = [
@@ -33,7 +34,7 @@ def in_flight(store: Path) -> int:
         return len(kept.load(LinkKey("amqp10-bridge a b target", "amqp10-bridge a b", "sender")))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("exactly_once", [True, False], ids=["exactly once", "at least once"])
 async def test_the_bridge_is_killed(tmp_path: Path, seed: int, exactly_once: bool) -> None:
     """With a store each message is at the target once, in order; without one no more than what was in flight twice."""

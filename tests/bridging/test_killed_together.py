@@ -13,6 +13,7 @@ import pytest
 from amqp10 import Connection, Message
 
 from ..broker.stored import StoredBroker
+from ..seeds import SEEDS
 from ._ends import Program
 
 pytestmark = [
@@ -27,7 +28,7 @@ TOTAL = 1500
 KILLS = 9
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", SEEDS)
 async def test_exactly_once(tmp_path: Path, seed: int) -> None:
     """Nothing is lost and nothing is there twice, whoever died, in whatever order."""
     chance = random.Random(seed)

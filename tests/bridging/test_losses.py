@@ -13,6 +13,7 @@ from amqp10 import Connection, DeliveryUncertain, MemoryDeliveryStore, Receiver,
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
+from ..seeds import SEEDS
 from ._ends import bodies, fill, two_brokers, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -57,7 +58,7 @@ async def through_breaks(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("reconnect", [QUICK, NOTHING_KEPT], ids=["resuming", "anew"])
 async def test_at_least_once(seed: int, reconnect: Reconnect) -> None:
     """Every message arrives, and there are no more duplicates than the report says."""
@@ -70,7 +71,7 @@ async def test_at_least_once(seed: int, reconnect: Reconnect) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("dialects", list(product(("1.0", "0-10"), repeat=2)))
 async def test_exactly_once(seed: int, dialects: tuple[str, str]) -> None:
     """Where both ends resume their links, or sessions, every message arrives once, in order."""
@@ -211,7 +212,7 @@ async def test_exactly_once_and_nobody_who_would_remember() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("reconnect", [QUICK, NOTHING_KEPT], ids=["resuming", "anew"])
 @pytest.mark.parametrize("dialect", ["1.0", "0-10", "fast"])
 async def test_within_one_broker(seed: int, dialect: str, reconnect: Reconnect) -> None:

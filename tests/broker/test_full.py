@@ -15,7 +15,7 @@ DIALECTS = sorted(dialect_names())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("count", "size"), [(1500, 2000), (80, 300_000)])
+@pytest.mark.parametrize(("count", "size"), [(600, 2000), (40, 300_000)])
 @pytest.mark.parametrize("mode", ["settled", "unsettled"])
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_publishing_and_consuming_on_one_connection(dialect: str, mode: str, count: int, size: int) -> None:

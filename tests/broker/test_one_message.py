@@ -302,6 +302,7 @@ def receive(victim: Wire, link: Any) -> bool:
     return found
 
 
+@pytest.mark.slow  # a thirtieth of all that `make check` would take
 @pytest.mark.usefixtures("_no_fault")
 @pytest.mark.parametrize("dialect", dialect_names())
 @pytest.mark.parametrize("feature", FEATURES)

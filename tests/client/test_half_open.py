@@ -17,6 +17,8 @@ from amqp10 import Connection, Reconnect
 from amqp10.broker import Broker
 from amqp10.net import parse_url
 
+from ..seeds import SEEDS
+
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 QUICK = Reconnect(initial_delay=0.001, max_delay=0.02, first_attempts=100)
@@ -102,7 +104,7 @@ class Relays:
 
 
 @pytest.mark.parametrize("mode", ["first", "second"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", SEEDS)
 async def test_what_comes_late(seed: int, mode: Any) -> None:
     """Nothing is lost, and in mode "second" nothing comes twice; nothing stays locked with what was lost."""
     chance = random.Random(seed)

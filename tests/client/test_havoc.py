@@ -34,6 +34,8 @@ from amqp10.client._transaction import CoordinatorSender
 from amqp10.profiles import profile
 from amqp10.testing import FaultProxy
 
+from ..seeds import SEEDS
+
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(200)]
 
 QUEUES = ("a", "b", "c")
@@ -416,7 +418,7 @@ def number_of(delivery: Delivery) -> int:
 
 @pytest.mark.parametrize("resumes", [True, False])
 @pytest.mark.parametrize("mode", ["first", "second"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", SEEDS)
 async def test_havoc(seed: int, mode: str, resumes: bool) -> None:
     """Whatever is called and broken, in whatever order."""
     havoc = Havoc(seed, mode, resumes)

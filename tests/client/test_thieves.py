@@ -16,6 +16,7 @@ from amqp10 import AmqpError, Connection, LinkDetached, Message, Reconnect, Sour
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
+from ..seeds import SEEDS
 from .hosts import until
 
 pytestmark = pytest.mark.anyio
@@ -82,7 +83,7 @@ async def test_an_older_connection_that_does_not_say_so(direction: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)  # it comes to an end when everybody has had luck often enough
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("mode", ["first", "second"])
 async def test_thieves(seed: int, mode: Any) -> None:
     """Whoever is robbed attaches again; connections break meanwhile."""

@@ -12,7 +12,7 @@ from .conversations import converse
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-COUNT = int(os.environ.get("AMQP10_CONVERSATIONS", "2000"))
+COUNT = int(os.environ.get("AMQP10_CONVERSATIONS", "1000"))
 """Of all tests here together; `make nightly` has more."""
 EACH = min(1000, COUNT // 4)
 """Of one broker, which is then started again on its store."""

@@ -389,6 +389,7 @@ AMPLIFIERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", AMPLIFIERS.values(), ids=AMPLIFIERS)
 @pytest.mark.parametrize("head", [0xD0, 0xD1])
 def test_memory_is_bounded_by_the_input(unit: bytes, head: int) -> None:

@@ -256,6 +256,7 @@ def test_disturbed_once(what: str, window: int) -> None:
     assert steps_a_message(window, DISTURBED[what]) < 1.5 * steps_a_message(window)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [60, 300])
 @pytest.mark.parametrize(("always", "sends"), [("swapped", 0), ("acks", 1), ("swapped", 1)])
 def test_disturbed_always(always: str, sends: int, window: int) -> None:

@@ -46,6 +46,9 @@ MIXES: dict[str, Mix] = {
     "all but the last": lambda number, count: number == count - 1,
 }
 
+QUICK = "all alike", "two by turns"
+"""Those of `make check`."""
+
 
 def octets_of(mix: Mix, count: int, place: bool) -> bytes:
     """Messages of one size; what differs is a message-id or the place in a stream."""
@@ -95,7 +98,10 @@ def costs(monkeypatch: pytest.MonkeyPatch, octets: bytes, count: int, runs: bool
 
 
 @pytest.mark.parametrize("place", [False, True], ids=["message-id", "place"])
-@pytest.mark.parametrize("mix", MIXES.values(), ids=list(MIXES))
+@pytest.mark.parametrize(
+    "mix",
+    [pytest.param(mix, id=name, marks=[] if name in QUICK else pytest.mark.slow) for name, mix in MIXES.items()],
+)
 def test_no_worse_than_one_by_one(monkeypatch: pytest.MonkeyPatch, mix: Mix, place: bool) -> None:
     """Whichever differ: fewer steps than one by one, no octet unpacked more than a few times, the same with many."""
     costs(monkeypatch, octets_of(mix, FEWEST, place), FEWEST, True)  # Python 3.12 counts no steps the first time

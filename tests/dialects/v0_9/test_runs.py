@@ -196,6 +196,7 @@ def test_each_octet_of_a_run(which: int) -> None:
             agree(DIALECTS[0], changed, len(octets), 100, "mixed", True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_what_follows_a_close(dialect: tuple[Dialect, Variant]) -> None:
     """After a channel was closed for its first message nothing of the next is read: it may be anything."""

@@ -130,8 +130,16 @@ def install_go(source: Path, folder: Path) -> None:
 
 
 def install_java(source: Path, folder: Path) -> None:
-    java()
+    """Compiled here, once: Java would do that again each time that it is given the source."""
+    program = java()
     copy_jars(source / "pom.xml", folder)
+    compiler = [program, "-m", "jdk.compiler/com.sun.tools.javac.Main", "-nowarn"]
+    jars = os.pathsep.join(map(str, folder.glob("*.jar")))
+    get([*compiler, "-cp", jars, "-d", str(folder), str(source / "Client.java")], folder)
+
+
+def run_java(source: Path, folder: Path) -> list[str]:
+    return [java(), "-XX:TieredStopAtLevel=1", "-cp", os.pathsep.join((f"{folder}/*", str(folder))), "Client"]
 
 
 RHEA = Program(
@@ -146,7 +154,7 @@ PROTONJ2 = Program(
     "protonj2",
     "Qpid ProtonJ2 (Java)",
     install_java,
-    lambda source, folder: [java(), "-XX:TieredStopAtLevel=1", "-cp", f"{folder}/*", str(source / "Client.java")],
+    run_java,
 )
 AMQP091_GO = Program(
     "amqp091_go", "amqp091-go (Go)", install_go, lambda source, folder: [str(folder / "client")]
@@ -155,12 +163,12 @@ QPID_CLIENT = Program(
     "qpid_client",
     "Qpid's JMS client for AMQP 0-8 to 0-10 (Java)",
     install_java,
-    lambda source, folder: [java(), "-XX:TieredStopAtLevel=1", "-cp", f"{folder}/*", str(source / "Client.java")],
+    run_java,
 )
 RABBITMQ_JAVA = Program(
     "rabbitmq_java",
     "RabbitMQ's client for AMQP 1.0 (Java)",
     install_java,
-    lambda source, folder: [java(), "-XX:TieredStopAtLevel=1", "-cp", f"{folder}/*", str(source / "Client.java")],
+    run_java,
 )
 PROGRAMS = {program.name: program for program in (RHEA, GO_AMQP, PROTONJ2)}

@@ -1,4 +1,4 @@
-// protonj2 (Java): send, receive, transact, stream. The words and answers are in ../README.md.
+// protonj2 (Java): send, receive, transact, stream; compiled once. The words and answers are in ../README.md.
 
 import java.io.InputStream;
 import java.io.OutputStream;

@@ -1,4 +1,4 @@
-// qpid-client (Java, JMS over AMQP 0-10): send, receive, transact. The words and answers are in ../README.md.
+// qpid-client (Java, JMS over AMQP 0-10): send, receive, transact; compiled once. The words and answers are in ../README.md.
 
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;

@@ -1,4 +1,4 @@
-// RabbitMQ's Java client for AMQP 1.0 (com.rabbitmq.client:amqp-client), driven by words: see README.md.
+// RabbitMQ's Java client for AMQP 1.0 (com.rabbitmq.client:amqp-client), driven by words: see README.md; compiled once.
 
 import com.rabbitmq.client.amqp.AmqpException;
 import com.rabbitmq.client.amqp.Connection;
