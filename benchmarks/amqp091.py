@@ -2,7 +2,7 @@
 
     python benchmarks/amqp091.py               some two minutes
     python benchmarks/amqp091.py --seconds 0.3 --reps 3
-    python benchmarks/amqp091.py --json benchmarks/amqp091_run.json    for the docs: see report.py
+    python benchmarks/amqp091.py --json benchmarks/results/amqp091_run.json    for the docs: see report.py
 
 Publishing with confirms, up to 1000 of them open, and consuming with prefetch 1000, each message acked. Each client is
 driven in the quickest way that it documents. As in run.py the figure is µs of CPU a message of the client's process,

@@ -1,14 +1,14 @@
 """Write docs/reference/benchmarks.md and its plot from the figures of a full run.
 
-make bench-full                              full_run.json; for the others `run.py --native --variants asyncio` with
-... --broker URL --label "Artemis 2.55.0" --json benchmarks/artemis_run.json        and broker_j_run.json, with another
-... --transport tls --json benchmarks/tls_run.json                                 and websocket, websocket_run.json
-... --sizes 10485760 --json benchmarks/large_run.json
-python benchmarks/amqp091.py --json benchmarks/amqp091_run.json
+make bench-full                                  full_run.json; for the others `run.py --native --variants asyncio` with
+... --broker URL --label "Artemis 2.55.0" --json benchmarks/results/artemis_run.json      and broker_j_run.json likewise
+... --transport tls --json benchmarks/results/tls_run.json                           and websocket, websocket_run.json
+... --sizes 10485760 --json benchmarks/results/large_run.json
+python benchmarks/amqp091.py --json benchmarks/results/amqp091_run.json
 python benchmarks/report.py
 
-all_clients_run.json has the results of a harness that is not part of this project, as it gives them: a list with an
-object for each run.
+All of them stand in benchmarks/results/. all_clients_run.json has the results of a harness that is not part of this
+project, as it gives them: a list with an object for each run.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from typing import Any
 import amqp091
 
 HERE = Path(__file__).resolve().parent
-FIGURES = HERE / "full_run.json"
-FIGURES_0_9_1 = HERE / "amqp091_run.json"
-BROKERS = (HERE / "artemis_run.json", HERE / "broker_j_run.json")
-TRANSPORTS = {"TLS": HERE / "tls_run.json", "WebSocket": HERE / "websocket_run.json"}
-LARGE = HERE / "large_run.json"
-ALL_CLIENTS = HERE / "all_clients_run.json"
+RESULTS = HERE / "results"
+FIGURES = RESULTS / "full_run.json"
+FIGURES_0_9_1 = RESULTS / "amqp091_run.json"
+BROKERS = (RESULTS / "artemis_run.json", RESULTS / "broker_j_run.json")
+TRANSPORTS = {"TLS": RESULTS / "tls_run.json", "WebSocket": RESULTS / "websocket_run.json"}
+LARGE = RESULTS / "large_run.json"
+ALL_CLIENTS = RESULTS / "all_clients_run.json"
 PAGE = HERE.parent / "docs" / "reference" / "benchmarks.md"
 PLOT = PAGE.with_name("benchmarks.svg")
 OURS = "amqp10"
@@ -134,7 +135,7 @@ def page(run: dict[str, Any], figures: Medians) -> str:
     lines = [
         "# Benchmarks",
         "",
-        "<!-- Written by benchmarks/report.py from benchmarks/full_run.json; do not edit. -->",
+        "<!-- Written by benchmarks/report.py from benchmarks/results/full_run.json; do not edit. -->",
         "",
         "CPU µs of the client a message, user and system; in brackets, how many times that of amqp10 on trio.",
         f"Median of {run['runs']} runs that took turns. Compare within one section only.",
