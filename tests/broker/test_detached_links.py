@@ -29,6 +29,7 @@ from amqp10.messaging import (
 
 from ._controller import ROLLBACK, Controller, stock
 from ._wire import Wire, bodies, queue_of
+from .conftest import Clock
 
 
 def received(wire: Wire, *messages: object, **source: Any) -> tuple[ReceiverLink, list[IncomingDelivery]]:
@@ -316,3 +317,33 @@ def test_plain_subscription(wire: Wire, router: Router) -> None:
     topic = router.nodes["topic.t"]
     assert isinstance(topic, Topic)
     assert not topic.subscriptions
+
+
+@pytest.mark.spec("3.5.6", "conditions for expiry that are met again start the whole timeout anew")
+@pytest.mark.parametrize("topic", [False, True])
+def test_the_timeout_begins_anew(wire: Wire, router: Router, clock: Clock, topic: bool) -> None:
+    """What was left of it when the link came back means nothing for its next end."""
+    source = Source("topic.t" if topic else "q", expiry_policy="link-detach", timeout=50)
+    if not topic:
+        stock(wire, "a")
+    link = wire.receive_from(source, name="r", credit=1)
+
+    def kept() -> bool:
+        router.expire()
+        node = router.nodes["topic.t"] if topic else None
+        return bool(node.subscriptions) if isinstance(node, Topic) else counts(router) == (1, 1)
+
+    for _ in range(3):
+        deliveries = list(link.unsettled.values())
+        detach(wire, link)
+        clock.now += 40
+        assert kept()
+        link = wire.session.attach_receiver(LinkTerms("r", source, Target()), resuming=deliveries)
+        wire.turn()
+        clock.now += 1000
+        assert kept()
+    detach(wire, link)
+    clock.now += 49
+    assert kept()
+    clock.now += 2
+    assert not kept()

@@ -379,3 +379,17 @@ def test_sender_settles_first(receiving: tuple[EngineScript, ReceiverLink]) -> N
     assert delivery.remote_settled
     link.settle(link.incoming.popleft(), ACCEPTED)
     script.expect_nothing()
+
+
+@pytest.mark.spec("2.7.3", "a max-message-size of 0 is none at all")
+def test_max_message_size_zero(play_client: Play) -> None:
+    """The peer's, and ours."""
+    script = play_client()
+    session = script.session()
+    sender = script.sender(session, credit=1, max_message_size=0)
+    sender.send(bytes(1000))
+    script.expect(Transfer)
+    terms = LinkTerms("r", Source("q"), Target("q"), max_message_size=0)
+    receiver = script.receiver(session, terms, credit=1, handle=1)
+    script.transfer(0, bytes(1000), handle=1)
+    assert len(receiver.incoming) == 1
