@@ -16,7 +16,7 @@ from amqp10.broker._node import Limits
 from amqp10.broker._router import Router
 from amqp10.dialects.fast._values import write_table
 from amqp10.engine import dialect_names
-from amqp10.messaging import Target
+from amqp10.messaging import AmqpValue, Target
 from amqp10.testing.strategies import messages
 from amqp10.types import ULong
 
@@ -181,6 +181,27 @@ def test_doubtful(payload: bytes, message_format: int) -> None:
     """A user-id that some decoder might find is not passed on, wherever it stands."""
     with pytest.raises(DecodeError):
         forged(payload, "bob", message_format)
+
+
+@pytest.mark.parametrize(
+    "descriptor",
+    [
+        *(b"\x50s", b"\x51s", b"\x52s", b"\x54s", b"\x55s", b"\x60\0s", b"\x61\0s", b"\x70\0\0\0s", b"\x71\0\0\0s"),
+        *(b"\x81\0\0\0\0\0\0\0s", b"\x72\x42\xe6\0\0", b"\x82\x40\x5c\xc0\0\0\0\0\0", b"\xa1\x03115"),
+    ],
+)
+def test_numbers_for_descriptors(descriptor: bytes) -> None:
+    """A number of another type, or a text, is no descriptor: what has one is refused, for some take it for one."""
+    claim = b"\0" + descriptor + CLAIM[3:]
+    for payload in (claim + BODY, NOTHING + claim + BODY, BODY + claim, APPLICATION + claim):
+        with pytest.raises(DecodeError):
+            forged(payload, "bob")
+
+
+@pytest.mark.parametrize("body", [None, True, 1, 1.5, "x", {"a": [1]}, [b"x" * 300], "x" * 300])
+def test_bodies_of_all_kinds(body: Any) -> None:
+    """A value of any kind is no claim."""
+    assert forged(Message(AmqpValue(body), durable=True).encode(), "bob") is None
 
 
 @pytest.mark.parametrize("claim", [CLAIM, WIDE, NAMED])

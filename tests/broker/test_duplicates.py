@@ -30,6 +30,14 @@ def test_ids() -> None:
     assert duplicate_id(Entry(b"\xff_AMQ_DUPL_ID")) is None
 
 
+def test_long_ids() -> None:
+    """An id takes little memory, however long it is, and is still not that of another message."""
+    long = {kind: duplicate_id(Entry(saying(kind).encode())) for kind in ("x" * 10**6, "x" * 10**6 + "y", b"x" * 10**6)}
+    assert len(set(long.values())) == 3
+    assert all(len(digest) == 32 for _, digest in long.values())
+    assert duplicate_id(Entry(saying("x" * 10**6, "again").encode())) == long["x" * 10**6]
+
+
 def test_the_last_ones() -> None:
     """So many are remembered, the oldest are forgotten first."""
     recent = RecentIds(2)

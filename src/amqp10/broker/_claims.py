@@ -33,7 +33,8 @@ def forged(payload: bytes, user: str | None, message_format: int = 0) -> Error |
         DecodeError: it may have properties, and something in it is malformed, out of order or there twice.
     """
     start, end = _front(payload)
-    if not (_marked(payload, 0, start) or _marked(payload, end)):
+    marked = _marked(payload, 0, start) or _marked(payload, end)
+    if not marked and (message_format or _has_usual_sections(payload)):
         return None  # no properties but those in their place, which have no user-id
     message = Message.decode(payload)
     message.check()
@@ -54,6 +55,28 @@ def _refusal(reason: str) -> Error:
 def _marked(payload: bytes, start: int, end: int | None = None) -> bool:
     """Return whether a properties section may begin in that part of the payload."""
     return any(payload.find(mark, start, end) >= 0 for mark in _MARKS)
+
+
+def _has_usual_sections(payload: bytes) -> bool:
+    """Return whether each section has the usual descriptor, a small ulong; cheap, and errs to False.
+
+    Other numbers are none (§1.2), but some decoders take an int of the same value for the same.
+    """
+    at, size = 0, len(payload)
+    try:
+        while at < size and payload[at] == 0 and payload[at + 1] == 0x53:
+            kind = payload[at + 3]
+            if kind & 0xFE in (0xC0, 0xA0):
+                at += 5 + payload[at + 4]
+            elif kind & 0xFE in (0xD0, 0xB0):
+                at += 8 + int.from_bytes(payload[at + 4 : at + 8], "big")
+            elif kind & 0xF0 == 0x40:
+                at += 4
+            else:
+                return False
+    except IndexError:
+        return False
+    return at == size
 
 
 def _front(payload: bytes) -> tuple[int, int]:

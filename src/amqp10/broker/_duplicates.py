@@ -5,6 +5,7 @@ https://activemq.apache.org/components/artemis/documentation/latest/duplicate-de
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 PROPERTY: Final = "_AMQ_DUPL_ID"
 _KINDS: Final = (str, bytes, int, UUID)  # what identifies; not every value can be looked up
+_LONGEST: Final = 255  # octets or characters that are remembered as they are
 _OCTETS: Final = PROPERTY.encode()
 
 
@@ -42,11 +44,17 @@ class RecentIds:
 
 
 def duplicate_id(entry: Entry) -> Any:
-    """Return the id that a message states in its application properties; None if that is no id, or there is none."""
+    """Return the id that a message states in its application properties; None if that is no id, or there is none.
+
+    A long one is known by its hash, for it is remembered longer than its message is there.
+    """
     if _OCTETS not in entry.payload or entry.message_format:
         return None
     try:
         identity = Message.decode(entry.payload).application_properties.get(PROPERTY)
     except DecodeError:
         return None
+    if isinstance(identity, str | bytes) and len(identity) > _LONGEST:
+        octets = identity if isinstance(identity, bytes) else identity.encode(errors="surrogatepass")
+        return type(identity), sha256(octets).digest()
     return identity if isinstance(identity, _KINDS) else None
