@@ -237,6 +237,32 @@ def test_a_wrong_field_is_named(name: str) -> None:
                 decoded.encode()
 
 
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (Message({"x": [1, 2, 3, {4}]}), "body['x'][3]: a set"),
+        (Message({4}), "body: a set"),
+        (Message(AmqpValue([{4}])), "body[0]: a set"),
+        (Message(AmqpSequence([1], [2, {4}])), "body[1][1]: a set"),
+        (Message(b"", message_annotations={"a": [{"b": {4}}]}), "message_annotations['a'][0]['b']: a set"),
+        (Message(b"", application_properties={"a": [{4}]}), "application_properties['a']: "),
+        (Message({"x": {4}}, footer={"f": 1}), "body['x']: a set"),
+    ],
+)
+def test_the_place_of_a_fault_is_said(message: Message, said: str) -> None:
+    """Of a value within others that has no AMQP type, in each part of a message, also of one that was decoded."""
+    with pytest.raises(EncodeError) as caught:
+        message.encode()
+    assert str(caught.value).startswith(said)
+    decoded = Message.decode(Message(b"before").encode())
+    decoded.body, decoded.footer = message.body, message.footer
+    decoded.message_annotations = message.message_annotations
+    decoded.application_properties = message.application_properties
+    with pytest.raises(EncodeError) as caught:
+        decoded.encode()
+    assert str(caught.value).startswith(said)
+
+
 def test_a_body_without_encoding_is_an_encode_error() -> None:
     """An object that is no AMQP value, and a list that contains itself, are refused."""
     with pytest.raises(EncodeError):

@@ -265,6 +265,25 @@ def test_what_has_no_encoding_is_refused(value: Any) -> None:
     assert out == b"before"
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"x": [1, 2, 3, {4}]}, "['x'][3]: a set has no AMQP type"),
+        ([[], [datetime(2026, 1, 1)]], r"[1][0]: datetime.datetime(2026, 1, 1, 0, 0) has no time zone"),
+        ({"a": {frozenset(): 1}}, "['a'][key frozenset()]: a frozenset has no AMQP type"),
+        (Map([("k", {"z": 2**63})]), "['k']['z']: 9223372036854775808 is out of range for long"),
+        (Described(Symbol("d"), [object]), ".value[0]: a type has no AMQP type"),
+        ({1}, "a set has no AMQP type"),
+        ({"a": Map([(1, 1), (1, 1)])}, "['a']: a map has the same key twice"),
+    ],
+)
+def test_the_fault_is_found(value: Any, said: str) -> None:
+    """The error says where in the value it is."""
+    with pytest.raises(EncodeError) as caught:
+        encode(value)
+    assert str(caught.value).startswith(said)
+
+
 def test_a_value_that_contains_itself_is_refused(request: pytest.FixtureRequest) -> None:
     """Endless nesting is an EncodeError, not a RecursionError."""
     gc.disable()  # others' callbacks could not run at the bottom of the stack

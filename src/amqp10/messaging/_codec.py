@@ -8,7 +8,7 @@ from typing import Any, Final
 from ..errors import DecodeError, EncodeError
 from ..types import decode_from
 from ..types._decode import room_for
-from ..types._encode import BINARY_HEAD, WRITERS, pack_word
+from ..types._encode import BINARY_HEAD, WRITERS, pack_word, path_to_fault
 from ._body import AmqpSequence, AmqpValue, Data
 from ._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS
 from ._layout import (
@@ -80,24 +80,28 @@ def write_body(out: bytearray, body: Any) -> None:
     """Append the body section or sections.
 
     Raises:
-        EncodeError: a value in it has no AMQP encoding.
+        EncodeError: a value in it has no AMQP encoding; it says which one.
     """
     python = type(body)
-    if python is Data:
-        for part in body.parts:
-            write_data(out, part)
-    elif python is AmqpSequence:
-        for part in body.parts:
-            out += _SEQUENCE
-            WRITERS[type(part)](out, part)
-    elif python is AmqpValue:
-        out += _VALUE
-        WRITERS[type(body.value)](out, body.value)
-    elif issubclass(python, bytes | bytearray | memoryview):
-        write_data(out, body)
-    else:
-        out += _VALUE
-        WRITERS[python](out, body)
+    try:
+        if python is Data:
+            for part in body.parts:
+                write_data(out, part)
+        elif python is AmqpSequence:
+            for part in body.parts:
+                out += _SEQUENCE
+                WRITERS[type(part)](out, part)
+        elif python is AmqpValue:
+            out += _VALUE
+            WRITERS[type(body.value)](out, body.value)
+        elif issubclass(python, bytes | bytearray | memoryview):
+            write_data(out, body)
+        else:
+            out += _VALUE
+            WRITERS[python](out, body)
+    except EncodeError as error:
+        value = body.parts if python is AmqpSequence else body.value if python is AmqpValue else body
+        raise EncodeError(f"body{path_to_fault(value)}: {error}") from None
 
 
 def write_data(out: bytearray, data: bytes | bytearray | memoryview) -> None:

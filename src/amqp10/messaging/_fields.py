@@ -38,6 +38,7 @@ from ..types._encode import (
     WRITERS,
     Writer,
     close_compound,
+    path_to_fault,
     write_string,
     write_symbol,
     write_ubyte,
@@ -223,6 +224,7 @@ class MapSection:
         values = self._values
         count = 0
         key: Any = None
+        value: Any = None
         try:
             for key, value in entries.items():
                 if type(key) is str and key in known:
@@ -232,7 +234,8 @@ class MapSection:
                 values[type(value)](out, value)
                 count += 2
         except EncodeError as e:
-            raise EncodeError(f"{self.name}[{key!r:.80}]: {e}") from None
+            within = path_to_fault(value) if self._read_values is None else ""
+            raise EncodeError(f"{self.name}[{key!r:.80}]{within}: {e}") from None
         close_compound(out, start, count)
 
     def _write_key(self, out: bytearray, key: Any) -> None:

@@ -84,12 +84,56 @@ def encode_to(out: bytearray, value: Any) -> None:
     start = len(out)
     try:
         WRITERS[type(value)](out, value)
-    except EncodeError:
+    except EncodeError as error:
         del out[start:]
+        if path := path_to_fault(value):
+            raise EncodeError(f"{path}: {error}") from None
         raise
     except RecursionError:
         del out[start:]
         raise EncodeError("the value is nested too deeply, or contains itself") from None
+
+
+_DEEPEST: Final = 32
+"""Steps of a path that are looked for; who nests deeper finds the rest."""
+
+
+def path_to_fault(value: Any) -> str:
+    """Return where in a value that cannot be encoded the fault is, as Python would say it: "['x'][3]".
+
+    It is empty where the value itself is at fault.
+    """
+    path = ""
+    for _ in range(_DEEPEST):
+        for step, part in _parts(value):
+            if not _encodable(part):
+                path, value = path + step, part
+                break
+        else:
+            break
+    return path
+
+
+def _parts(value: Any) -> Iterable[tuple[str, Any]]:
+    """What a value consists of, each with how it is reached."""
+    if isinstance(value, Described):
+        yield ".descriptor", value.descriptor
+        yield ".value", value.value
+    elif isinstance(value, Map | Mapping):
+        for key, item in value.pairs if isinstance(value, Map) else value.items():
+            yield f"[key {key!r:.80}]", key
+            yield f"[{key!r:.80}]", item
+    elif isinstance(value, list | tuple):
+        for place, item in enumerate(value):
+            yield f"[{place}]", item
+
+
+def _encodable(value: Any) -> bool:
+    try:
+        WRITERS[type(value)](bytearray(), value)
+    except (EncodeError, RecursionError):
+        return False
+    return True
 
 
 class _Writers(dict[type, Writer]):

@@ -235,6 +235,17 @@ async def test_copies_for_nobody_to_see() -> None:
                 assert "CC" in str(message.message_annotations)
 
 
+async def test_replies_for_nobody() -> None:
+    """A request that asks for direct replies on a channel without their consumer is refused, as at RabbitMQ."""
+    async with broker() as (_, peer):
+        await publish(peer, "q", reply_to="amq.rabbitmq.reply-to.of-another")
+        assert await depth(peer) == 1
+        await publish(peer, "q", headers={"n": "amq.rabbitmq.reply-to"})
+        assert await depth(peer) == 2
+        await publish(peer, "q", reply_to="amq.rabbitmq.reply-to")
+        await refused(peer, 406)
+
+
 async def test_no_queue_is_named() -> None:
     """Without a name the queue that was declared last is meant; and 404 where none was."""
     async with broker() as (_, peer):

@@ -96,7 +96,7 @@ class PublishLink(ServerLink, ReceiverLink):
             self._check_expiration(properties)
         if b"CC" in properties:
             properties, also = self._carbon_copies(properties)
-        if session.replies_at and DIRECT_REPLY.encode() in properties:
+        if DIRECT_REPLY.encode() in properties:
             properties = self._with_reply_to(properties)
         payload = engine.incoming.map(self._route, properties, body, session.children)
         self._number = number = self._number + 1
@@ -156,11 +156,17 @@ class PublishLink(ServerLink, ReceiverLink):
         return properties, keys
 
     def _with_reply_to(self, properties: bytes) -> bytes:
-        """In place of the pseudo-queue the queue that stands for it."""
+        """In place of the pseudo-queue the queue that stands for it.
+
+        Raises:
+            Fault: there is none, so that nobody would get the reply; RabbitMQ refuses it, too.
+        """
         tables = self.engine.variant.tables
         said = BasicProperties.decode(properties, tables)
         if said.reply_to != DIRECT_REPLY:
             return properties
+        if not self.session.replies_at:
+            raise Fault(406, f"no consumer of {DIRECT_REPLY} on this channel", BasicPublish.code, soft=True)
         said.reply_to = self.session.replies_at
         return bytes(said.encode(tables))
 
