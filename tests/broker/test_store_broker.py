@@ -239,8 +239,8 @@ async def test_what_cannot_be_kept_is_refused(path: Path, monkeypatch: pytest.Mo
 @contextmanager
 def full_disk(broker: Broker) -> Iterator[None]:
     """The file cannot grow: SQLite's own error."""
-    assert broker._store is not None
-    run = broker._store.file.run
+    (store,) = broker._stores
+    run = store.file.run
     run("PRAGMA max_page_count = 1")
     try:
         yield
@@ -263,8 +263,8 @@ async def test_full_disk(path: Path, monkeypatch: pytest.MonkeyPatch, caplog: py
                 async with Connection(broker.url):
                     pass
             assert caught.value.condition == "amqp:resource-limit-exceeded"
-        assert broker._store is not None
-        await broker._store.safe()
+        (store,) = broker._stores
+        await store.safe()
         async with Connection(broker.url) as connection, connection.sender("q") as sender:
             await sender.send_many(durable("after"))
     assert "connections are cut until it does: database or disk is full" in caplog.text
@@ -300,8 +300,8 @@ async def test_full_disk_and_a_crash(path: Path, monkeypatch: pytest.MonkeyPatch
             with pytest.raises(ConnectionLost):
                 async with Connection(broker.url) as connection, connection.sender("q") as sender:
                     await sender.send(durable(b"x" * 100_000)[0])
-            assert broker._store is not None
-            monkeypatch.setattr(broker._store, "commit", broker._store._begin)
+            (store,) = broker._stores
+            monkeypatch.setattr(store, "commit", store._begin)
     async with Broker(store=path) as broker, broker.connect() as connection:
         assert bodies(await take(connection, "q")) == ["before"]
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import anyio
 import pytest
 
-from amqp10 import AmqpError, Connection
-from amqp10.broker import Broker, BrokerLimits, Permissions, User
+from amqp10 import AmqpError, Connection, ConnectionClosed, ConnectionLost, Message, StoreError
+from amqp10.broker import Broker, BrokerLimits, Permissions, User, _store
 from amqp10.broker._virtual_hosts import virtual_host_of
 from amqp10.engine import LinkTerms, dialect_names
 from amqp10.messaging import Source, Target
@@ -121,10 +122,87 @@ async def test_none_given(dialect: str) -> None:
         assert broker.connections == 0
 
 
-def test_refused_settings(tmp_path: Path) -> None:
-    """The usual one is always there; a store keeps no other."""
+def test_refused_settings() -> None:
+    """The usual one is always there."""
     for hosts in ([], ["staging"], "/"):
         with pytest.raises(ValueError, match="virtual_hosts are names"):
             Broker(virtual_hosts=hosts)
-    with pytest.raises(ValueError, match="a store keeps one virtual host"):
-        Broker(virtual_hosts=["/", "staging"], store=tmp_path / "store")
+
+
+HOSTS = ["/", "staging", "a/b"]
+
+
+@pytest.mark.anyio
+async def test_store(tmp_path: Path) -> None:
+    """Each is kept, in a file of its own, and is there again after a restart; those that are left out stay there."""
+    path = tmp_path / "broker.db"
+    for run, hosts in enumerate((HOSTS, HOSTS[:1], HOSTS)):
+        async with Broker(virtual_hosts=hosts, store=path) as broker:
+            for name in hosts:
+                assert broker.queue("q", name).depth == 1 if run else not broker.virtual_host(name).queues
+                if run == 1:
+                    continue
+                async with Connection(broker.url, hostname=f"vhost:{name}") as connection:
+                    if run:
+                        async with connection.receiver("q") as receiver:
+                            with await receiver.receive() as message:
+                                assert message.body == name
+                    else:
+                        async with connection.sender("q") as sender:
+                            await sender.send(Message(name, durable=True))
+    assert sorted(os.listdir(tmp_path)) == ["broker.db", "broker.db.a%2Fb", "broker.db.staging"]
+
+
+@pytest.mark.anyio
+async def test_one_store_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one file cannot be written, connections to that virtual host are cut, and no others."""
+    monkeypatch.setattr(_store, "RETRY", 0.01)
+    async with Broker(virtual_hosts=["/", "staging"], store=tmp_path / "broker.db") as broker:
+        _, staging = broker._stores
+        async with Connection(broker.url) as usual, usual.sender("q") as safe:
+            staging.file.run("PRAGMA max_page_count = 1")
+            with pytest.raises(ConnectionLost):
+                async with Connection(broker.url, hostname="vhost:staging") as other, other.sender("q") as sender:
+                    await sender.send(Message(b"x" * 100_000, durable=True))
+            with pytest.raises(ConnectionClosed, match="disk is full"):
+                async with Connection(broker.url, hostname="vhost:staging"):
+                    pass
+            await safe.send(Message("kept", durable=True))
+            staging.file.run("PRAGMA max_page_count = 1000000")
+            await staging.safe()
+        async with Connection(broker.url, hostname="vhost:staging") as other, other.sender("q") as sender:
+            await sender.send(Message("kept", durable=True))
+
+
+@pytest.mark.anyio
+async def test_second_store_in_use(tmp_path: Path) -> None:
+    """A broker that cannot have all files has none open."""
+    path = tmp_path / "broker.db"
+    async with Broker(store=f"{path}.staging"):
+        with pytest.raises(StoreError, match="in use"):
+            async with Broker(virtual_hosts=["/", "staging"], store=path):
+                pass
+        async with Broker(store=path):
+            pass
+
+
+@pytest.mark.anyio
+async def test_facts_and_quarantine() -> None:
+    """Facts, and what could not be handled, are by virtual host; the broker's own are of the usual one."""
+    async with Broker(virtual_hosts=["/", "staging"], topics=["news"]) as broker:
+        async with Connection(broker.url, hostname="vhost:staging") as connection, connection.receiver("q"):
+            usual, staging = broker.virtual_host("/"), broker.virtual_host("staging")
+            assert [each.name for each in staging.queues] == ["q"]
+            assert staging.queue("q").consumers == 1
+            assert [each.name for each in usual.topics] == ["news"] == [broker.topic("news").name]
+            assert not usual.queues
+            assert not staging.topics
+            assert staging.exchange("amq.topic") in staging.exchanges
+            assert staging.quarantine is not usual.quarantine is broker.quarantine
+            assert staging.blocked is None
+            assert repr(staging) == "<VirtualHost 'staging'>"
+            for find in (staging.topic, usual.queue, staging.exchange):
+                with pytest.raises(KeyError):
+                    find("nothing")
+        with pytest.raises(KeyError):
+            broker.virtual_host("other")

@@ -13,6 +13,7 @@ from ._users import Authorize as Authorize
 from ._users import Permissions as Permissions
 from ._users import User as User
 from ._users import read_users as read_users
+from ._virtual_hosts import VirtualHost as VirtualHost
 
 __all__ = (
     "Action",
@@ -27,5 +28,6 @@ __all__ = (
     "SubscriptionFacts",
     "TopicFacts",
     "User",
+    "VirtualHost",
     "read_users",
 )

@@ -13,6 +13,8 @@ import math
 import secrets
 import ssl
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from functools import partial
 from os import PathLike, fspath
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, get_args
@@ -36,23 +38,21 @@ from ..types import Symbol
 from ._access import Access
 from ._carrier import PeerTerms
 from ._entrance import Entrance
-from ._facts import ExchangeFacts, QueueFacts, TopicFacts, exchange_facts, queue_facts, topic_facts
 from ._limits import BrokerLimits
 from ._link_pairs import CAPABILITY as LINK_PAIRS
 from ._memory import memory_streams
 from ._node import Limits
-from ._quarantine import Quarantine
-from ._queue import Queue
 from ._router import AddressError, Router
 from ._serving import IN_MEMORY, Doorkeeper
 from ._store import MOST_STORED, Store
 from ._store_load import load
-from ._topic import Topic
 from ._users import Authorize, User, read_users
-from ._virtual_hosts import USUAL
+from ._virtual_hosts import USUAL, VirtualHost, store_of
 
 if TYPE_CHECKING:
     from ..client import ConnectionSettings
+    from ._facts import ExchangeFacts, QueueFacts, TopicFacts
+    from ._quarantine import Quarantine
 
 _log = logging.getLogger("amqp10.broker")
 
@@ -120,12 +120,13 @@ class Broker:
             certificate that has no such part, or several, is nobody's.
         virtual_hosts: names, "/" among them, which clients get who name none. Each has queues, topics and exchanges of
             its own; `queues`, `topics`, `exchanges` and `bindings` are those of "/". A client that asks for another
-            one is refused. A store keeps "/" only, and so goes with no other.
+            one is refused. Their facts are those of `virtual_host(name)`; those of the broker itself are of "/".
         websocket: answer WebSockets (ws://, or wss:// with `tls`) at the same TCP port, at any path.
         websocket_origins: the web pages that may use it, "https://app.example" for instance, "*" for all. Browsers say
             which page asks. Who says none, or the host and port that the request is for, is let in without.
         path: a Unix socket to listen on, too.
         store: the file that keeps what is durable, made if it is not there; None for memory only. One broker at a time.
+            Each virtual host but "/" has a file of its own beside it, with its name at the end: "broker.db.staging".
         queues, topics: names to begin with; a mapping gives each queue the arguments that RabbitMQ knows, such as
             {"events": {"x-queue-type": "stream", "x-max-age": "7D"}}.
         exchanges: name -> type ("direct", "fanout", "topic", "headers") to begin with, beside `amq.direct` and so on.
@@ -233,15 +234,13 @@ class Broker:
         if store is not None and max_message_size > MOST_STORED:
             raise ValueError(f"a store takes messages of {MOST_STORED} bytes at most: give a max_message_size")
         self._store_path = fspath(store) if store is not None else None
-        self._store: Store | None = None  # while the broker runs
+        self._stores: list[Store] = []  # while the broker runs
         self._handshake_timeout = handshake_timeout
         self._close_timeout = close_timeout
         limits = limits if limits is not None else BrokerLimits()
         hosts = list(dict.fromkeys(virtual_hosts))
         if USUAL not in hosts or isinstance(virtual_hosts, str):
             raise ValueError(f"virtual_hosts are names, {USUAL!r} among them, not {virtual_hosts!r:.200}")
-        if store is not None and len(hosts) > 1:
-            raise ValueError(f"a store keeps one virtual host, {USUAL!r}, not {len(hosts)}: give each a broker")
         self._routers = {
             name: Router(
                 clock=anyio.current_time,
@@ -260,6 +259,8 @@ class Broker:
             for name in hosts
         }
         self._router = self._routers[USUAL]
+        self._hosts = {name: VirtualHost(name, router) for name, router in self._routers.items()}
+        self._usual = self._hosts[USUAL]
         least_one = [credit, max_message_size, max_queue_messages, max_queue_bytes, max_connections]
         least_one += [max_subscription_timeout, max_delivery_count, duplicate_ids]
         if any(limit is not None and limit < 1 for limit in least_one):
@@ -323,11 +324,11 @@ class Broker:
         if self._entered:
             raise RuntimeError("a Broker is opened by `async with` once; make a new one")
         self._entered = True
-        self._open_store()
+        self._open_stores()
         try:
             await self._entrance.open()
         except BaseException:
-            self._close_store()
+            self._close_stores()
             raise
         # Cancelling the block must reach neither the background, which has connections to close, nor the waiting for
         # it: the first has a shield of its own, the second a scope around the group, shut while closing.
@@ -344,22 +345,27 @@ class Broker:
             raise
         return self
 
-    def _open_store(self) -> None:
+    def _open_stores(self) -> None:
         if self._store_path is None:
             return
-        store = Store(self._store_path, self._router.clock)
         try:
-            load(store, self._router)
+            for name, router in self._routers.items():
+                store = Store(store_of(self._store_path, name), router.clock)
+                store.on_failure = partial(self._door.cut, store)
+                self._stores.append(store)
+                load(store, router)
         except BaseException:
-            store.file.close()
+            for store in self._stores:
+                store.file.close()
+            self._stores.clear()
             raise
-        store.on_failure = self._door.cut
-        self._store = self._door.store = store
+        self._door.keeps = True
 
-    def _close_store(self) -> None:
-        store, self._store = self._store, None
-        if store is not None:
-            store.close()
+    def _close_stores(self) -> None:
+        stores, self._stores = self._stores, []
+        with ExitStack() as closing:
+            for store in stores:
+                closing.callback(store.close)
 
     async def _run(self, *, task_status: TaskStatus[None]) -> None:
         """The background: everything that runs, runs in here."""
@@ -369,11 +375,11 @@ class Broker:
                     self._tasks = tasks
                     self._entrance.begin(tasks)
                     tasks.start_soon(self._keep_time)
-                    if self._store is not None:
-                        tasks.start_soon(self._store.run)
+                    for store in self._stores:
+                        tasks.start_soon(store.run)
                     task_status.started()
         finally:
-            self._close_store()
+            self._close_stores()
 
     async def _take_memory(self, stream: ByteStream) -> None:
         with anyio.CancelScope(deadline=anyio.current_time() + self._handshake_timeout) as scope:
@@ -492,31 +498,36 @@ class Broker:
         """Messages that went nowhere and whose sender could not be told, for it had settled them."""
         return sum(router.unroutable for router in self._routers.values())
 
+    def virtual_host(self, name: str) -> VirtualHost:
+        """One of its virtual hosts, as it is now.
+
+        Raises:
+            KeyError: there is none of that name.
+        """
+        return self._hosts[name]
+
     @property
     def quarantine(self) -> Quarantine:
-        """Messages that the broker could not handle, set aside with the reason: list, read, release or drop them."""
-        return self._router.quarantine
+        """Messages of "/" that could not be handled, set aside with the reason: list, read, release or drop them."""
+        return self._usual.quarantine
 
     @property
     def queues(self) -> tuple[QueueFacts, ...]:
         """All queues as they are now, temporary ones included; subscriptions are with their topics."""
-        return tuple(queue_facts(node) for node in self._router.nodes.values() if isinstance(node, Queue))
+        return self._usual.queues
 
     @property
     def topics(self) -> tuple[TopicFacts, ...]:
         """All topics as they are now."""
-        return tuple(topic_facts(node) for node in self._router.nodes.values() if isinstance(node, Topic))
+        return self._usual.topics
 
     def queue(self, name: str, virtual_host: str = USUAL) -> QueueFacts:
-        """The queue of that name as it is now; all other facts of a broker are of the usual virtual host.
+        """The queue of that name as it is now.
 
         Raises:
             KeyError: there is none.
         """
-        node = self._routers[virtual_host].nodes.get(name)
-        if not isinstance(node, Queue):
-            raise KeyError(name)
-        return queue_facts(node)
+        return self._hosts[virtual_host].queue(name)
 
     def topic(self, name: str) -> TopicFacts:
         """The topic of that name as it is now.
@@ -524,15 +535,12 @@ class Broker:
         Raises:
             KeyError: there is none.
         """
-        node = self._router.nodes.get(name)
-        if not isinstance(node, Topic):
-            raise KeyError(name)
-        return topic_facts(node)
+        return self._usual.topic(name)
 
     @property
     def exchanges(self) -> tuple[ExchangeFacts, ...]:
         """All exchanges as they are now, the default one and `amq.direct` and the like among them."""
-        return tuple(exchange_facts(exchange) for exchange in self._router.topology.exchanges.values())
+        return self._usual.exchanges
 
     def exchange(self, name: str) -> ExchangeFacts:
         """The exchange of that name as it is now.
@@ -540,7 +548,7 @@ class Broker:
         Raises:
             KeyError: there is none.
         """
-        return exchange_facts(self._router.topology.exchanges[name])
+        return self._usual.exchange(name)
 
     # Closing
 
@@ -584,5 +592,5 @@ class Broker:
                 cause = cause.exceptions[0]
             raise cause from None
         finally:
-            self._close_store()
+            self._close_stores()
             self._shield.__exit__(None, None, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..engine import (
     Acquire,
@@ -46,6 +46,9 @@ from ._router import Router
 from ._subscriptions import Owner
 from ._users import EVERYTHING
 from ._virtual_hosts import USUAL, not_there, virtual_host_of
+
+if TYPE_CHECKING:
+    from ._store import Store
 
 _numbers = itertools.count(1)
 
@@ -114,6 +117,11 @@ class Peer:
     def owner(self) -> Owner:
         """Whose the peer's subscriptions are."""
         return self.engine.identity, self.engine.remote.container_id if self.engine.remote is not None else ""
+
+    @property
+    def store(self) -> Store | None:
+        """Where its virtual host keeps what is durable; None for nowhere."""
+        return self._router.store
 
     @property
     def blocked(self) -> str | None:

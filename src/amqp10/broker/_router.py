@@ -86,6 +86,7 @@ class Router:
         blocked: why no messages are taken at present; None: they are. `block` changes it.
         held: octets of all messages in memory, about.
         exhausted: so many that none is taken, not even what was on its way when senders were stopped.
+        store: where what is durable is kept; None for nowhere.
         next_expiry: when the next message, subscription, link or transaction dies; `on_alarm` is called when that comes
             to be sooner than it was.
     """
@@ -138,7 +139,7 @@ class Router:
         self.sessions = KeptSessions(clock, self._alarm)
         self.prepared = PreparedBranches()
         self.transactions = OpenTransactions(clock, self._alarm, self.quarantine, transaction_timeout)
-        self._store: Store | None = None
+        self.store: Store | None = None
         self._queues: dict[Queue, None] = {}  # with the subscriptions: all that time passes for
 
     def begin_with(
@@ -184,8 +185,8 @@ class Router:
             self.make_room(name)
             node = self._make_topic(name) if kind == "topic" else self._make_queue(name)
             self._add(node)
-            if self._store is not None:
-                node.shelf = self._store.add_node(node)
+            if self.store is not None:
+                node.shelf = self.store.add_node(node)
         elif isinstance(node, Topic) != (kind == "topic"):
             raise AddressError("amqp:precondition-failed", f"{name!r} is not a {kind}")
         return node
@@ -205,8 +206,8 @@ class Router:
             queue = DeclaredQueue(name, terms, arguments, owner=owner, ended=self.delete, **settings)
         self._queues[queue] = None
         self._add(queue)
-        if self._store is not None and terms.durable and not terms.exclusive:
-            queue.shelf = self._store.add_node(queue)
+        if self.store is not None and terms.durable and not terms.exclusive:
+            queue.shelf = self.store.add_node(queue)
         return queue
 
     def resolve(
@@ -343,7 +344,7 @@ class Router:
 
     def keep(self, store: Store) -> None:
         """What is here and not temporary survives the broker from now on."""
-        self._store = self.subscriptions.store = self.topology.store = self.prepared.store = store
+        self.store = self.subscriptions.store = self.topology.store = self.prepared.store = store
         self.quarantine.journal = store.quarantine
         self.links.keeper = store.keeper
         for node in self.nodes.values():
@@ -423,7 +424,7 @@ class Router:
         Raises:
             EncodeError: the source of a subscription has something that cannot be said again, and so not be kept.
         """
-        if self._store is None or terminus.durable == "none":
+        if self.store is None or terminus.durable == "none":
             return "none"
         if subscription:
             encode(terminus)

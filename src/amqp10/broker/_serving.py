@@ -53,10 +53,10 @@ class Doorkeeper:
     Attributes:
         handshakes: the connections that have not opened yet.
         most_output: bytes that may wait for one peer.
-        store: where a peer's output waits for what it says to be on the disk; None for nowhere.
+        keeps: there are stores: a peer's output waits for what it says to be on the disk.
     """
 
-    store: Store | None = None
+    keeps = False
 
     def __init__(
         self,
@@ -155,8 +155,8 @@ class Doorkeeper:
 
     def come(self, visit: Visit, remote: ConnectionTerms | None) -> Error | None:
         """A peer has opened; why it is refused, or None. One for which there is no room does not take any."""
-        if self.store is not None and self.store.failure is not None:
-            return _no_resources(f"the store takes no changes: {self.store.failure}")
+        if visit.store is not None and visit.store.failure is not None:
+            return _no_resources(f"the store takes no changes: {visit.store.failure}")
         refusal = self._refusal(remote)
         if refusal is not None:
             return refusal
@@ -205,10 +205,11 @@ class Doorkeeper:
         if not self._visits and self._quiet is not None:
             self._quiet.set()
 
-    def cut(self) -> None:
-        """Cut all connections off: what was to be written is not."""
+    def cut(self, store: Store) -> None:
+        """Cut off all connections to what has that store: what was to be written is not."""
         for visit in list(self._visits):
-            visit.cut()
+            if visit.store is store:
+                visit.cut()
 
     async def close(self) -> None:
         """Close all connections, and wait for their peers to do the same.
@@ -241,8 +242,7 @@ class Visit(Carrier):
         self._facts = facts
         self.in_memory = facts is IN_MEMORY
         self._scope = scope
-        self._store = door.store
-        self._pump = Pump(stream, engine, self._handle, self._before_write if door.store is not None else None)
+        self._pump = Pump(stream, engine, self._handle, self._before_write if door.keeps else None)
         self._peer = door.make_peer(engine, self)
         self._tasks = anyio.create_task_group()
         self._waiting = False
@@ -268,6 +268,11 @@ class Visit(Carrier):
     def user(self) -> str | None:
         """Who logged in; None for nobody in particular."""
         return self._engine.identity
+
+    @property
+    def store(self) -> Store | None:
+        """Where the peer's virtual host keeps what is durable; None for nowhere."""
+        return self._peer.store
 
     def _handle(self, events: list[Event]) -> None:
         if self._peer.carried_by(self):
@@ -295,8 +300,8 @@ class Visit(Carrier):
 
     async def _before_write(self) -> None:
         # What a peer is told before it is in says nothing of what the store keeps.
-        if self._store is not None and self._admitted:
-            await self._store.safe()
+        if self._admitted and (store := self.store) is not None:
+            await store.safe()
 
     def opened(self) -> Error | None:
         refusal = self._door.come(self, self._engine.remote)

@@ -1,12 +1,20 @@
-"""Virtual hosts: which one a client asks for. Each has queues, topics and exchanges of its own."""
+"""Virtual hosts: which one a client asks for. Each has queues, topics and exchanges of its own, and a store."""
 
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Final
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from ..messaging import Error
 from ..types import Symbol
+from ._facts import ExchangeFacts, QueueFacts, TopicFacts, exchange_facts, queue_facts, topic_facts
+from ._queue import Queue
+from ._topic import Topic
+
+if TYPE_CHECKING:
+    from ._quarantine import Quarantine
+    from ._router import Router
 
 USUAL: Final = "/"
 """The one that is there where nobody says anything else, and that clients get who name none."""
@@ -35,3 +43,78 @@ def not_there(hostname: str | None, *, names_hosts: bool) -> Error:
     """Return what to tell a client that asks for a virtual host that is not there."""
     condition = "amqp:not-found" if names_hosts else "amqp:not-allowed"  # 530 in 0-9-1
     return Error(Symbol(condition), f"there is no virtual host {(hostname or '').removeprefix(_PREFIX)!r:.200}")
+
+
+def store_of(path: str, name: str) -> str:
+    """Return the file of a virtual host: the usual one's is `path`, those of others are beside it."""
+    return path if name == USUAL else f"{path}.{quote(name, safe='')}"
+
+
+class VirtualHost:
+    """One virtual host of a broker, as it is now. `Broker.virtual_host` gives it.
+
+    Attributes:
+        name: "/" for the usual one.
+    """
+
+    def __init__(self, name: str, router: Router) -> None:
+        self.name = name
+        self._router = router
+
+    def __repr__(self) -> str:
+        return f"<VirtualHost {self.name!r}>"
+
+    @property
+    def blocked(self) -> str | None:
+        """Why it takes no messages at present; None: it does."""
+        return self._router.blocked
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """Messages that could not be handled, set aside with the reason: list, read, release or drop them."""
+        return self._router.quarantine
+
+    @property
+    def queues(self) -> tuple[QueueFacts, ...]:
+        """All queues, temporary ones included; subscriptions are with their topics."""
+        return tuple(queue_facts(node) for node in self._router.nodes.values() if isinstance(node, Queue))
+
+    @property
+    def topics(self) -> tuple[TopicFacts, ...]:
+        """All topics."""
+        return tuple(topic_facts(node) for node in self._router.nodes.values() if isinstance(node, Topic))
+
+    @property
+    def exchanges(self) -> tuple[ExchangeFacts, ...]:
+        """All exchanges, the default one and `amq.direct` and the like among them."""
+        return tuple(exchange_facts(exchange) for exchange in self._router.topology.exchanges.values())
+
+    def queue(self, name: str) -> QueueFacts:
+        """The queue of that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        node = self._router.nodes.get(name)
+        if not isinstance(node, Queue):
+            raise KeyError(name)
+        return queue_facts(node)
+
+    def topic(self, name: str) -> TopicFacts:
+        """The topic of that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        node = self._router.nodes.get(name)
+        if not isinstance(node, Topic):
+            raise KeyError(name)
+        return topic_facts(node)
+
+    def exchange(self, name: str) -> ExchangeFacts:
+        """The exchange of that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return exchange_facts(self._router.topology.exchanges[name])
