@@ -27,7 +27,10 @@ from amqp10.dialects.v0_9._methods import (
 from amqp10.dialects.v0_9._server_consumer import Consumers
 from amqp10.dialects.v0_9._table import TABLES
 from amqp10.dialects.v0_9._variant import V0_9_1
+from amqp10.dialects.v0_10._commands import MessageProperties
 from amqp10.dialects.v0_10._ledger import Inbox, Outbox
+from amqp10.dialects.v0_10._read_message import read_message
+from amqp10.dialects.v0_10._values import Raw
 from amqp10.dialects.v1_0._frames import FRAME_AMQP, FRAME_SASL, FrameReader, encode_frame
 from amqp10.dialects.v1_0._performatives import Begin, Open
 from amqp10.engine import ConnectionEnded, ConnectionTerms, Engine, dialect
@@ -431,6 +434,25 @@ def test_sizes_of_sections_in_0_9_1() -> None:
     is_cheap(body, lambda: _parts(body, ((1, 1_000_000),)))
     assert len(_parts(body, ((1, 1_000_000),))) == 2
     assert len(_parts(body, ((1000, 1000), (0, 1000)))) == 4000
+
+
+@pytest.mark.parametrize("kind", ["list", "map", "array"])
+def test_headers_that_are_passed_on_in_0_10(kind: str) -> None:
+    """Values that 1.0 has no place for are written again: each cost 180 octets while that was done."""
+    count = 20_000
+    if kind == "map":
+        content = b"".join(b"\4%04x\x08\1" % number for number in range(count))
+    else:
+        content = b"\xf0" * count if kind == "list" else b"\1" * count
+    value = {
+        "list": Raw(0xA9, struct.pack(">I", count) + content),
+        "map": Raw(0xA8, struct.pack(">I", count) + content),
+        "array": Raw(0xAA, struct.pack(">BI", 0x08, count) + content),
+    }[kind]
+    nested = Raw(0xA9, struct.pack(">IBI", 1, value.code, len(value.octets)) + value.octets)
+    data = MessageProperties(application_headers={"x": nested}).encode_struct32()
+    memory, _ = cost(lambda: read_message("", data, b"x"))
+    assert memory <= 40 * len(data)
 
 
 def test_heads_that_are_remembered_in_0_9_1() -> None:

@@ -331,13 +331,13 @@ def _scaled(width: int) -> Writer:
 
 
 def _array(value: Array010) -> bytes:
-    parts = []
+    out = bytearray([value.code]) + len(value).to_bytes(4, "big")
     for each in value:
         code, octets = encode_value(each)
         if code != value.code:
             octets = _recode(each, code, octets, value.code)
-        parts.append(octets)
-    return sized32(bytes([value.code]) + len(value).to_bytes(4, "big") + b"".join(parts))
+        out += octets
+    return sized32(out)
 
 
 def _recode(value: Any, code: int, octets: bytes, wanted: int) -> bytes:
@@ -358,21 +358,24 @@ def encode_map(value: dict[str, Any]) -> bytes:
     Raises:
         EncodeError: a key is no text of at most 255 octets, or a value has no type.
     """
-    parts = [len(value).to_bytes(4, "big")]
+    out = bytearray(len(value).to_bytes(4, "big"))  # not a list of parts: each costs more than what is in it
     for key, each in value.items():
         if not isinstance(key, str):
             raise EncodeError(f"a key of a map is text, not {key!r:.80}")
         code, octets = encode_value(each)
-        parts += (sized8(text(key)), bytes([code]), octets)
-    return sized32(b"".join(parts))
+        out += sized8(text(key))
+        out.append(code)
+        out += octets
+    return sized32(out)
 
 
 def _list(value: list[Any]) -> bytes:
-    parts = [len(value).to_bytes(4, "big")]
+    out = bytearray(len(value).to_bytes(4, "big"))
     for each in value:
         code, octets = encode_value(each)
-        parts += (bytes([code]), octets)
-    return sized32(b"".join(parts))
+        out.append(code)
+        out += octets
+    return sized32(out)
 
 
 def _raw(value: Raw) -> bytes:
