@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from amqp10.client import Receiver
@@ -299,3 +300,28 @@ async def test_drain_on_a_link_that_dies(serve: Serve) -> None:
             peer.pump.wake()
         with pytest.raises(LinkDetached, match="gone"):
             await receiver.drain()
+
+
+async def test_waiting_without_credit(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who waits with `credit=0`, and says nothing, is told in the log, once; who adds credit in time is not."""
+    monkeypatch.setattr("amqp10.client._receiver.NO_CREDIT", 0.01)
+    async with serve() as (peer, connection), connection, connection.receiver("q", credit=0) as receiver:
+        with anyio.fail_after(5):
+            receiver.add_credit(1)
+            await anyio.wait_all_tasks_blocked()
+            peer.send("q", 0)
+            assert (await receiver.receive()).message.body == 0
+            assert not caplog.records
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(receiver.receive)
+                while not caplog.records:
+                    await anyio.lowlevel.checkpoint()
+                await anyio.sleep(0.03)
+                receiver.add_credit(1)
+                await anyio.wait_all_tasks_blocked()
+                peer.send("q", 1)
+    (record,) = caplog.records
+    assert "none may come: say by add_credit() how many" in record.getMessage()
+    assert "'q'" in record.getMessage()

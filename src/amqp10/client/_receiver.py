@@ -6,6 +6,7 @@ event, lock or checkpoint lies between as long as there is something to take. be
 
 from __future__ import annotations
 
+import logging
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -27,10 +28,14 @@ if TYPE_CHECKING:
     from ._connection import Connection
     from ._session import Session
 
+_log = logging.getLogger("amqp10.connection")
+
 # Other tasks run when `receive` has handed out so many deliveries in a row, and so many seconds have passed: a pass of
 # the scheduler, and what is written in it, costs as much as twenty messages. benchmarks/run.py, "receive": a sixth.
 BURST = 64
 TURN = 0.0005
+# Seconds that a receiver by hand waits without credit before the log says so.
+NO_CREDIT = 5.0
 # The link property by which a receiver asks to be the only one, and a broker that has that says that it is.
 EXCLUSIVE = Symbol("exclusive")
 
@@ -58,6 +63,7 @@ class Receiver(RecoveringReceiver):
         self._unfit: AmqpError | None = None  # what the peer's answer lacks
         self._run = 0  # deliveries handed out since the clock was looked at
         self._turn_ends = 0.0  # when others are to run
+        self._warned = False  # that it waits without credit
 
     # Attaching
 
@@ -294,6 +300,12 @@ class Receiver(RecoveringReceiver):
         if self._automatic and self.credit <= 0 and self._taken:
             self._refill()  # after a drain, for one: whoever waits here wants more
         self._waiter = waiter = anyio.Event()
+        if not (self._automatic or self.credit or self._granted or self._warned):
+            with anyio.move_on_after(NO_CREDIT):
+                await waiter.wait()
+            if not (waiter.is_set() or self.credit or self._granted):
+                self._warned = True
+                _log.warning("%r waits for messages, and none may come: say by add_credit() how many", self)
         await waiter.wait()
 
     def _on_deliveries(self) -> None:
