@@ -65,7 +65,7 @@ def with_ends(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def peer_of(end: str, url: str, options: dict[str, Any]) -> Peer:
-    """The connection that the options with that prefix describe; they are taken out."""
+    """Make the connection that the options with that prefix describe, and remove them from the options."""
     said = {name.removeprefix(f"{end}_"): options.pop(name) for name in list(options) if name.startswith(f"{end}_")}
     try:
         url = with_password(url, said["password_file"], f"AMQP10_{end.upper()}_PASSWORD")
@@ -118,19 +118,19 @@ class Watcher:
             self._progress.update(self._task, description=f"{self._bridge.report}, {rate:,.0f}/s")
 
     def line(self, rate: float, ended: str | None) -> None:
-        """One JSON object: the counts, the rate since the last, and at the end how it ended."""
+        """Print one JSON object: the counts, the rate since the last one, and at the end how the bridge ended."""
         numbers = asdict(self._bridge.report) | {"rate": round(rate, 1), "ended": ended}
         click.echo(json.dumps(numbers | {"seconds": round(self._bridge.report.seconds, 3)}))
 
     async def watch(self) -> None:
-        """Until it is cancelled."""
+        """Print reports until cancelled."""
         with self._progress:
             while True:
                 self.look()
                 await anyio.sleep(self._every)
 
     def close(self, error: BaseException | None) -> None:
-        """The last word."""
+        """Print the last report."""
         self._progress.stop()
         report = self._bridge.report
         if self._json:
@@ -141,7 +141,7 @@ class Watcher:
 
 
 def show(plan: BridgePlan, as_json: bool) -> None:
-    """What a dry run has found."""
+    """Print what a dry run has found."""
     click.echo(json.dumps(asdict(plan)) if as_json else visible(f"{plan}\nnothing was moved", keep="\n"))
 
 

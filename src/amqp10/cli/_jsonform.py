@@ -72,7 +72,7 @@ _DEFAULTS = {"durable": False, "priority": 4, "first_acquirer": False, "delivery
 
 
 def to_json(message: Message) -> str:
-    """The message in one line of JSON; fields with their default value are left out.
+    """Write the message as one line of JSON; fields with their default value are left out.
 
     What a terminal would obey, or show as something else, is escaped, wherever it goes: it is the same JSON.
     """
@@ -90,7 +90,7 @@ def to_json(message: Message) -> str:
 
 
 def from_json(line: str) -> Message:
-    """The message that a line of JSON describes.
+    """Read the message that a line of JSON describes.
 
     Raises:
         EncodeError: it is not JSON, not an object, or has a field that no message has.
@@ -126,7 +126,7 @@ def from_json(line: str) -> Message:
 
 
 def plain(value: Any) -> Any:
-    """An AMQP value in JSON's words."""
+    """Convert an AMQP value to JSON."""
     name = SCALARS.get(type(value))
     if name is not None and name != "$float":
         return {name: str(value) if name == "$char" else int(value)}
@@ -175,7 +175,7 @@ def plain(value: Any) -> Any:
 
 
 def rich(value: Any) -> Any:
-    """JSON's words back into AMQP values."""
+    """Convert JSON back to AMQP values."""
     if isinstance(value, list):
         return [rich(item) for item in value]
     if not isinstance(value, dict):

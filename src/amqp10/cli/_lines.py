@@ -14,7 +14,7 @@ READ_SIZE = 65_536
 
 
 async def lines_of(file: TextIO) -> AsyncGenerator[str]:
-    """The lines of a file, without their ends, as they come."""
+    """Read the lines of a file as they come, without their ends."""
     try:
         number = file.fileno()
     except OSError:  # it is none of the system's

@@ -133,12 +133,12 @@ def run(arguments: list[str] | None) -> int:
 
 
 def code_of(error: BaseException) -> int | None:
-    """The exit code for an error; None for one that no command foresees."""
+    """Return the exit code for an error; None for one that no command foresees."""
     return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), None)
 
 
 def words(error: BaseException, options: str = "--") -> str:
-    """What went wrong in one line: the error's own words, behind its kind where they would not say it.
+    """Describe an error in one line: its own words, after its kind if they do not tell it.
 
     Args:
         options: what the options of that connection begin with.
@@ -151,7 +151,7 @@ def words(error: BaseException, options: str = "--") -> str:
 
 
 def spaced(name: str) -> str:
-    """`ConnectionLost` as people say it: connection lost."""
+    """Return the name of a class in words: `ConnectionLost` is "connection lost"."""
     parts = re.findall("[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)
     return " ".join(part if part.isupper() else part.lower() for part in parts)
 
@@ -195,7 +195,7 @@ def start(function: Callable[[], Awaitable[T]]) -> T:
 
 
 def first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The cause in a group; of several tasks that failed, most often of one thing, the first."""
+    """Return the cause in a group: the first of several, since tasks fail most often of one cause."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -22,7 +22,7 @@ MOST_SECONDS = 4_294_967
 
 
 def seconds(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
-    """A span of time as an option's value; NaN is none, nor is infinity."""
+    """Parse an option's span of time; NaN and infinity are refused."""
     if value is not None and not 0 <= value <= MOST_SECONDS:
         raise click.BadParameter(f"seconds are a number from 0 to {MOST_SECONDS}")
     return value
@@ -98,7 +98,7 @@ class Peer:
         return Route(Proxy(self.proxy) if self.proxy is not None else None, self.tls_upgrade)
 
     def connect(self, usual_dialect: str = "1.0", **settings: Unpack[ConnectionSettings]) -> Connection:
-        """The connection, to be opened; `settings` beyond what the options say."""
+        """Make the connection, not opened yet, from the options and `settings`."""
         said: ConnectionSettings = {
             "tls": self.tls(),
             "tls_upgrade": self.tls_upgrade,

@@ -16,7 +16,7 @@ from ._main import Failure, Interrupted
 
 
 def pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    """NAME=VALUE, several times."""
+    """Parse options of the form NAME=VALUE."""
     found = {}
     for each in given:
         name, equals, value = each.partition("=")
@@ -137,7 +137,7 @@ def pipeline(
 
 
 def _sink(target: str, to_address: str | None, options: Mapping[str, str]) -> tuple[str, str, dict[str, str]]:
-    """The sink's format, its place, and the options of its writer."""
+    """Return the sink's format, its place, and the options of its writer."""
     kind, colon, place = target.partition(":")
     if "://" in target and kind in ("amqp", "amqps", "ws", "wss", "amqp+unix"):
         return "amqp", "", {"url": target, **({"address": to_address} if to_address else {}), **options}
@@ -147,7 +147,7 @@ def _sink(target: str, to_address: str | None, options: Mapping[str, str]) -> tu
 
 
 def _shown(place: str) -> str:
-    """A folder, or the URLs of brokers, for people: without passwords, and what queries have, tokens perhaps."""
+    """Describe a folder or the URLs of brokers without passwords and without queries, which may hold tokens."""
     return re.sub(
         r"://([^:/@?#,]*):[^/]*@|\?[^,]*", lambda found: f"://{found[1]}:***@" if found[1] is not None else "", place
     )
@@ -185,7 +185,7 @@ def _run(job: Any, planned: Any) -> None:
 
 
 def _tell(progress: Mapping[str, Any]) -> None:
-    """One line for each batch."""
+    """Print one line for each batch."""
     seconds = progress["durationMs"]["triggerExecution"] / 1000
     rows = progress["numInputRows"]
     click.echo(f"batch {progress['batchId']}: {rows:,} rows in {seconds:.1f} s, {rows / seconds:,.0f} rows/s", err=True)

@@ -51,7 +51,7 @@ class Report:
 
 
 def meaning(sent: bytes, answer: bytes) -> str:
-    """What the first bytes that came back say of the header that was sent."""
+    """Conclude from the first bytes that came back what the server makes of the header that was sent."""
     if not answer:
         return "closed without an answer"
     if answer[:8] == sent:
@@ -123,7 +123,7 @@ def _tells_enough(answer: bytes) -> bool:
 
 
 async def examine(peer: Peer) -> tuple[Report, int]:
-    """What was found, and the exit code that says how far it went."""
+    """Ask the server what it speaks; return what was found, and the exit code that tells how far it went."""
     endpoint = parse_url(peer.url)
     report = Report(url=peer.shown)
     for name, header in HEADERS.items():
@@ -186,7 +186,7 @@ def table_of(report: Report) -> Table:
 
 
 def said(text: str, style: str = "") -> Text:
-    """A server's words: neither markup nor orders to the terminal."""
+    """Escape a server's words, so that they are neither markup nor orders to the terminal."""
     return Text(visible(text, keep="\n"), style=style)
 
 

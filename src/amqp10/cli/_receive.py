@@ -28,12 +28,12 @@ FORMATS = click.Choice(["text", "json", "body"])
 
 
 def text_of(message: Message) -> str:
-    """The body as text, behind the subject where there is one; what a terminal would obey is shown, not obeyed."""
+    """Return the body as text, after the subject if there is one; control characters are escaped."""
     return visible(f"{message.subject}: " if message.subject else "", keep="\t") + body_of(message)
 
 
 def body_of(message: Message) -> str:
-    """The body alone, as text in the same way."""
+    """Return the body alone as text, with control characters escaped."""
     body = message.body
     return visible(body.decode(errors="backslashreplace") if isinstance(body, bytes) else str(body), keep="\n\t")
 
@@ -147,7 +147,7 @@ async def take(printer: Printer, batch: list[Delivery], *, settle: bool = True) 
 
 
 async def receive_all(receiver: Receiver, printer: Printer, count: int | None, wait: float | None) -> None:
-    """Until `count` are there, or none came for `wait` seconds."""
+    """Receive until `count` messages are there, or none came for `wait` seconds."""
     while count is None or printer.count < count:
         most = 500 if count is None else min(500, count - printer.count)
         batch: list[Delivery] = []

@@ -21,7 +21,7 @@ from ._options import Peer, seconds, with_peer
 
 
 def properties_of(pairs: tuple[str, ...]) -> dict[str, Any]:
-    """`NAME=VALUE` pairs; a value that reads as JSON is that value, any other is text."""
+    """Parse `NAME=VALUE` pairs; a value that reads as JSON is that value, any other is text."""
     import json
 
     found: dict[str, Any] = {}
@@ -38,7 +38,7 @@ def properties_of(pairs: tuple[str, ...]) -> dict[str, Any]:
 
 
 def given(texts: tuple[str, ...], files: tuple[str, ...], fields: dict[str, Any]) -> Iterator[Message]:
-    """The messages that the arguments name."""
+    """Yield the messages that the arguments name."""
     for text in texts:
         yield Message(text, **fields)
     for path in files:
@@ -48,7 +48,7 @@ def given(texts: tuple[str, ...], files: tuple[str, ...], fields: dict[str, Any]
 async def messages_of(
     arguments: Iterator[Message], lines: TextIO | None, json_lines: bool, fields: dict[str, Any]
 ) -> AsyncGenerator[Message]:
-    """Those of the arguments, then those of the lines as they come."""
+    """Yield the messages of the arguments, then those of the lines as they come."""
     for message in arguments:
         yield message
     if lines is None:

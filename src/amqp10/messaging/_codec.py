@@ -111,7 +111,7 @@ def write_data(out: bytearray, data: bytes | bytearray | memoryview) -> None:
 
 
 def read_body(payload: bytes, code: int, place: Place, room: list[int] | None = None) -> Any:
-    """The body that is at this place: bytes for one data section, the plain value of an amqp-value section.
+    """Decode the body at this place: bytes for one data section, the plain value of an amqp-value section.
 
     `room` is that of all sections of the message.
 

@@ -52,7 +52,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def milliseconds(ttl: timedelta) -> int:
-    """A time-to-live in the wire's unit; what is finer than a millisecond is rounded up, so that none becomes 0.
+    """Return a time-to-live in milliseconds, rounded up so that a short one does not become 0.
 
     Raises:
         EncodeError: it is no timedelta, negative, or longer than 2³²-1 ms (49.7 days).
@@ -177,7 +177,7 @@ class FieldsSection:
             del out[start:]
 
     def read(self, payload: bytes, place: Place, room: list[int] | None = None) -> Any:
-        """The section at this place, as `Header` or `Properties`; `room` is that of all sections of the message.
+        """Decode the section at this place as `Header` or `Properties`; all sections of a message share `room`.
 
         Raises:
             DecodeError: it is not a list, has too many fields, or one of the wrong type.
@@ -247,7 +247,7 @@ class MapSection:
             self._known[key] = bytes(out[start:])
 
     def read(self, payload: bytes, place: Place, room: list[int] | None = None) -> dict[Any, Any]:
-        """The entries of the section at this place; `room` is that of all sections of the message.
+        """Decode the entries of the section at this place; all sections of a message share `room`.
 
         Raises:
             DecodeError: it is not a map, has a key twice, or a key or value of a type that has no place there.

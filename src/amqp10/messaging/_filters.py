@@ -47,7 +47,7 @@ class Filter:
         self.value = value
 
     def named(self, name: str) -> Self:
-        """The same filter under another key, where a set has two of a kind or the peer expects a certain one."""
+        """Return the same filter under another key, where a set has two of a kind or a peer expects it."""
         twin = type(self).__new__(type(self))
         twin.name = Symbol(name)
         twin.value = self.value
@@ -70,7 +70,7 @@ class Filter:
 
 
 def filter_set(filters: Iterable[Filter], more: Mapping[Any, Any] | None = None) -> dict[Any, Any] | None:
-    """The filter set of these filters, added to the one in `more`, whose values may be filters too; None when empty.
+    """Return the filter set of these filters and those in `more`, whose values may be filters too; None if empty.
 
     Raises:
         ValueError: two of them have the same name.
@@ -84,7 +84,7 @@ def filter_set(filters: Iterable[Filter], more: Mapping[Any, Any] | None = None)
 
 
 def unapplied_filters(asked: Mapping[Any, Any] | None, applied: Mapping[Any, Any] | None) -> dict[Any, Any]:
-    """Those of the filters `asked` for that are not among the ones that the peer says it has `applied`.
+    """Return the filters in `asked` that are not in `applied`, the ones that the peer says it applies.
 
     Kinds are compared, not values: a peer may answer with the other of a filter's two descriptors, under another name,
     and with the value as it understood it.
@@ -107,7 +107,7 @@ def unapplied_filters(asked: Mapping[Any, Any] | None, applied: Mapping[Any, Any
 
 
 def _kind(value: Any) -> object:
-    """What kind of filter a value of a filter set is; None for one without a descriptor, which only has its name."""
+    """Return the kind of a filter set's value; None for a value without a descriptor, which has only its key."""
     return _NAME_OF.get(value.descriptor, value.descriptor) if isinstance(value, Described) else None
 
 

@@ -58,7 +58,7 @@ Place = tuple[int, int, int]
 
 
 def section_at(payload: bytes, at: int) -> tuple[int, int, int]:
-    """The section that begins at `at`: its descriptor code, where its value begins and where it ends.
+    """Find the section that begins at `at`: its descriptor code, and where its value begins and ends.
 
     Only the extent of the value is checked, not its content.
 
@@ -88,7 +88,7 @@ def section_at(payload: bytes, at: int) -> tuple[int, int, int]:
 
 
 def descriptor_at(payload: bytes, at: int) -> tuple[int, int]:
-    """The descriptor code of the section that begins at `at`, and where its value begins.
+    """Read the descriptor of the section at `at`: its code, and where the section's value begins.
 
     Raises:
         DecodeError: no section begins there, or the payload ends within its descriptor.
@@ -120,7 +120,7 @@ def _wide_descriptor(payload: bytes, at: int) -> tuple[int, int]:
 
 
 def scan(payload: bytes) -> dict[int, Place]:
-    """Where each section is, by descriptor code; several data or amqp-sequence sections count as one place.
+    """Find each section by descriptor code; several data or amqp-sequence sections count as one place.
 
     Raises:
         DecodeError: an unknown or truncated section, sections out of order or twice, bodies of two kinds,
@@ -154,7 +154,7 @@ def scan(payload: bytes) -> dict[int, Place]:
 
 
 def misplaced(last: int, code: int) -> DecodeError:
-    """The error for a section that may not follow the section `last`."""
+    """Return the error for a section that may not follow the section `last`."""
     if code == last:
         return DecodeError(f"a message has the section {NAMES[code]} twice")
     if DATA <= code <= AMQP_VALUE and DATA <= last <= AMQP_VALUE:

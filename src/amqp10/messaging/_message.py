@@ -72,7 +72,7 @@ _NO_PLACES: Final[dict[int, Place]] = {}
 
 
 def _field(name: str, section: FieldsSection, doc: str) -> Any:
-    """A field of the header or the properties."""
+    """Make the property of a field of the header or the properties."""
     default = section.defaults[name]
 
     def get(self: Message) -> Any:
@@ -86,7 +86,7 @@ def _field(name: str, section: FieldsSection, doc: str) -> Any:
 
 
 def _map(name: str, doc: str) -> Any:
-    """A section that is a map."""
+    """Make the property of a section that is a map."""
 
     def get(self: Message) -> Any:
         value = self._fields.get(name)
@@ -203,7 +203,7 @@ class Message:
 
     @classmethod
     def decode(cls, payload: bytes | Pieces | Unmapped) -> Self:
-        """The message of this payload, of message-format 0 (§3.2.16); nothing of it is looked at yet.
+        """Make a message of an encoded payload of message-format 0 (§3.2.16); no section is decoded yet.
 
         What is malformed raises `DecodeError` when a field of its section is asked for, and what is out of order or
         missing at the first; `check` looks at everything at once.
@@ -239,7 +239,7 @@ class Message:
                     self._read_map(name)
 
     def _scanned(self) -> dict[int, Place]:
-        """Where the payload's sections are; nowhere, for a message that was not decoded."""
+        """Return where the payload's sections are; {} for a message that was not decoded."""
         places = self._places if self._source is not None else _NO_PLACES
         if places is None:
             payload = self._payload
@@ -250,7 +250,7 @@ class Message:
         return places
 
     def _read_field(self, name: str, section: FieldsSection, default: Any) -> Any:
-        """A field that is None or was not set."""
+        """Read a field that was not set from the payload, if there is one; otherwise return `default`."""
         if self._source is None or name in self._fields:
             return default
         places = self._places
@@ -273,7 +273,7 @@ class Message:
         return parsed
 
     def _read_map(self, name: str) -> dict[Any, Any]:
-        """A map field that is not a dict yet."""
+        """Return a map field as a dict, which is decoded or made on first use."""
         fields = self._fields
         value: Any = fields.get(name)
         if value is None and self._source is not None and name not in fields:
@@ -304,7 +304,7 @@ class Message:
         return value
 
     def encode(self) -> bytes:
-        """The payload: all sections, those that say nothing left out.
+        """Encode the message; sections that would be empty are left out.
 
         Of a decoded message, sections that were not changed are kept byte for byte.
 
@@ -342,7 +342,7 @@ class Message:
         return b"".join(sections)
 
     def _section(self, code: int, payload: bytes) -> bytes:
-        """A section as it is now, of a message that was decoded."""
+        """Encode one section of a decoded message as it is now."""
         place = self._scanned().get(code)
         raw = b"" if place is None else payload[place[0] : place[2]]
         out = bytearray()
@@ -384,7 +384,7 @@ class Message:
         return bytes(out)
 
     def encode_head(self) -> bytes:
-        """The payload up to the body, for a body that is sent after it in parts (§3.2).
+        """Encode the sections before the body, for a body that is sent after them in parts (§3.2).
 
         Raises:
             EncodeError, DecodeError: as for `encode`.
@@ -397,7 +397,7 @@ class Message:
         return b"".join(self._section(code, payload) for code in NAMES if code < DATA)
 
     def encode_footer(self) -> bytes:
-        """The payload after the body, b"" without a footer.
+        """Encode the section after the body; b"" without a footer.
 
         Raises:
             EncodeError, DecodeError: as for `encode`.
@@ -405,7 +405,7 @@ class Message:
         return self._section(FOOTER, self._payload or b"")
 
     def replace(self, **changes: Unpack[MessageChanges]) -> Self:
-        """A copy with these fields changed; None takes one away.
+        """Return a copy with these fields changed; None removes a field.
 
         The copy has dicts of its own, but shares what is in them, and the body.
 
@@ -477,7 +477,7 @@ _SHOWN: Final = 60
 
 
 def _plain(body: Any) -> Any:
-    """A body such that equal messages have equal ones."""
+    """Return a form of the body that is equal for equal messages."""
     if type(body) is Data and len(body) == 1:
         return body.parts[0]
     if type(body) is AmqpValue and not isinstance(body.value, bytes | bytearray | memoryview):

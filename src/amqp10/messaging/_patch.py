@@ -38,7 +38,7 @@ class HeadChanges(TypedDict, total=False):
 
 
 def read_header(payload: bytes) -> Header:
-    """The header of a payload, with all defaults when it has none; nothing else is read.
+    """Read the header of a payload, with all defaults if it has none; nothing else is read.
 
     Raises:
         DecodeError: no message section begins the payload, or the header is malformed.
@@ -48,7 +48,7 @@ def read_header(payload: bytes) -> Header:
 
 
 def read_priority(payload: bytes) -> int | None:
-    """The priority that a payload says; None where it says none, which means 4 (§3.2.1).
+    """Read the priority of a payload; None if it states no priority, which means 4 (§3.2.1).
 
     Raises:
         DecodeError: no message section begins the payload, or the header is malformed.
@@ -60,7 +60,7 @@ def read_priority(payload: bytes) -> int | None:
 
 
 def read_properties(payload: bytes) -> Properties:
-    """The properties of a payload, all None when it has none; what comes before is skipped, nothing else is read.
+    """Read the properties of a payload, all None if it has none; sections before them are skipped.
 
     Raises:
         DecodeError: a section before the properties, or they themselves, are malformed.
@@ -70,7 +70,7 @@ def read_properties(payload: bytes) -> Properties:
 
 
 def read_annotations(payload: bytes) -> dict[Any, Any]:
-    """The message annotations of a payload, none when it has none; what comes before is skipped, nothing else is read.
+    """Read the message annotations of a payload, {} if it has none; sections before them are skipped.
 
     Raises:
         DecodeError: a section before them, or they themselves, are malformed.
@@ -81,7 +81,7 @@ def read_annotations(payload: bytes) -> dict[Any, Any]:
 
 
 def bare_message(payload: bytes) -> bytes:
-    """The payload without header and annotations: what no intermediary changes, and the footer (§3.2).
+    """Return the payload without header and annotations: the bare message and the footer (§3.2).
 
     Raises:
         DecodeError: no message section begins the payload, or the sections before it are malformed.
@@ -90,7 +90,7 @@ def bare_message(payload: bytes) -> bytes:
 
 
 def patch_header(payload: bytes, **changes: Unpack[HeadChanges]) -> bytes:
-    """The payload with its header, and if asked its annotations, changed; the bare message and footer stay as they are.
+    """Return the payload with changes in its header and annotations; the bare message and footer stay as they are.
 
     Fields of the header that are not given keep their values. Annotations that are given are added to those that are
     there, in place of those with the same key; None removes the whole section.
@@ -134,7 +134,7 @@ _NOTHING: Final[Mapping[Any, Any]] = {}
 
 
 def _front(payload: bytes, last: int) -> tuple[dict[int, Place], int]:
-    """The sections up to the one with the code `last`, and where they end."""
+    """Return the sections up to the one with the code `last`, and where they end."""
     places: dict[int, Place] = {}
     at = before = 0
     while at < len(payload):

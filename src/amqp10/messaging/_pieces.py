@@ -45,7 +45,7 @@ class Pieces:
         return b"".join(self.buffers)
 
     def body_apart(self) -> tuple[bytes, bytes] | None:
-        """The sections before the body, and the body, if that is one data section and the last; else None.
+        """Return the sections before the body, and the body, if that is one data section and the last; else None.
 
         The pieces are these from then on: what they were read into is let go.
         """
@@ -83,12 +83,12 @@ class Unmapped(tuple["Callable[[bytes, bytes], bytes]", bytes, bytes, bytes]):
         return self[3]
 
     def head(self) -> bytes:
-        """The sections before the body."""
+        """Return the sections before the body."""
         return self[0](self[1], self[2])
 
     def __bytes__(self) -> bytes:
         return b"".join((self.head(), data_head(len(self[3])), self[3]))
 
     def __len__(self) -> int:
-        """Of the body: how long the rest is shows when it is made."""
+        """Return the size of the body; the size of the rest shows when it is made."""
         return len(self[3])

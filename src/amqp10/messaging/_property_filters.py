@@ -99,7 +99,7 @@ SUFFIX: Final = "&s:"
 
 
 def reference(value: Any) -> Any:
-    """A value as a property filter has to say it: strings can begin with what has a meaning."""
+    """Return a value as a property filter states it: a string's first characters may need to be escaped."""
     if isinstance(value, StartsWith):
         return PREFIX + value.text
     if isinstance(value, EndsWith):

@@ -22,7 +22,7 @@ _MOST_LONG: Final = 2**63 - 1
 
 
 def selector_literal(value: Any) -> str:
-    """A Python value as it is written in a selector, quoted so that it can be nothing but that value.
+    """Return a Python value as a literal of a selector, quoted so that it can mean nothing else.
 
     str, bool, int (of 64 bits), float, an aware `datetime` (as ms since 1970, as JMSTimestamp counts), and a list,
     tuple or set of these in parentheses, as IN wants them.
@@ -65,7 +65,7 @@ def _signed(digits: str) -> str:
 
 
 def bind(expression: str, values: dict[str, Any]) -> str:
-    """The condition with each `:name` outside of quotes replaced by its literal; untouched when there are no values."""
+    """Replace each `:name` outside of quotes by its literal; without values the condition is returned unchanged."""
     if not isinstance(expression, str):
         raise TypeError(f"a condition is a string, no {type(expression).__name__}")  # a null would be no filter
     if not values:
@@ -156,27 +156,27 @@ class EventPosition(Filter):
 
     @classmethod
     def first(cls) -> Self:
-        """From the oldest event that is kept."""
+        """Begin with the oldest event that is kept."""
         return cls._at("offset", "-1")
 
     @classmethod
     def latest(cls) -> Self:
-        """Only what comes from now on."""
+        """Begin with the first event that arrives from now on."""
         return cls._at("offset", "@latest")
 
     @classmethod
     def offset(cls, offset: str, *, inclusive: bool = False) -> Self:
-        """After the event with this offset, as its annotation `x-opt-offset` said."""
+        """Begin after the event whose annotation `x-opt-offset` is this offset."""
         return cls._at("offset", str(offset), inclusive)
 
     @classmethod
     def sequence_number(cls, number: int, *, inclusive: bool = False) -> Self:
-        """After the event with this number, as its annotation `x-opt-sequence-number` said."""
+        """Begin after the event whose annotation `x-opt-sequence-number` is this number."""
         return cls._at("sequence-number", f"{int(number)}", inclusive)
 
     @classmethod
     def enqueued_time(cls, moment: datetime, *, inclusive: bool = False) -> Self:
-        """After this moment by the service's clock, to the millisecond.
+        """Begin after this moment by the service's clock, to the millisecond.
 
         Raises:
             ValueError: the datetime is naive.

@@ -54,7 +54,7 @@ class StreamDecoder:
         self._section = 0  # where it begins in the message
 
     def feed(self, part: bytes) -> None:
-        """The next part of the payload."""
+        """Take the next part of the payload."""
         self._size += len(part)
         if self._opened and self._at == len(self._data):
             self._base += self._at
@@ -66,7 +66,7 @@ class StreamDecoder:
             self._join()
 
     def end(self) -> None:
-        """The payload is whole."""
+        """Record that the payload is whole: no part follows."""
         self._ended = True
         self._join()
 
@@ -83,7 +83,7 @@ class StreamDecoder:
     # The head
 
     def read_head(self) -> bool:
-        """Whether all before the body is here, and with it `message`.
+        """Return whether all sections before the body are here, so that `message` can be read.
 
         Raises:
             DecodeError: it is malformed, or longer than what is held.
@@ -117,7 +117,7 @@ class StreamDecoder:
         return True
 
     def _read_value(self) -> bool:
-        """A body that is not data can only be understood whole."""
+        """Read a body that is not data, which can only be decoded whole; return whether it is here."""
         if not self._ended:
             self._wait(self._limit, self._size)
             return False
@@ -129,8 +129,9 @@ class StreamDecoder:
     # The body
 
     def read(self) -> bytes | None:
-        """The next piece of the body, as much as is here of one data section; None when more is to be fed, or all was
-        read, which `finished` tells.
+        """Return the next piece of the body, as much as is here of one data section.
+
+        None means that more is to be fed, or that all was read, which `finished` tells.
 
         Raises:
             DecodeError: the message is malformed.
@@ -201,7 +202,7 @@ class StreamDecoder:
         self._section = self._base + self._at
 
     def _wait(self, end: int, held: int) -> None:
-        """Nothing can be said before `_data` has grown to `end` bytes, `held` of which are kept for that."""
+        """Record that nothing can be read before `_data` has `end` bytes; refuse to keep `held` of them if too many."""
         if self._ended:
             raise DecodeError("the message ends within a section")
         if held > self._limit:
@@ -210,13 +211,13 @@ class StreamDecoder:
             self._missing = end - len(self._data)
 
     def _check_end(self) -> None:
-        """If nothing more comes, everything was read."""
+        """Check, if the payload is whole, that everything was read."""
         if self._ended and (self._left or self._at < len(self._data)):
             raise DecodeError("the message ends within a section")
 
 
 def _descriptor_size(data: bytes, at: int) -> int:
-    """The bytes of the descriptor that begins there, with the 0 before it; or as many as tell that there is none."""
+    """Return the length of the descriptor at `at`, with the 0 before it, or enough bytes to tell that there is none."""
     if data[at]:
         return 1
     kind = data[at + 1]

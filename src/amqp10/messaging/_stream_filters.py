@@ -95,5 +95,5 @@ _KINDS: Final = frozenset(each.descriptor_name for each in (StreamOffset, Stream
 
 
 def only_for_streams(filters: Mapping[Any, Any]) -> bool:
-    """All of these filters are of the kinds above."""
+    """Return whether all of these filters are of the kinds above."""
     return all(isinstance(each, Described) and each.descriptor in _KINDS for each in filters.values())

@@ -123,7 +123,7 @@ that may be another process, for this one can die before it has the answer. A wo
 
 
 def outlives_link(*termini: object) -> bool:
-    """Whether one of these is meant to be there for the next link of its name, as durable subscriptions are (§3.5.6).
+    """Return whether a terminus is meant to be there for the next link of its name (§3.5.6).
 
     Whoever has no wish to end it detaches from it, and does not close (§2.6.4, §2.6.6).
     """
@@ -134,7 +134,7 @@ def outlives_link(*termini: object) -> bool:
 
 
 def outlives_connection(*termini: object) -> bool:
-    """Whether one of these is kept for a while without its connection, so that its link can be resumed (§3.5.6)."""
+    """Return whether a terminus outlives its connection for a while, so that its link can be resumed (§3.5.6)."""
     return any(
         isinstance(each, Source | Target) and (each.expiry_policy == "never" or bool(each.timeout)) for each in termini
     )

@@ -41,7 +41,7 @@ async def ask(stream: ByteStream, dialect: Dialect, wait: float = ANSWER_WAIT) -
 async def choose_dialect(
     candidates: list[Dialect], endpoint: Endpoint, tls: TLSSettings | None, route: Route, *, secret: bool
 ) -> Dialect:
-    """The first of the candidates that the server speaks.
+    """Return the first of the candidates that the server speaks.
 
     Args:
         candidates: the best one first.
@@ -95,6 +95,6 @@ async def _asked(
 
 
 def automatic(dialects: list[Dialect], route: Route) -> list[Dialect]:
-    """Those that `dialect="auto"` chooses from, the best one first."""
+    """Return the dialects that `dialect="auto"` chooses from, the best one first."""
     # Only AMQP 1.0 is secured by a header, and no draft is chosen by accident.
     return [each for each in dialects if "draft" not in each.name and (not route.tls_upgrade or each.name == "1.0")]

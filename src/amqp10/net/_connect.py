@@ -72,7 +72,7 @@ async def connect(
 
 
 async def _reach(endpoint: Endpoint, route: Route) -> tuple[ByteStream, bool]:
-    """A TCP stream to the endpoint, and whether it stays on this machine."""
+    """Open a TCP stream to the endpoint; return it and whether it stays on this machine."""
     if route.proxy is not None:
         return await connect_through(route.proxy, endpoint), False
     stream = await take_over(await anyio.connect_tcp(endpoint.host, endpoint.port))

@@ -23,7 +23,7 @@ _STATUS = re.compile(rb"HTTP/1\.[01] ([1-9][0-9][0-9])(?: [^\r\n]*)?\r?\n")
 
 
 async def connect_through(proxy: Proxy, endpoint: Endpoint) -> ByteStream:
-    """A stream to the endpoint's host and port, through the proxy.
+    """Open a stream through the proxy to the endpoint's host and port.
 
     Raises:
         HandshakeRefused: the proxy said no; 407 where it wants another login.
@@ -57,7 +57,7 @@ def _request(proxy: Proxy, endpoint: Endpoint) -> bytes:
 
 
 async def _answer(stream: ByteStream) -> bytes:
-    """The head of the proxy's answer; less where it does not end, or is none."""
+    """Read the head of the proxy's answer; what came of it if the head does not end or is not HTTP."""
     data = b""
     while b"\r\n\r\n" not in data and len(data) < MAX_ANSWER and data[:7] == b"HTTP/1."[: len(data)]:
         data += await stream.receive()
@@ -78,7 +78,7 @@ def _check(answer: bytes, proxy: Proxy, endpoint: Endpoint) -> None:
 
 
 def says(status: int) -> str:
-    """An HTTP status in words."""
+    """Describe an HTTP status in words."""
     try:
         phrase = HTTPStatus(status).phrase
     except ValueError:

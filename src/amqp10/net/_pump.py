@@ -122,7 +122,7 @@ class Pump:
             raise self._crash
 
     def wake(self) -> None:
-        """The engine has output, or is ready for input again: see to it soon. Cheap; call after each operation."""
+        """Have the loop write the engine's output and resume reading soon. Cheap; call it after each operation."""
         if self._readable is not None:
             self._go_on_reading()
         if not self._awake:
@@ -163,7 +163,7 @@ class Pump:
     # The three tasks
 
     async def _guard(self, part: Callable[[], Awaitable[None]], tasks: TaskGroup) -> None:
-        """One task; the first fault ends all three, and is kept so that it leaves without an exception group."""
+        """Run one task; its fault ends all three, and is kept so that it leaves without an exception group."""
         try:
             await part()
         except Exception as error:
@@ -271,7 +271,7 @@ class Pump:
             self._go_on_reading()
 
     def _lose(self, cause: Exception | None) -> None:
-        """The transport is over; unless the engine knows of an end already, that is its end."""
+        """Tell the engine that the transport has ended, unless it knows of an end already."""
         if not self._ended:
             if self._cause is None and not isinstance(cause, anyio.EndOfStream):
                 self._cause = cause
@@ -279,7 +279,7 @@ class Pump:
             self._tell()
 
     def _end(self) -> None:
-        """Nothing more is told; the writer may finish in bounded time, and nobody waits for it."""
+        """Stop telling events, and let the writer finish in bounded time without waiting for it."""
         if self._ended:
             return
         self._ended = True

@@ -28,7 +28,7 @@ _MOST_BUFFERS: Final = 1024
 
 
 async def take_over(stream: ByteStream) -> ByteStream:
-    """The same connection as a `SocketStream`, for a stream of anyio's that has just connected and read nothing.
+    """Wrap the connection of an anyio stream that has read nothing yet in a `SocketStream`.
 
     Where its socket is its event loop's own (uvloop's, or that of asyncio on Windows), the stream itself.
 
@@ -107,7 +107,7 @@ class SocketStream(anyio.abc.SocketStream):
         await self.send_buffers((item,))
 
     async def send_buffers(self, buffers: Sequence[bytes | memoryview]) -> None:
-        """The same of several, one after the other, without joining them."""
+        """Send several buffers, one after the other, without joining them."""
         await anyio.lowlevel.checkpoint_if_cancelled()
         rest = deque(memoryview(each) for each in buffers)
         waited = False

@@ -93,7 +93,7 @@ _TLS_FAULTS: Final = {
 
 
 def describe(error: BaseException) -> str:
-    """An error of the network in one line; a group (one attempt an address) by its members."""
+    """Describe an error of the network in one line; a group, one attempt for each address, by its members."""
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(sorted({describe(one) for one in error.exceptions}))
     cause = error.__cause__
@@ -124,7 +124,7 @@ def set_options(stream: ByteStream) -> None:
 
 
 def client_context(tls: TLSSettings | None) -> ssl.SSLContext:
-    """The context of a client; the system's authorities where nothing is said.
+    """Make the context of a client; without settings the system's authorities are trusted.
 
     Raises:
         OSError, ValueError: as for `TLS.client_context`.

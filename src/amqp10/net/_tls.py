@@ -61,7 +61,7 @@ class TLS:
             check_host(self.server_hostname, "server_hostname")
 
     def client_context(self) -> ssl.SSLContext:
-        """The context of a client.
+        """Make the context of a client.
 
         Raises:
             OSError: a file cannot be read; `ssl.SSLError` (an OSError too) for one that is not what it should be.
@@ -81,7 +81,7 @@ class TLS:
         return context
 
     def server_context(self) -> ssl.SSLContext:
-        """The context of a server.
+        """Make the context of a server.
 
         Raises:
             OSError, ValueError: as for `client_context`; ValueError too when there is no certificate to show.
@@ -148,7 +148,7 @@ class TLS:
 
 
 def _readable(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """The same path, if it can be read: the errors of `ssl` do not say which file is missing."""
+    """Return the path if it can be read: the errors of `ssl` do not say which file is missing."""
     with open(path, "rb"):
         return path
 

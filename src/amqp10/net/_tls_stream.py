@@ -178,7 +178,7 @@ class TLSStream(ByteStream):
         await self.send_buffers((item,))
 
     async def send_buffers(self, buffers: Sequence[bytes | memoryview]) -> None:
-        """The same of several, one after the other, without joining them."""
+        """Send several buffers, one after the other, without joining them."""
         async with self._sending:
             for each in buffers:
                 rest = memoryview(each)
@@ -192,7 +192,7 @@ class TLSStream(ByteStream):
             await self._flush()
 
     async def _shake_hands_again(self) -> None:
-        """The peer wants to, as it may in TLS 1.2 (RFC 5246 §7.4.1.1), and what it says next is read by `receive`."""
+        """Wait while the peer renegotiates, as TLS 1.2 allows (RFC 5246 §7.4.1.1); `receive` reads what it sends."""
         self._heard = heard = anyio.Event()
         try:
             await self._flush()

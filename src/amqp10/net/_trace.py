@@ -29,7 +29,7 @@ _log = logging.getLogger("amqp10.frames")
 
 @cache
 def _to_stderr(level: int) -> None:
-    """What the environment variable asks for, once a process."""
+    """Read what the environment variable asks for, once in each process."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     _log.addHandler(handler)
@@ -40,7 +40,7 @@ def _to_stderr(level: int) -> None:
 def traced(
     stream: ByteStream, make_tracer: Callable[[bool], Tracer], name: str, received: bytes = b"", sent: bytes = b""
 ) -> ByteStream:
-    """The stream, with what crosses it told to the logger; the stream itself where nobody listens.
+    """Return a stream that logs what crosses it; the stream itself if the logger is not enabled.
 
     Args:
         make_tracer: of the dialect; takes whether bodies are to be shown.

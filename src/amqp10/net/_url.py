@@ -145,7 +145,7 @@ def _canonical(host: str) -> str:
 
 
 def _ascii(host: str) -> str:
-    """A host as DNS writes it (RFC 5891); UnicodeError, which is a ValueError, where it has no such form."""
+    """Return a host as DNS writes it (RFC 5891); raise UnicodeError, a ValueError, if it has no such form."""
     if host.isascii():
         return host
     import idna  # which anyio needs, too
@@ -166,7 +166,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _split(url: str) -> tuple[SplitResult, str, int | None]:
-    """The URL, its host and its port; what `urllib` raises may quote the password, so its errors end here."""
+    """Parse the URL, its host and its port; errors of `urllib` may quote the password, so they end here."""
     with suppress(ValueError):
         parts = urlsplit(url)
         # An @ behind the host is one whose password has a slash, and "host" its user.

@@ -104,7 +104,7 @@ class WebSocketStream(ByteStream, Layer):
         self._take()
 
     def _take(self) -> None:
-        """What wsproto makes of what came, some of it. That is in order, so bytes before a fault count."""
+        """Handle some of the events that wsproto has, in order, so that bytes before a fault count."""
         parts = []
         count = 0
         for event in islice(self._connection.events(), MOST_EVENTS):
@@ -126,7 +126,7 @@ class WebSocketStream(ByteStream, Layer):
         self._incoming += b"".join(parts)
 
     def _end(self, event: CloseConnection) -> None:
-        """The peer closed; the answer is the same code (§5.5.1)."""
+        """Answer the peer's close with the same code (§5.5.1)."""
         self._ended = True
         if self._connection.state is ConnectionState.REMOTE_CLOSING:
             self._close = event.response()
@@ -141,7 +141,7 @@ class WebSocketStream(ByteStream, Layer):
             self._close = CloseConnection(code, reason)
 
     def _over(self) -> Exception:
-        """What to tell whoever receives now."""
+        """Return the error for a task that receives now."""
         if self._closed:
             return anyio.ClosedResourceError()
         return anyio.EndOfStream() if self._failure is None else anyio.BrokenResourceError(self._failure)
@@ -153,7 +153,7 @@ class WebSocketStream(ByteStream, Layer):
         return self._pong is not None or self._close is not None
 
     async def _answer(self) -> None:
-        """Have a pong or a close sent soon: by whoever drives the stream, else at once."""
+        """Have a pong or a close sent soon: by the task that drives the stream, else at once."""
         if self.owed:
             if self.on_owed is not None:
                 self.on_owed()

@@ -164,7 +164,7 @@ _ELEMENTS: Final[dict[str, _Elements]] = {
 
 
 def elements_writer(name: str) -> Writer:
-    """The writer of a whole array of undescribed elements of the type `name`, from any sequence."""
+    """Return the function that writes a sequence as an array of undescribed elements of the type `name`."""
     write_all = _ELEMENTS[name]
 
     def write(out: bytearray, items: Sequence[Any]) -> None:

@@ -50,7 +50,7 @@ CODES: Final[dict[int, tuple[str, int]]] = {
 
 
 def name_of(code: int) -> str:
-    """What a constructor announces, for an error message."""
+    """Name the type that a constructor announces, for an error message."""
     if code == 0:
         return "a described value"
     known = CODES.get(code)

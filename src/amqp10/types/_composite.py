@@ -110,7 +110,7 @@ class Composite:
             """
 
     def encode(self) -> bytes:
-        """The encoding: a described list.
+        """Encode the composite as a described list.
 
         Raises:
             EncodeError: a mandatory field is None, or a value is not of its field's type.
@@ -121,7 +121,7 @@ class Composite:
 
     @classmethod
     def decode(cls, data: Data, limits: Limits = DEFAULT_LIMITS) -> Self:
-        """The one value of this type that `data` is the encoding of.
+        """Decode `data`, which must be exactly one value of this type.
 
         Raises:
             DecodeError: it is something else, or breaks the type's rules; type and field are named.
@@ -135,7 +135,7 @@ class Composite:
 
     @classmethod
     def from_described(cls, described: Described) -> Self:
-        """What was decoded without knowledge of composites, as this type.
+        """Convert a value that was decoded as a plain `Described` to this type.
 
         Raises:
             DecodeError: it is something else, or breaks the type's rules.
@@ -227,7 +227,7 @@ CLOSED: Final = frozenset({"error"})
 
 
 def decode_composite(data: Data, at: int = 0, limits: Limits = DEFAULT_LIMITS) -> tuple[Composite | Described, int]:
-    """The described value that begins at the offset `at`, and the offset after it.
+    """Decode the described value that begins at the offset `at`; return it and the offset after it.
 
     A value whose descriptor (number or symbol) is that of a known composite becomes an instance of its class,
     any other a `Described`.
@@ -247,7 +247,7 @@ def decode_composite(data: Data, at: int = 0, limits: Limits = DEFAULT_LIMITS) -
 
 
 def decode_fields(cls: type[C], data: bytes, at: int, room: list[int] | None = None) -> tuple[C, int]:
-    """The instance of `cls` whose list of fields begins at the offset `at`, behind a descriptor that is known already.
+    """Decode the list of fields at the offset `at`, after the descriptor, as an instance of `cls`.
 
     `room` is what `room_for` gave for several values of the same data together.
 
@@ -281,7 +281,7 @@ def type_at(data: bytes, at: int) -> type[Composite] | None:
 
 
 def read_composite(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
-    """The reader of a described value, its descriptor at `at`; used in place of the plain one where types are known."""
+    """Read the described value whose descriptor is at `at`, as a composite if its type is known."""
     start = at
     if data[at] == 0x53:
         reader = _BY_CODE.get(data[at + 1])
@@ -300,7 +300,7 @@ def read_composite(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
 
 
 def as_composite(value: Any) -> Any:
-    """A `Described` as the composite that its descriptor names; anything else, and an unknown one, as it is.
+    """Return `value` as the composite that its descriptor names, or unchanged if it is none that is known.
 
     Raises:
         DecodeError: it breaks the rules of the type that its descriptor names.

@@ -120,7 +120,7 @@ def _entries(data: bytes, at: int, end: int, count: int, room: list[int]) -> tup
 def _more_pairs(
     data: bytes, at: int, end: int, count: int, pairs: list[tuple[Any, Any]], room: list[int]
 ) -> tuple[Any, int]:
-    """The map that begins with these pairs, has `count` more at `at`, and keys that a dict may not hold."""
+    """Read the rest of a map whose keys a dict cannot hold: `count` more pairs at `at`, after `pairs`."""
     readers, key_readers = READERS, KEY_READERS
     for _ in repeat(None, count):
         key, at = key_readers[data[at]](data, at + 1, room)

@@ -17,7 +17,7 @@ from ._values import Decimal32, Decimal64, Decimal128
 
 
 def _reader(bits: int, exponent_bits: int, digits: int, python: type[Decimal]) -> Callable[[int], Decimal]:
-    """A function from the number whose binary digits are the encoding to the decimal that it means."""
+    """Return a function that turns the encoding, read as an unsigned integer, into its decimal."""
     low = bits - 1 - exponent_bits
     bias = 3 * (1 << (exponent_bits - 3)) + digits - 2
     payload_limit = 10 ** (digits - 1)
@@ -45,7 +45,7 @@ def _reader(bits: int, exponent_bits: int, digits: int, python: type[Decimal]) -
 
 
 def _writer(bits: int, exponent_bits: int, digits: int) -> Callable[[Decimal], int]:
-    """The function that undoes `_reader`.
+    """Return the function that reverses `_reader`: from a decimal to its encoding as an unsigned integer.
 
     A number keeps its exponent where the width has it, else takes the nearest one that means the same number.
     """

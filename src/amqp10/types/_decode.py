@@ -45,7 +45,7 @@ BROKEN: Final = (IndexError, struct.error, UnicodeDecodeError, RecursionError)
 
 
 def decode(data: Data, limits: Limits = DEFAULT_LIMITS) -> Any:
-    """The one value that `data` is the encoding of.
+    """Decode `data`, which must be exactly one value.
 
     Raises:
         DecodeError: the data is not exactly one valid encoding, or exceeds the limits.
@@ -59,7 +59,7 @@ def decode(data: Data, limits: Limits = DEFAULT_LIMITS) -> Any:
 def decode_from(
     data: Data, at: int = 0, limits: Limits = DEFAULT_LIMITS, room: list[int] | None = None
 ) -> tuple[Any, int]:
-    """The value that begins at the offset `at`, and the offset after it.
+    """Decode the value that begins at the offset `at`; return it and the offset after it.
 
     `bytes` are read in place; of another buffer the octets of the value are copied first. `room` is what `room_for`
     gave for several values of the same data together.
@@ -83,7 +83,7 @@ def decode_from(
 
 
 def skip(data: Data, at: int = 0) -> int:
-    """The offset after the value that begins at `at`; its extent is checked, its content is not looked at.
+    """Return the offset after the value that begins at `at`; only its extent is checked, not its content.
 
     Raises:
         DecodeError: an unknown constructor, or the data ends before the value does.
@@ -114,7 +114,7 @@ def skip(data: Data, at: int = 0) -> int:
 
 
 def broken(error: Exception) -> DecodeError:
-    """The DecodeError for one of `BROKEN`."""
+    """Return the DecodeError that tells of one of `BROKEN`."""
     if isinstance(error, RecursionError):
         return DecodeError("the value is nested too deeply")
     if isinstance(error, UnicodeDecodeError):

@@ -147,7 +147,7 @@ def _representation(cls: type[Composite]) -> str:
 
 
 def field_writer(declared: Field) -> Writer:
-    """The strict writer of one field's value, None excepted: whatever does not belong there is an EncodeError."""
+    """Return the writer of a field's values other than None; it raises EncodeError for a value of another type."""
     if declared.multiple:
         several = elements_writer(declared.type)
 
@@ -182,14 +182,14 @@ _write_map = typed_writer("map")
 
 
 def _write_fields(out: bytearray, value: Any) -> None:
-    """A map in a composite: all but `unsettled` have symbols for keys (§2.8.13), so that a str stands for one."""
+    """Write a map in a composite: in all but `unsettled` the keys are symbols (§2.8.13), so a str is written as one."""
     if isinstance(value, Mapping):
         value = {Symbol(key) if type(key) is str else key: item for key, item in value.items()}
     _write_map(out, value)
 
 
 def _explain(self: Composite, error: Exception) -> EncodeError:
-    """Which field it was that could not be encoded."""
+    """Return the error that names the field that could not be encoded."""
     scratch = bytearray()
     for index, each in enumerate(self.fields):
         place = _place(type(self), index)
@@ -369,7 +369,7 @@ _PLAIN_ARCHETYPES: Final = frozenset({"message-id", "address"})
 
 
 def _octets_read(narrow: int, slice_: str) -> list[str]:
-    """Short ones in line, the others by their reader."""
+    """Return the lines that read a field of octets: a short one inline, a long one by its reader."""
     return [
         f"if code == {narrow:#x}:",
         "    stop = at + 2 + data[at + 1]",
@@ -421,7 +421,7 @@ _FAST_READS: Final[dict[str, Sequence[str]]] = {
 
 
 def _special_reader(cls: type[Composite], index: int) -> Callable[[int, bytes, int, list[int]], tuple[Any, int]]:
-    """The reader of a field that no short block knows, called with the constructor and the offset after it."""
+    """Return the reader of a field without inline code; it is called with the constructor and the offset after it."""
     from ._composite import CLOSED, Composite, as_archetype, check_archetype, read_composite
 
     declared = cls.fields[index]

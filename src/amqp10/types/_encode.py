@@ -64,7 +64,7 @@ _SIZE_LIMIT: Final = 0xFFFF_FFFF
 
 
 def encode(value: Any) -> bytes:
-    """The AMQP encoding of a value; the module `_values` says which Python type is which AMQP type.
+    """Encode a value; the module `_values` says which Python type is which AMQP type.
 
     Raises:
         EncodeError: the value, or one inside it, has no AMQP type, is out of its type's range, is a datetime without
@@ -467,7 +467,7 @@ _BY_VALUE: Final[dict[str, frozenset[Writer]]] = {
 
 
 def typed_writer(name: str) -> Writer:
-    """The writer for a place that takes only the AMQP type `name`; the wrong Python type there is an EncodeError."""
+    """Return the writer of the AMQP type `name`; it raises EncodeError for the wrong Python type."""
     if name in _BY_NAME:
         accepted, write = _BY_NAME[name]
 

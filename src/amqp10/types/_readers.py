@@ -228,7 +228,7 @@ _SYMBOLS_KEPT = 1024
 
 
 def symbol_of(raw: bytes) -> Symbol:
-    """The symbol of these octets. The same few come again and again, so that some are kept."""
+    """Return the symbol of these octets. Some are kept, because the same few come again and again."""
     symbol = _symbols.get(raw)
     if symbol is None:
         try:

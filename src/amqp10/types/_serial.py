@@ -11,22 +11,22 @@ _HALF = 0x8000_0000
 
 
 def serial_add(number: int, increment: int) -> int:
-    """The serial number `increment` steps after `number` (before it, when negative)."""
+    """Return the serial number `increment` steps after `number`, or before it if `increment` is negative."""
     return (number + increment) & _MASK
 
 
 def serial_diff(later: int, earlier: int) -> int:
-    """How many steps lead from `earlier` to `later`, from -2**31 to 2**31 - 1; negative when `later` is behind."""
+    """Return how many steps lead from `earlier` to `later`: -2**31 to 2**31 - 1, negative if `later` is behind."""
     return ((later - earlier + _HALF) & _MASK) - _HALF
 
 
 def serial_lt(left: int, right: int) -> bool:
-    """Whether `left` comes before `right`."""
+    """Return whether `left` comes before `right`."""
     return 0 < (right - left) & _MASK < _HALF
 
 
 def serial_compare(left: int, right: int) -> int:
-    """-1, 0 or 1 as `left` comes before `right`, is it, or comes after it.
+    """Return -1 if `left` comes before `right`, 0 if they are equal, 1 if it comes after.
 
     Raises:
         ValueError: the two are exactly 2**31 apart, where RFC 1982 defines no order.

@@ -237,7 +237,7 @@ class Map:
         return (key for key, _ in self.pairs)
 
     def items(self) -> list[tuple[Any, Any]]:
-        """The pairs, in order."""
+        """Return the pairs in order."""
         return list(self.pairs)
 
     def __getitem__(self, key: Any) -> Any:
