@@ -250,8 +250,8 @@ def test_str_keys_of_maps_are_symbols() -> None:
         (Everything(names=(1,)), "names: 1 is not a symbol"),  # type: ignore[arg-type]
         (Everything(any=object()), "any: a object has no AMQP type"),
         (Everything(inner=Inner()), "inner: test:inner:list number is mandatory"),
-        (Everything(mode="other"), "mode: 'other' is none of low, high, mixed"),
-        (Everything(mode=1), "mode: 1 is none of low, high, mixed"),  # type: ignore[arg-type]
+        (Everything(mode="other"), "mode: 'other' is not one of low, high, mixed"),
+        (Everything(mode=1), "mode: 1 is not one of low, high, mixed"),  # type: ignore[arg-type]
     ],
 )
 def test_what_does_not_belong_in_a_field(value: Composite, message: str) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..client import Delivery
 
 LOSSES = 16
-"""What was told before so many losses ago, and did not come again since, does not."""
+"""Messages told of before this many losses, and not seen since, do not come again."""
 
 
 class Again:
@@ -39,18 +39,18 @@ class Again:
         return len(self._told)
 
     def told(self, delivery: Delivery) -> None:
-        """The source was told that a message was accepted."""
+        """Record that the source was told of a message's acceptance."""
         self._told.append(_known_by(delivery))
 
     def lost(self) -> None:
-        """The source's link was lost: those that were told last may come again."""
+        """Record that the source's link was lost: the messages it was told of last may come again."""
         self._lost.update(self._told)
         self._told.clear()
         for oldest in list(self._lost)[: -self._most_lost]:
             del self._lost[oldest]
 
     def count(self, batch: Iterable[Delivery]) -> int:
-        """How many of these may have been moved before; each message is counted once for each time."""
+        """Return how many of the messages may have been moved before; each counts once for each time it comes again."""
         if not self._lost:
             return 0
         found = 0

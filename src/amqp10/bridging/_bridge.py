@@ -39,7 +39,7 @@ OUTCOMES_SHARE = 0.6
 
 
 def _meant(address: str | None) -> Address | str | None:
-    """What an address is, however it is spelled."""
+    """Return one form of an address for all its spellings."""
     try:
         return parse_address(address) if address is not None else None
     except ValueError:
@@ -153,7 +153,7 @@ class Bridge:
         return self
 
     async def _connections(self, stack: AsyncExitStack, which: str = "") -> tuple[Connection, Connection]:
-        """Both ends' connections; of a URL a new one, and one for both if both are the same."""
+        """Open both ends' connections: a new one for a URL, and one for both ends if these are the same."""
         (source, _), (target, _) = self._ends
         opened = await self._opened(source, "source", stack, which)
         return opened, opened if target == source else await self._opened(target, "target", stack, which)
@@ -335,7 +335,7 @@ def bridge(
         close_timeout: seconds that leaving may take.
 
     Raises:
-        ValueError: settings that are none, or do not fit together; an address and itself.
+        ValueError: settings that are invalid or do not fit together; a bridge from an address to itself.
     """
     settings = Settings(
         window=window,

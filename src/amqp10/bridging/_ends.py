@@ -56,7 +56,7 @@ class Exact(Link):
         return not self.transacted and super()._is_kept()
 
     def _say_what_for(self) -> None:
-        """Before it attaches."""
+        """State in the link's properties, before it attaches, whether it comes only to be resumed."""
         if self.exact:
             properties = {key: value for key, value in self._terms.properties.items() if key != ONLY_TO_RESUME}
             if self._at_stake:
@@ -93,7 +93,7 @@ class Exact(Link):
 
 
 def uncertain(end: str, count: int) -> DeliveryUncertain:
-    """The error of exactly once, where it cannot be."""
+    """Return the error for messages in flight that an end has forgotten, which cannot be moved exactly once."""
     return DeliveryUncertain(
         f"the {end} has forgotten {count} messages that were in flight: they may be at the target, or not. "
         "Without the store of deliveries the bridge moves them again, so that none is lost, and some may be there twice"
@@ -119,7 +119,7 @@ class Ending(Receiver):
             self._flow(0)
 
     def give_back(self, deliveries: Iterable[Delivery]) -> None:
-        """These were taken and go back as they came, with what waits here, when the link is left."""
+        """Put deliveries back unchanged before those that wait here; all are released when the link is left."""
         self._incoming.extendleft(reversed(list(deliveries)))
 
     def _give_up(self, deliveries: Iterable[Any]) -> None:
@@ -191,7 +191,7 @@ class Outlet(Exact, Sender):
         await self._room()
 
     def let_others(self) -> None:
-        """There was room, and nothing to send."""
+        """Pass the turn on to other senders: there was room, and nothing to send."""
         self._pass_on()
 
     def forward(
@@ -235,7 +235,7 @@ def end_for_good(link: Link) -> None:
 
 
 def intake(connection: Connection, source: Source, *, name: str | None, mode: ReceiverSettleMode, copy: bool) -> Ending:
-    """The receiving end for a source."""
+    """Make the receiving end for a source."""
     if copy:
         browser = connection.browser(source, credit=1)
         return CopyIntake(connection, None, browser._terms, 0, require_filters=True)
@@ -251,7 +251,7 @@ def intake(connection: Connection, source: Source, *, name: str | None, mode: Re
 def outlet(
     connection: Connection, target: Target | None, *, name: str | None = None, mode: ReceiverSettleMode = "first"
 ) -> Outlet:
-    """The sending end for a target."""
+    """Make the sending end for a target."""
     plain = connection.sender(target, name=name, receiver_settle_mode=mode)
     made = Outlet(connection, None, plain._terms)
     made._remembered = plain._remembered

@@ -20,7 +20,7 @@ RESUME_TIMEOUT = 3600
 
 
 def reconnect_for(role: Role, *, exactly_once: bool) -> Reconnect:
-    """How an end's connection comes back, where the user does not say it.
+    """Return how an end's connection comes back if the user does not say it.
 
     At least once the source keeps nothing for the link: what a process had that was killed is there for the next.
     """
@@ -39,7 +39,7 @@ def check_stores(source: Connection | str, target: Connection | str, given: Deli
 
 
 def way_of(source: Connection, target: Connection) -> Way:
-    """How messages are moved exactly once.
+    """Return how messages are moved exactly once.
 
     Raises:
         Unsupported: they are not.
@@ -86,7 +86,10 @@ def check_kept(link: Link) -> None:
 
 
 def _check_session_kept(link: Link) -> None:
-    """The same where sessions are resumed: the completion of an accept, and of a transfer, is the second step."""
+    """Refuse a link whose session the peer does not keep.
+
+    Where sessions are resumed, the completion of an accept, and of a transfer, is the second step.
+    """
     if link._on is None or not link._on.remote.timeout:
         advice = "" if link.connection._recovery else " (give it reconnect=)"
         raise Unsupported(

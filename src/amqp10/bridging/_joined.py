@@ -76,7 +76,7 @@ async def join(
         links.append(aside)
 
     async def anew() -> Outlet:
-        """Another link to the target."""
+        """Attach another link to the target."""
         link = outlet(*target)
         links.append(link)
         return await stack.enter_async_context(link)

@@ -104,7 +104,7 @@ class Mover:
         self._changed()
 
     def set(self) -> None:
-        """As a waiter of the links at the target: one of them is over."""
+        """Handle the end of a link at the target, as the links' waiter."""
         for end in (self._target, self._aside):
             if end is not None and end._over and not self._stopped:
                 end._told = True
@@ -136,7 +136,7 @@ class Mover:
         return self.flight.moved + self.flight.refused
 
     def _enough(self) -> bool:
-        """Nothing more is to be taken, as far as can be seen now."""
+        """Return whether nothing more is to be taken, as far as can be seen now."""
         count = self.settings.count
         return count is not None and self._finished + self.flight.under_way >= count
 
@@ -185,7 +185,7 @@ class Mover:
             self._wake()
 
     async def _arrivals(self) -> list[Delivery] | None:
-        """What came, perhaps nothing; None if the source has no more, for those who want to know that."""
+        """Return what came, perhaps nothing; None if the source has no more and the settings ask for that."""
         source, most = self._source, self.settings.most
         if not self.settings.until_empty:
             return await source.receive_batch(most)
@@ -266,7 +266,7 @@ class Mover:
     # What the target says
 
     def look(self, transit: Transit) -> None:
-        """The target has said something of it, or nothing more can be said."""
+        """Handle the target's outcome of a message, or the fact that none will come."""
         sent = transit.sent
         assert sent is not None
         outcome = sent._known_outcome()
@@ -315,7 +315,7 @@ class Mover:
         self._free()
 
     def _turn_down(self, transit: Transit, why: Exception | None = None) -> None:
-        """The target does not want it, and the source is told: it went aside, or why it is rejected."""
+        """Tell the source of a message that the target refused: it was set aside, or why it is rejected."""
         self.flight.drop(transit)
         if transit.stale:
             return
@@ -332,7 +332,7 @@ class Mover:
         self._free()
 
     def _unresumed(self, deliveries: list[OutgoingDelivery]) -> list[OutgoingDelivery]:
-        """The target's link was lost, and it does not say what became of these; those to be sent again."""
+        """Return which messages to send again after the target's link was lost with their outcomes unknown."""
         lost = [delivery for delivery in deliveries if delivery.handed_over]
         if not self.settings.exactly_once:
             self.flight.duplicates += len(lost)
@@ -355,7 +355,7 @@ class Mover:
                 self._free()
 
     def _moving(self, deliveries: Iterable[Delivery]) -> int:
-        """How many of these were sent on, and the source does not know yet that it is rid of them."""
+        """Return how many of the messages were sent on without the source having heard of it yet."""
         held = self.flight.held
         transits = [(held.get(delivery), delivery) for delivery in deliveries]
         return sum(
@@ -364,7 +364,7 @@ class Mover:
         )
 
     def _forgotten(self, deliveries: Iterable[Delivery]) -> None:
-        """The source's link was lost, and these come again."""
+        """Handle the loss of the source's link: the messages come again."""
         flight, lost = self.flight, 0
         self._again.lost()
         for delivery in deliveries:
@@ -423,7 +423,7 @@ class Mover:
         self._source.give_back(back)
 
     def _drop_told(self) -> None:
-        """The source does not say any more that it has settled: its link, or the store, knows of the outcome."""
+        """Stop waiting for the source to settle: its link, or the store, knows of the outcome."""
         forgets = self._source._over and self._source._remembered is None
         for transit in [each for each in self.flight.held.values() if each.phase is Phase.TOLD]:
             self.flight.drop(transit)
@@ -432,7 +432,7 @@ class Mover:
     # Waiting
 
     def _free(self) -> None:
-        """A place became free."""
+        """Count a place of the window that became free, and wake the mover when enough of them are."""
         self._freed += 1
         if 3 * self._freed >= self.flight.under_way:
             if not self.settings.until_empty:
@@ -461,7 +461,7 @@ class Mover:
 
 
 def payload_of(transit: Transit) -> bytes:
-    """What goes on of a message, now."""
+    """Return the payload that is sent on for a message."""
     source = transit.source
     if source.message_format:
         return source.payload

@@ -40,7 +40,7 @@ _SHORT_LIST: Final = 0xC0
 
 
 def onward(payload: bytes, waited: float) -> bytes:
-    """The payload as it goes on; the same object in nearly every case.
+    """Return the payload as it is sent on; in nearly every case the same object.
 
     Args:
         payload: an encoded message. One that cannot be read is passed on as it is.
@@ -67,7 +67,7 @@ def _hop(payload: bytes, waited: float) -> bytes:
 
 
 def _may_have_copies(payload: bytes) -> bool:
-    """Whether its message-annotations, as nearly everyone writes them, may say further keys; cheap."""
+    """Return whether the message annotations may name further routing keys; a cheap look at their octets."""
     at = 0
     if payload[:3] == _HEADER and len(payload) > 6:
         at = 4 if payload[3] == _EMPTY_LIST else 5 + payload[4]
@@ -112,7 +112,7 @@ def _patched(payload: bytes, waited: float) -> bytes:
 
 
 def marked(payload: bytes, why: str) -> bytes:
-    """The payload with a message-annotation that says why the target refused it, if it can be given one."""
+    """Return the payload with an annotation that says why the target refused it, if it can be given one."""
     try:
         return patch_header(payload, message_annotations={REFUSED: why})
     except DecodeError:

@@ -71,7 +71,7 @@ _WORDS = {
 
 
 def end_of(connection: Connection, address: str | None) -> PlannedEnd:
-    """An end, once it is attached."""
+    """Describe an end, once it is attached."""
     said = connection.remote_properties
     product, version = said.get("product", "a server that does not say its name"), said.get("version", "")
     peer = " ".join(f"{product} {version}".split())  # one line, whatever the peer says
@@ -79,7 +79,7 @@ def end_of(connection: Connection, address: str | None) -> PlannedEnd:
 
 
 async def count(connection: Connection, source: Source, max_bytes: int) -> tuple[int | None, bool]:
-    """How many messages wait, and whether there are more: asked after, or looked at where nobody says it.
+    """Count the messages that wait, and tell whether there are more: the broker is asked, or the queue browsed.
 
     Args:
         max_bytes: as many bytes are looked at, at most.

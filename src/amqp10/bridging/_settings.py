@@ -15,7 +15,7 @@ class Settings:
     """See `bridge`.
 
     Raises:
-        ValueError: settings that are none, or do not fit together.
+        ValueError: settings that are invalid or do not fit together.
     """
 
     window: int

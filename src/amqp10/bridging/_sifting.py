@@ -55,7 +55,7 @@ class SiftingMover(Mover):
         self._anew = anew
 
     def _fault(self) -> EndpointError | None:
-        """What the target's link has ended over, if that may be a message."""
+        """Return the error that ended the target's link, if a message may have caused it."""
         cause = self._target._cause if self._target._over and not self._source._over else None
         about = isinstance(cause, LinkDetached | SessionEnded) and str(cause.condition) in ABOUT_A_MESSAGE | PERHAPS
         return cause if about else None  # type: ignore[return-value]

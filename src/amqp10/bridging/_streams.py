@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class PartedDelivery(StreamedDelivery):
-    """A delivery of which nothing is decoded: its payload is read part by part."""
+    """A delivery that is not decoded: its payload is read part by part."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ class PartedDelivery(StreamedDelivery):
         return bool(self.stream.parts) or self.stream.whole
 
     async def part(self) -> bytes | None:
-        """The next part of the payload; None at its end.
+        """Return the next part of the payload; None at its end.
 
         Raises:
             DeliveryAborted: the sender gave it up.
@@ -135,7 +135,7 @@ class StreamMover(Mover):
             raise
 
     async def _give_back(self, transit: Transit) -> None:
-        """It did not get through: the source delivers it once more."""
+        """Release a message that did not get through, so that the source delivers it once more."""
         if not transit.stale:
             try:
                 transit.source.release()
@@ -146,7 +146,7 @@ class StreamMover(Mover):
 
 
 def stream_intake(connection: Connection, source: Source) -> StreamIntake:
-    """The receiving end for a source."""
+    """Make the receiving end for a source."""
     plain = connection.receiver(source, stream=True, credit=1)
     session = Session(connection, SessionTerms(incoming_window=STREAM_WINDOW))
     return StreamIntake(connection, session, plain._terms, 0, require_filters=True, own=True)

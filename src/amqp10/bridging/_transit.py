@@ -58,7 +58,7 @@ class Transit:
         self._look = look
 
     def set(self) -> None:
-        """As the waiter of `sent`."""
+        """Handle the outcome of `sent`, as its waiter."""
         self._look(self)
 
 
@@ -93,7 +93,7 @@ class Flight:
         return max(1, self._taken_size // self._taken) if self._taken else 16_384
 
     def took(self, transits: Iterable[Transit]) -> None:
-        """These came from the source."""
+        """Record the messages that came from the source."""
         for transit in transits:
             size = len(transit.source.payload)
             self.held[transit.source] = transit
@@ -103,7 +103,7 @@ class Flight:
             self._taken_size += size
 
     def recover(self, tags: Iterable[bytes], now: float, look: Callable[[Transit], None]) -> dict[bytes, Transit]:
-        """These an earlier process had sent: deliveries that the source is to resume, by their tags."""
+        """Record what an earlier process had sent: deliveries that the source is to resume, by their tags."""
         unbound: Any = None  # to a link, until it is attached
         found = {tag: Transit(Delivery(unbound, unbound, tag, b"", False), now, look) for tag in tags}
         for transit in found.values():
@@ -113,14 +113,14 @@ class Flight:
         return found
 
     def sent(self, transit: Transit, delivery: SentDelivery) -> None:
-        """It was handed to the target's wire; of one that is sent a second time, elsewhere, too."""
+        """Record that a message was handed to the target's wire, also when it is sent a second time to another link."""
         transit.sent = delivery
         if transit.phase is not Phase.OUT:  # as one that is recovered is from the beginning
             transit.phase = Phase.OUT
             self.out += 1
 
     def settled(self, transit: Transit, phase: Phase) -> None:
-        """The target's word is here, or will never be."""
+        """Record that the target's outcome is here, or will never come."""
         if transit.phase in (Phase.OUT, Phase.TOLD):
             self.out -= 1
         transit.phase = phase
@@ -130,7 +130,7 @@ class Flight:
             self.left += 1
 
     def drop(self, transit: Transit) -> None:
-        """Nothing more is to become of it."""
+        """Forget a message that is done, also in the counts."""
         if self.held.pop(transit.source, None) is None:
             return
         if transit.phase in (Phase.OUT, Phase.TOLD):
@@ -140,7 +140,7 @@ class Flight:
         self.size -= len(transit.source.payload)
 
     def told(self, transit: Transit) -> bool:
-        """The target has accepted it: tell the source, and count it; whether that is possible."""
+        """Tell the source that the target has accepted a message, and count it; return whether that was possible."""
         if transit.stale:
             self.drop(transit)  # it comes again, which was counted
             return False

@@ -17,7 +17,7 @@ async def lines_of(file: TextIO) -> AsyncGenerator[str]:
     """Read the lines of a file as they come, without their ends."""
     try:
         number = file.fileno()
-    except OSError:  # it is none of the system's
+    except OSError:  # not a file of the operating system
         for line in file:
             yield line.rstrip("\r\n")
         return

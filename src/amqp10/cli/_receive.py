@@ -84,7 +84,7 @@ class Printer:
             self._shield.deadline = self._end_by = anyio.current_time() + GRACE
 
     async def show(self, messages: list[Message]) -> None:
-        """Write them out, in a thread: who reads them may take any time.
+        """Write them out in a thread: their reader may take any time.
 
         Raises:
             Stalled: the command was to end, and nobody read.

@@ -209,7 +209,7 @@ class MapSection:
         self._known: dict[str, bytes] = {}
 
     def write(self, out: bytearray, entries: Mapping[Any, Any]) -> None:
-        """Append the section with these entries, or nothing when there are none.
+        """Append the section with these entries, or nothing if `entries` is empty.
 
         Raises:
             EncodeError: a key or a value is of the wrong type or out of range; the section and the key are named.

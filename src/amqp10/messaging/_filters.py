@@ -25,7 +25,7 @@ class Filter:
 
     Attributes:
         descriptor_name: the symbolic descriptor. It is the one that is sent: every broker takes it.
-        descriptor_code: the numeric descriptor; None where there is none.
+        descriptor_code: the numeric descriptor; None for a filter with a symbol alone.
         usual_name: the key in the filter set that filters of this kind have, unless they are `named`.
         name: this filter's key.
         value: what it says, in AMQP types.

@@ -98,7 +98,7 @@ def patch_header(payload: bytes, **changes: Unpack[HeadChanges]) -> bytes:
     Raises:
         DecodeError: the sections to change are malformed.
         EncodeError: a new value is of the wrong type or out of range; it is named.
-        TypeError: a keyword that is none of `HeadChanges`.
+        TypeError: a keyword that `HeadChanges` does not have.
     """
     if not changes.keys() <= _CHANGES:
         raise TypeError(f"{min(changes.keys() - _CHANGES)!r} is no field of the header, and no annotations")

@@ -29,7 +29,7 @@ class Pieces:
     """The bytes of these buffers, one after the other; `bytes(pieces)` joins them.
 
     Attributes:
-        buffers: what they lie in; nobody writes to them any more.
+        buffers: what they lie in; these are not written to again.
     """
 
     __slots__ = ("_size", "buffers")

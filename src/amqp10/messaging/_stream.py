@@ -32,7 +32,7 @@ class StreamDecoder:
         message: once `read_head` was True, the sections before the body. A body that is not of data sections is in it,
             whole; the footer is in it when the body was read.
         finished: everything was read.
-        has_data: the body is of data sections, or there is none: `read` gives it.
+        has_data: the body has only data sections, or no section at all: `read` gives it.
     """
 
     def __init__(self, limit: int = MOST_HELD) -> None:
@@ -206,7 +206,9 @@ class StreamDecoder:
         if self._ended:
             raise DecodeError("the message ends within a section")
         if held > self._limit:
-            raise DecodeError(f"a message cannot be streamed of which {held} bytes are to be read as one")
+            raise DecodeError(
+                f"a message cannot be streamed if {held} bytes of it must be read at once: the limit is {self._limit}"
+            )
         if not self._more:
             self._missing = end - len(self._data)
 
@@ -217,7 +219,7 @@ class StreamDecoder:
 
 
 def _descriptor_size(data: bytes, at: int) -> int:
-    """Return the length of the descriptor at `at`, with the 0 before it, or enough bytes to tell that there is none."""
+    """Return the length of the descriptor at `at`, with the 0 before it, or the bytes that rule a descriptor out."""
     if data[at]:
         return 1
     kind = data[at + 1]

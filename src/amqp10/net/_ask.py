@@ -82,7 +82,7 @@ async def choose_dialect(
 async def _asked(
     dialect: Dialect, endpoint: Endpoint, tls: TLSSettings | None, route: Route, *, secret: bool
 ) -> tuple[bool | None, StreamFacts]:
-    """Whether it speaks that, asked again where no answer is none that counts: one may be lost with a connection."""
+    """Return whether the server speaks a dialect; ask again if no answer came, as one may be lost with a connection."""
     for _ in range(ATTEMPTS):
         stream, facts = await connect(endpoint, tls, route)
         try:

@@ -137,7 +137,7 @@ class Pump:
 
     @property
     def awaited(self) -> bool:
-        """Somebody waits in `drained`: who has just had a turn lines up, too, or those behind would never have one."""
+        """Whether a task waits in `drained`: then others line up behind it, so that each gets its turn."""
         return bool(self._line)
 
     async def drained(self) -> None:

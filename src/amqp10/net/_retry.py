@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def backoff(failures: int, initial: float, longest: float, multiplier: float, jitter: float, chance: float) -> float:
-    """Seconds to wait after so many failures in a row: `initial`, then `multiplier` times more each time.
+    """Return the seconds to wait after a number of failures: `initial`, then `multiplier` times more each time.
 
     Many clients that lost the same server must not come back at the same moment, so that part of the time which
     `jitter` names is left to chance.

@@ -67,7 +67,7 @@ async def answer_for_tls(stream: ByteStream, peer: str) -> ByteStream:
 
 
 class PrefixedStream(ByteStream):
-    """A stream of which something was read already: that comes first, again."""
+    """A stream that first gives bytes which were read from it before."""
 
     def __init__(self, stream: ByteStream, prefix: bytes) -> None:
         self.stream = stream

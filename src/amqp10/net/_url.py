@@ -76,7 +76,7 @@ class Endpoint:
         return self.unix or is_loopback(self.host)
 
     def called(self, hostname: str) -> bool:
-        """Whether that is but another word for the host, be it "localhost" for this machine; no name is looked up."""
+        """Return whether a name only spells the host in another way, as "localhost" does; no name is looked up."""
         hostname = hostname.lower()
         return hostname in (self.host.lower(), (self.name or self.host).lower()) or (
             self.loopback and is_loopback(hostname)

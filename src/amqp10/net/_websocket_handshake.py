@@ -85,7 +85,7 @@ class Refused(Exception):
 async def upgrade(
     stream: ByteStream, received: bytes, origins: Collection[str], *, names: bool = False
 ) -> WebSocketStream:
-    """Answer a request, of which the beginning was read.
+    """Answer a request whose beginning was read already.
 
     Args:
         origins: from where pages may come in, beside the host that the request is for.

@@ -99,12 +99,12 @@ class CertificateAuthority:
         )
 
     def server(self, *hosts: str) -> CertificateFiles:
-        """A server's certificate for these names and addresses; for localhost and the loopback when none is given."""
+        """Make a server's certificate for names and addresses, by default localhost and the loopback."""
         names = hosts or ("localhost", "127.0.0.1", "::1")
         return self._issue(names[0], names, ExtendedKeyUsageOID.SERVER_AUTH)
 
     def client(self, name: str) -> CertificateFiles:
-        """A client's certificate; `name` is who it is for (common name), and so the user of SASL EXTERNAL."""
+        """Make a client's certificate; `name` is its common name, and so the user of SASL EXTERNAL."""
         return self._issue(name, (), ExtendedKeyUsageOID.CLIENT_AUTH)
 
     def _issue(self, name: str, hosts: tuple[str, ...], usage: x509.ObjectIdentifier) -> CertificateFiles:

@@ -42,7 +42,7 @@ class Conversation:
 
     @classmethod
     def over(cls, stream: ByteStream, *, patience: float = 5.0) -> Self:
-        """A peer at this end of a stream that exists; it listens nowhere."""
+        """Make a peer at this end of an existing stream; it listens nowhere."""
         peer = cls(patience=patience)
         peer._stream = stream
         return peer
@@ -84,7 +84,7 @@ class Conversation:
         return f"{'amqps' if self._tls else 'amqp'}://127.0.0.1:{self.port}"
 
     def connect(self) -> MemoryStream:
-        """The other end of a new in-memory stream to this peer, for `Connection.over`."""
+        """Return the other end of a new in-memory stream to this peer, for `Connection.over`."""
         mine, theirs = memory_streams()
         self._waiting.append(mine)
         return theirs
@@ -128,7 +128,7 @@ class Conversation:
     # What the other side does
 
     async def expect(self, kind: type[P], *, channel: int | None = None, **fields: Any) -> P:
-        """The next frame, which must be of this kind, with these fields. Empty frames are passed over.
+        """Return the next frame, which must be of this kind, with these fields. Empty frames are skipped.
 
         Args:
             kind: the performative's class.
@@ -151,7 +151,7 @@ class Conversation:
         return performative
 
     async def expect_any(self, *kinds: type[P], skip: type[Composite] | tuple[type[Composite], ...] = ()) -> P:
-        """The next frame, which must be of one of these kinds; those to skip, and empty ones, are passed over.
+        """Return the next frame, which must be of one of these kinds; those in `skip`, and empty ones, are skipped.
 
         Raises:
             PeerMismatch: it is another frame, nothing came in time, or the other side hung up.
@@ -178,7 +178,7 @@ class Conversation:
         return self.frame.payload if self.frame is not None else b""
 
     async def expect_header(self, header: bytes | None = None) -> bytes:
-        """The next bytes, which must be a protocol header (§2.2); which one it was.
+        """Return the protocol header (§2.2) that the next bytes must be.
 
         Raises:
             PeerMismatch: they are no header or not this one, nothing came in time, or the other side hung up.
@@ -192,7 +192,7 @@ class Conversation:
         return item
 
     async def expect_empty(self) -> None:
-        """The next frame, which must be an empty one: a sign of life (§2.4.5).
+        """Read the next frame, which must be empty: a sign of life (§2.4.5).
 
         Raises:
             PeerMismatch: it is not, nothing came in time, or the other side hung up.
@@ -204,7 +204,7 @@ class Conversation:
             raise self.transcript.unexpected("an empty frame", item)
 
     async def expect_end(self) -> None:
-        """The other side hangs up, and has said nothing before that was not expected.
+        """Wait until the other side hangs up; whatever it sends before that is a failure.
 
         Raises:
             PeerMismatch: something else came, or nothing in time.
@@ -216,7 +216,7 @@ class Conversation:
             raise self.transcript.unexpected("the end of the stream", item)
 
     async def _item(self, what: str, *, ends: bool = False) -> Frame | bytes | None:
-        """The next header or frame; None for the end, where it may be."""
+        """Return the next header or frame; None for the end, where the end is allowed."""
         stream = await self._connected()
         transcript = self.transcript
         with anyio.move_on_after(self.patience):
@@ -293,11 +293,11 @@ class Conversation:
     # Misbehaving below the protocol
 
     def chunk(self, size: int | None) -> None:
-        """From now on bytes go out in portions of `size`; None: as they are."""
+        """Send bytes in portions of `size` from now on; None sends them as they are."""
         self._chunk = size
 
     def stall(self) -> None:
-        """From now on what is sent stays here, until `resume`: the network hangs."""
+        """Hold back what is sent from now on until `resume`, as a network that hangs."""
         self.transcript.said("(stall)")
         if self._stalled is None:
             self._stalled = bytearray()
@@ -323,5 +323,5 @@ class Conversation:
         await anyio.aclose_forcefully(stream)
 
     def trace(self) -> str:
-        """The conversation of this connection so far, in words; secrets of SASL are left out."""
+        """Describe the conversation of this connection so far; secrets of SASL are left out."""
         return str(self.transcript)

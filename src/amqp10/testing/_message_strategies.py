@@ -55,7 +55,7 @@ MESSAGE_FIELDS: tuple[str, ...] = tuple(MessageFields.__annotations__)
 
 
 def exact_message(message: Message) -> dict[str, Any]:
-    """All of a message, by field and by AMQP type: equal only to that of a message with the same values and types."""
+    """Describe all of a message by field and AMQP type, equal only for messages of the same values and types."""
     return {name: _exact_field(getattr(message, name)) for name in MESSAGE_FIELDS} | {"body": exact_body(message.body)}
 
 
@@ -64,7 +64,7 @@ def _exact_field(value: Any) -> Any:
 
 
 def exact_body(body: Any) -> tuple[str, Any]:
-    """The form of a body, and what is in it, by AMQP type."""
+    """Describe the form of a body and its content by AMQP type."""
     match body:
         case bytes():
             return "data", (body,)
@@ -82,7 +82,7 @@ def exact_body(body: Any) -> tuple[str, Any]:
 
 
 def message_ids() -> st.SearchStrategy[MessageId]:
-    """A message-id of each of the four types (§3.2.11-14)."""
+    """Generate message-ids of each of the four types (§3.2.11-14)."""
     return st.one_of(ulongs(), uuids(), binaries(40), strings(40))
 
 
@@ -97,7 +97,7 @@ def application_properties() -> st.SearchStrategy[dict[str, Any]]:
 
 
 def headers() -> st.SearchStrategy[dict[str, Any]]:
-    """The fields of the header, any of them (§3.2.1)."""
+    """Generate any fields of the header (§3.2.1)."""
     uint = st.integers(0, 0xFFFF_FFFF)
     return st.fixed_dictionaries(
         {},
@@ -112,7 +112,7 @@ def headers() -> st.SearchStrategy[dict[str, Any]]:
 
 
 def properties() -> st.SearchStrategy[dict[str, Any]]:
-    """The fields of the properties, any of them (§3.2.4)."""
+    """Generate any fields of the properties (§3.2.4)."""
     return st.fixed_dictionaries(
         {},
         optional={
@@ -134,7 +134,7 @@ def properties() -> st.SearchStrategy[dict[str, Any]]:
 
 
 def bodies(values: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[Any]:
-    """A body of each form: bytes, `Data` of several sections, `AmqpSequence`, plain values and `AmqpValue`.
+    """Generate bodies of each form: bytes, `Data` of several sections, `AmqpSequence`, plain values, `AmqpValue`.
 
     `values` are what sequences and amqp-values hold, any AMQP value if not said otherwise.
     """
@@ -151,7 +151,7 @@ def bodies(values: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[An
 def messages(
     body: st.SearchStrategy[Any] | None = None, values: st.SearchStrategy[Any] | None = None
 ) -> st.SearchStrategy[Message]:
-    """A message with any of its fields and any body; `values` are those of annotations, footer and body."""
+    """Generate messages with any fields and any body; `values` are those of annotations, footer and body."""
     sections: dict[str, st.SearchStrategy[Any]] = {
         "delivery_annotations": annotation_maps(values),
         "message_annotations": annotation_maps(values),
@@ -172,7 +172,7 @@ def messages(
 
 
 def fields_maps() -> st.SearchStrategy[dict[Symbol, Any]]:
-    """A map of the type `fields`: symbols to values (§2.8.13)."""
+    """Generate maps of the type `fields`: symbols to values (§2.8.13)."""
     # No floating point, for composites are compared by ==, and NaN is not equal to itself.
     return st.dictionaries(
         symbols(20), st.one_of(ulongs(), strings(20), symbols(20), uuids(), timestamps()), max_size=3
@@ -180,12 +180,12 @@ def fields_maps() -> st.SearchStrategy[dict[Symbol, Any]]:
 
 
 def errors() -> st.SearchStrategy[Error]:
-    """`Error`."""
+    """Generate `Error`."""
     return st.builds(Error, symbols(30), st.none() | strings(30), st.none() | fields_maps())
 
 
 def outcomes() -> st.SearchStrategy[Outcome]:
-    """`Accepted`, `Rejected`, `Released` or `Modified`."""
+    """Generate `Accepted`, `Rejected`, `Released` or `Modified`."""
     maybe = st.none() | booleans()
     return st.one_of(
         st.builds(Accepted),
@@ -196,7 +196,7 @@ def outcomes() -> st.SearchStrategy[Outcome]:
 
 
 def delivery_states() -> st.SearchStrategy[DeliveryState]:
-    """An outcome, or `Received`."""
+    """Generate an outcome, or `Received`."""
     return outcomes() | st.builds(Received, st.integers(0, 0xFFFF_FFFF), st.integers(0, 0xFFFF_FFFF_FFFF_FFFF))
 
 
@@ -218,7 +218,7 @@ def _terminus() -> Mapping[str, st.SearchStrategy[Any]]:
 
 
 def sources() -> st.SearchStrategy[Source]:
-    """`Source`, with any of its fields."""
+    """Generate `Source`, with any of its fields."""
     own = {
         "distribution_mode": st.none() | st.sampled_from(["move", "copy"]),
         "filter": st.none() | st.dictionaries(symbols(20), described(strings(20)), max_size=2),
@@ -229,10 +229,10 @@ def sources() -> st.SearchStrategy[Source]:
 
 
 def targets() -> st.SearchStrategy[Target]:
-    """`Target`, with any of its fields."""
+    """Generate `Target`, with any of its fields."""
     return st.builds(Target, **_terminus())
 
 
 def coordinators() -> st.SearchStrategy[Coordinator]:
-    """`Coordinator`."""
+    """Generate `Coordinator`."""
     return st.builds(Coordinator, _CAPABILITIES)

@@ -107,7 +107,7 @@ class EnginePair:
         self.run()
 
     def take(self, side: Side) -> list[Event]:
-        """The events of that side since they were last taken, in order."""
+        """Take the events of that side since the last call, in order."""
         self.run()
         mine = self.client_events if side == "client" else self.server_events
         taken = list(mine)

@@ -182,7 +182,7 @@ class ScriptedPeer(Conversation):
 
 
 def _drained(flow: Flow) -> Flow:
-    """The answer of a sender that has nothing to send to a flow with `drain` (§2.6.7)."""
+    """Return the answer to a flow with `drain` of a sender that has nothing to send (§2.6.7)."""
     return Flow(
         next_incoming_id=flow.next_outgoing_id,
         incoming_window=2048,

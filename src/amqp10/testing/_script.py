@@ -101,12 +101,12 @@ class EngineScript:
     # The engine's side
 
     def read(self) -> Frame | bytes | None:
-        """The next frame or protocol header that the engine wrote; None when there is none."""
+        """Return the next frame or protocol header that the engine wrote; None if there is none."""
         self.transcript.feed(self.engine.data_to_send())
         return self.transcript.take()
 
     def expect(self, kind: type[P], *, channel: int | None = None, **fields: Any) -> P:
-        """The engine's next frame, which must be of this kind, with these fields.
+        """Return the engine's next frame, which must be of this kind, with these fields.
 
         Args:
             kind: the performative's class.
@@ -118,7 +118,7 @@ class EngineScript:
         return self.expect_payload(kind, channel=channel, **fields)[0]
 
     def expect_payload(self, kind: type[P], *, channel: int | None = None, **fields: Any) -> tuple[P, bytes]:
-        """As `expect`, with the payload that follows the performative."""
+        """Return the same as `expect`, with the payload that follows the performative."""
         item = self.read()
         performative = self.transcript.check(item, kind, channel, fields)
         assert isinstance(item, Frame)
@@ -126,7 +126,7 @@ class EngineScript:
         return performative, item.payload
 
     def expect_header(self, header: bytes = AMQP_HEADER) -> None:
-        """The engine's next bytes must be this protocol header (§2.2).
+        """Check that the engine's next bytes are this protocol header (§2.2).
 
         Raises:
             PeerMismatch: they are not.
@@ -137,7 +137,7 @@ class EngineScript:
             raise self.transcript.unexpected(f"the protocol header {header!r}", item)
 
     def expect_empty(self) -> None:
-        """The engine's next frame must be empty: a sign of life (§2.4.5).
+        """Check that the engine's next frame is empty: a sign of life (§2.4.5).
 
         Raises:
             PeerMismatch: it is not, or there is none.
@@ -147,7 +147,7 @@ class EngineScript:
             raise self.transcript.unexpected("an empty frame", item)
 
     def expect_nothing(self) -> None:
-        """The engine must have written nothing more.
+        """Check that the engine has written nothing more.
 
         Raises:
             PeerMismatch: it has.
@@ -157,7 +157,7 @@ class EngineScript:
             raise self.transcript.unexpected("nothing", item)
 
     def expect_event(self, kind: type[E]) -> E:
-        """The next event of this kind; those before it are dropped.
+        """Return the next event of this kind; those before it are dropped.
 
         Raises:
             PeerMismatch: there is none.
@@ -169,7 +169,7 @@ class EngineScript:
         raise self.transcript.mismatch(f"expected {kind.__name__}, the events are {self.events}")
 
     def take_events(self) -> list[Event]:
-        """The events since they were last taken."""
+        """Take the events since the last call."""
         self.events += self.engine.events()
         events, self.events = self.events, []
         return events
@@ -215,7 +215,7 @@ class EngineScript:
         return attach
 
     def session(self, terms: SessionTerms | None = None, **fields: Any) -> Session:
-        """The engine begins a session, and the script answers.
+        """Have the engine begin a session, and answer.
 
         Args:
             terms: the engine's word.
@@ -229,7 +229,7 @@ class EngineScript:
     def sender(
         self, session: Session, terms: LinkTerms | None = None, *, credit: int | None = None, **fields: Any
     ) -> SenderLink:
-        """The engine attaches as sender, and the script answers, and grants credit.
+        """Have the engine attach as sender, answer, and grant credit.
 
         Args:
             session: the engine's.
@@ -249,7 +249,7 @@ class EngineScript:
     def receiver(
         self, session: Session, terms: LinkTerms | None = None, *, credit: int | None = None, **fields: Any
     ) -> ReceiverLink:
-        """The engine attaches as receiver, the script answers, and the engine grants credit.
+        """Have the engine attach as receiver, answer, and have the engine grant credit.
 
         Args:
             session: the engine's.
@@ -279,12 +279,12 @@ class EngineScript:
         self.send(Transfer(**(usual | fields)), payload)
 
     def trace(self) -> str:
-        """The conversation so far, in words."""
+        """Describe the conversation so far."""
         return str(self.transcript)
 
 
 def answer_to(attach: Attach, handle: int | None, fields: dict[str, Any]) -> Attach:
-    """The attach that takes another as it is, in the other role, with `fields` replaced."""
+    """Return the attach that accepts another as it is, in the other role, with `fields` replaced."""
     answer: dict[str, Any] = {
         "name": attach.name,
         "handle": attach.handle if handle is None else handle,

@@ -62,7 +62,7 @@ _NAMES: dict[type, str] = {
 
 
 def exact(value: Any) -> Any:
-    """A value as nested tuples of type names and plain values: equal only to that of the same value of the same types.
+    """Describe a value as nested tuples of type names and plain values, equal only for the same value and types.
 
     NaN equals NaN there, 0.0 does not equal -0.0, and maps are equal only in the same order.
     """
@@ -133,37 +133,37 @@ booleans = st.booleans
 
 
 def ubytes() -> Values:
-    """`UByte`."""
+    """Generate `UByte`."""
     return _integers(UByte, 8, signed=False)
 
 
 def ushorts() -> Values:
-    """`UShort`."""
+    """Generate `UShort`."""
     return _integers(UShort, 16, signed=False)
 
 
 def uints() -> Values:
-    """`UInt`."""
+    """Generate `UInt`."""
     return _integers(UInt, 32, signed=False)
 
 
 def ulongs() -> Values:
-    """`ULong`."""
+    """Generate `ULong`."""
     return _integers(ULong, 64, signed=False)
 
 
 def bytes_() -> Values:
-    """`Byte`, the signed integer of 8 bits."""
+    """Generate `Byte`, the signed integer of 8 bits."""
     return _integers(Byte, 8, signed=True)
 
 
 def shorts() -> Values:
-    """`Short`."""
+    """Generate `Short`."""
     return _integers(Short, 16, signed=True)
 
 
 def ints() -> Values:
-    """`Int`."""
+    """Generate `Int`."""
     return _integers(Int, 32, signed=True)
 
 
@@ -173,7 +173,7 @@ def longs() -> Values:
 
 
 def floats() -> Values:
-    """`Float`, infinite and NaN too."""
+    """Generate `Float`, infinite and NaN too."""
     return st.floats(width=32).map(Float)
 
 
@@ -183,22 +183,22 @@ def doubles() -> Values:
 
 
 def decimal32s() -> Values:
-    """`Decimal32`: numbers of every exponent, zeros of both signs, infinities, NaN with and without payload."""
+    """Generate `Decimal32`: numbers of every exponent, zeros of both signs, infinities, NaN with or without payload."""
     return _decimals(Decimal32, 7, -101, 90)
 
 
 def decimal64s() -> Values:
-    """`Decimal64`, of the same kinds."""
+    """Generate `Decimal64`, of the same kinds."""
     return _decimals(Decimal64, 16, -398, 369)
 
 
 def decimal128s() -> Values:
-    """`Decimal128`, of the same kinds."""
+    """Generate `Decimal128`, of the same kinds."""
     return _decimals(Decimal128, 34, -6176, 6111)
 
 
 def chars() -> Values:
-    """`Char`."""
+    """Generate `Char`."""
     return _UNICODE.map(Char)
 
 
@@ -208,22 +208,22 @@ def timestamps() -> Values:
 
 
 def uuids() -> Values:
-    """`uuid.UUID`."""
+    """Generate `uuid.UUID`."""
     return st.uuids()
 
 
 def binaries(max_size: int = 300) -> Values:
-    """`bytes`, of both widths of the size field."""
+    """Generate `bytes`, of both widths of the size field."""
     return st.binary(max_size=max_size)
 
 
 def strings(max_size: int = 100) -> Values:
-    """`str`, now and then longer than the narrow size field counts."""
+    """Generate `str`, now and then longer than the narrow size field counts."""
     return st.one_of(st.text(_UNICODE, max_size=max_size), st.text("aé€😀", min_size=60, max_size=300))
 
 
 def symbols(max_size: int = 60) -> Values:
-    """`Symbol`."""
+    """Generate `Symbol`."""
     return st.one_of(st.text(_ASCII, max_size=max_size), st.text("ab", min_size=250, max_size=260)).map(Symbol)
 
 
@@ -253,7 +253,7 @@ _SCALARS: dict[TypeName, Values] = {
 
 
 def scalars() -> Values:
-    """A value of any type that contains no other value."""
+    """Generate values of any type that contains no other value."""
     return st.one_of(*_SCALARS.values())
 
 
@@ -270,28 +270,28 @@ def _map_of(pairs: list[tuple[Any, Any]]) -> dict[Any, Any] | Map:
 
 
 def maps(keys: Values | None = None, values: Values | None = None, max_size: int = 5) -> Values:
-    """`dict`, or `Map` where a dict cannot hold the keys side by side; keys and values are scalars if not given."""
+    """Generate `dict`, or `Map` if a dict cannot hold the keys side by side; keys and values are scalars by default."""
     pairs = st.tuples(scalars() if keys is None else keys, scalars() if values is None else values)
     return st.lists(pairs, max_size=max_size).map(_map_of)
 
 
 def lists(values: Values | None = None, max_size: int = 6) -> Values:
-    """`list`, of scalars if not said otherwise."""
+    """Generate `list`, of scalars by default."""
     return st.lists(scalars() if values is None else values, max_size=max_size)
 
 
 def descriptors() -> Values:
-    """What a descriptor is by the specification: `ULong` or `Symbol`."""
+    """Generate descriptors as the specification has them: `ULong` or `Symbol`."""
     return st.one_of(ulongs(), symbols(max_size=20))
 
 
 def described(values: Values | None = None) -> Values:
-    """`Described`, of a scalar if not said otherwise."""
+    """Generate `Described`, of a scalar by default."""
     return st.builds(Described, descriptors(), scalars() if values is None else values)
 
 
 def arrays(values: Values | None = None, max_size: int = 6, max_descriptors: int = 2) -> Values:
-    """`Array` of every type; `values` are what lists and maps in it contain.
+    """Generate `Array` of every type; `values` are what lists and maps in it contain.
 
     The elements may be described, by up to `max_descriptors` descriptors of one another.
     """
@@ -307,7 +307,7 @@ def arrays(values: Values | None = None, max_size: int = 6, max_descriptors: int
 
 
 def amqp_values(max_leaves: int = 12, max_descriptors: int = 2) -> Values:
-    """Any AMQP value: of every type, nested in every way, with some `max_leaves` scalars at most."""
+    """Generate AMQP values of every type, nested in every way, with about `max_leaves` scalars at most."""
     return _amqp_values(max_leaves, max_descriptors)
 
 

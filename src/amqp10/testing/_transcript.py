@@ -49,7 +49,7 @@ class Frame:
         return f"[{self.channel}] {body}" + (f" + {len(self.payload)} bytes" if self.payload else "")
 
     def encode(self) -> bytes:
-        """The frame as bytes; a SASL frame where the performative is one of SASL's.
+        """Encode the frame; a SASL performative makes a SASL frame.
 
         Raises:
             EncodeError: a field of the performative has no encoding.
@@ -62,7 +62,7 @@ class Frame:
 
 
 def garbage(size: int, seed: int = 0) -> bytes:
-    """`size` bytes without sense, the same ones for the same seed."""
+    """Make `size` bytes without meaning, the same ones for the same seed."""
     return random.Random(seed).randbytes(size)
 
 
@@ -112,13 +112,13 @@ class Transcript:
         return Frame(channel, performative, bytes(payload))
 
     def expect_header(self) -> None:
-        """The next bytes are a protocol header: at the start, and after SASL (§2.2, §5.3.2)."""
+        """Read the next bytes as a protocol header: at the start, and after SASL (§2.2, §5.3.2)."""
         if not any(isinstance(item, bytes) for item in self._items):
             self._header_due = True
         self.feed(b"")
 
     def take(self) -> bytes | Frame | None:
-        """The next header or frame that was not taken, if it is there."""
+        """Take the next header or frame, if it is there."""
         return self._items.popleft() if self._items else None
 
     # What the script wrote
@@ -134,13 +134,13 @@ class Transcript:
     # Judging
 
     def unexpected(self, wanted: str, item: bytes | Frame | None) -> PeerMismatch:
-        """The failure for an item that is another than the wanted one; None for nothing at all."""
+        """Return the failure for an item other than the wanted one; None stands for no item at all."""
         if isinstance(item, bytes):
             return self.mismatch(f"expected {wanted}, got the protocol header {item!r}")
         return self.mismatch(f"expected {wanted}, got {item if item is not None else 'nothing'}")
 
     def check(self, frame: bytes | Frame | None, kind: type[P], channel: int | None, wanted: dict[str, Any]) -> P:
-        """The frame's performative, if it is of that kind and its fields are as wanted.
+        """Return the frame's performative if it is of that kind and its fields are as wanted.
 
         A wanted value that is callable judges the field's value, any other must equal it.
 
@@ -168,7 +168,7 @@ class Transcript:
         return found
 
     def mismatch(self, why: str) -> PeerMismatch:
-        """The failure to raise, with the conversation."""
+        """Return the failure to raise, with the conversation."""
         return PeerMismatch(f"{why}\n{self}")
 
     def __str__(self) -> str:

@@ -300,7 +300,7 @@ def read_composite(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
 
 
 def as_composite(value: Any) -> Any:
-    """Return `value` as the composite that its descriptor names, or unchanged if it is none that is known.
+    """Return `value` as the composite that its descriptor names, or unchanged if no known type has it.
 
     Raises:
         DecodeError: it breaks the rules of the type that its descriptor names.

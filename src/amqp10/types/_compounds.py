@@ -183,7 +183,7 @@ _LAYOUTS: Final[dict[int, tuple[str, type | None]]] = {
 }
 
 
-# An empty list takes so many times the memory of a reference to null, true or 0.
+# The memory of an empty list, in multiples of a reference to null, true or 0.
 _LIST0_COST: Final = 8
 
 

@@ -34,7 +34,7 @@ DEFAULT_LIMITS: Final = Limits()
 def room_for(data: Data, limits: Limits = DEFAULT_LIMITS) -> list[int]:
     """Return the `room` of the readers for this data: levels, and array elements that take no bytes.
 
-    Who reads the values of one message or frame one by one gives each the same room, so that the limit holds for all
+    Callers that read the values of a message or frame one by one share one room, so that the limit holds for all
     of them together.
     """
     return [limits.max_depth, limits.max_elements + (len(data) >> 3)]

@@ -172,7 +172,7 @@ def field_writer(declared: Field) -> Writer:
     def write_choice(out: bytearray, value: Any) -> None:
         number = choices.get(value) if isinstance(value, str) else None
         if number is None:
-            raise EncodeError(f"{value!r} is none of {', '.join(choices)}")
+            raise EncodeError(f"{value!r} is not one of {', '.join(choices)}")
         plain(out, number)
 
     return write_choice
@@ -461,7 +461,7 @@ def _special_reader(cls: type[Composite], index: int) -> Callable[[int, bytes, i
         value, at = READERS[code](data, at, room)
         if choices:
             if value not in words:
-                raise DecodeError(f"{place}: {value} is none of the choices")
+                raise DecodeError(f"{place}: {value} is not one of the choices")
             return words[value], at
         if requires is not None and type(value) is dict:
             for key, item in value.items():

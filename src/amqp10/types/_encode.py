@@ -489,7 +489,7 @@ def typed_writer(name: str) -> Writer:
 
 
 def check_types(name: str, items: Iterable[Any]) -> None:
-    """Refuse items of which one has not a Python type for the AMQP type `name`, a type of fixed width."""
+    """Refuse items unless each has a Python type for `name`, an AMQP type of fixed width."""
     accepted, _ = _BY_NAME[name]
     for python in set(map(type, items)):
         if WRITERS[python] not in accepted:

@@ -70,13 +70,13 @@ class Contract:
         return find_dialect(self.dialect).capabilities
 
     def has(self, capability: str) -> bool:
-        """Whether the dialect lists a capability."""
+        """Return whether the dialect lists a capability."""
         return capability in self.capabilities
 
     # The server and the connection
 
     def address(self, name: str) -> str:
-        """The address of what a test calls so; to be overridden where names are not addresses, or not free."""
+        """Return the address of a test's name; override it where names are not addresses, or not free."""
         return name
 
     @property
@@ -86,7 +86,7 @@ class Contract:
 
     @asynccontextmanager
     async def server(self, **settings: Any) -> AsyncIterator[str]:
-        """A server that speaks the dialect, with nothing in it; its URL. The embedded broker unless this is overridden.
+        """Run an empty server that speaks the dialect, and yield its URL: the embedded broker unless overridden.
 
         Args:
             settings: those of `Broker` that a test depends on: auto_create, users, max_queue_messages, ...
@@ -101,7 +101,7 @@ class Contract:
 
     @asynccontextmanager
     async def connected(self, url: str | None = None, **settings: Any) -> AsyncIterator[Connection]:
-        """A connection to a server of its own, or to the one at `url`.
+        """Open a connection to a server of its own, or to the one at `url`.
 
         Args:
             settings: those of `Connection`.
@@ -124,7 +124,7 @@ class Contract:
 
     @asynccontextmanager
     async def refused(self, connection: Connection) -> AsyncIterator[None]:
-        """What is asked for inside is not there: `Unsupported` is raised, and nothing is written.
+        """Expect `Unsupported` from what is asked for inside, with nothing written.
 
         Raises:
             AssertionError: something was; or nothing was raised (`pytest.fail.Exception`).
@@ -166,7 +166,7 @@ def counting(engine: Engine) -> Iterator[Written]:
 
 
 async def _quiet(engine: Engine, written: Written) -> None:
-    """Until all that was to be written is, and nothing came of it."""
+    """Wait until all output was written and no more follows from it."""
     calm = 0
     while calm < 10:
         before = written.octets

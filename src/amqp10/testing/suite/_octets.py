@@ -94,7 +94,7 @@ class Octets(Contract):
 
 
 def _act(engine: Engine) -> list[Event]:
-    """What an owner does who agrees to everything; all that is told."""
+    """Act as an owner that agrees to everything; return all events."""
     told: list[Event] = []
     while events := engine.events():
         told += events
