@@ -18,9 +18,9 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Dat
 from pyspark.sql.types import StructType
 
 from amqp10.spark import AmqpDataSource
-from amqp10.spark._batch import BrowseReader
-from amqp10.spark._log_stream import LogStreamReader
-from amqp10.spark._queue_stream import QueueStreamReader
+from amqp10.spark._logs.readers import LogStreamReader
+from amqp10.spark._queues.batch import BrowseReader
+from amqp10.spark._queues.stream import QueueStreamReader
 from amqp10.spark._writer import BatchWriter, Sent
 
 SHARES = "AMQP10_BENCHMARK_SHARES"

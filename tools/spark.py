@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from amqp10.spark._options import reference as options
-from amqp10.spark._schema import reference as columns
+from amqp10.spark._rows.schema import reference as columns
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "spark.md"
 

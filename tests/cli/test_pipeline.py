@@ -21,7 +21,7 @@ pytest.importorskip("pyspark")
 import pyspark
 
 from amqp10.cli._pipeline import _shown
-from amqp10.spark._pipeline import cause
+from amqp10.spark.pipeline import cause
 
 URL = "amqp://guest:hidden@localhost:1"
 

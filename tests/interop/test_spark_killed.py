@@ -16,13 +16,13 @@ pytest.importorskip("pyspark")
 
 from amqp10 import Connection, Message
 from amqp10.rabbitmq import queue_address
-from amqp10.spark._connect import connection, run, source
-from amqp10.spark._consume import QueuePartition, consumed
-from amqp10.spark._kind import ready
+from amqp10.spark._connection.address_checks import count_ready
+from amqp10.spark._connection.connect import connection, run_with_retries, source
 from amqp10.spark._options import Options
-from amqp10.spark._schema import struct
-from amqp10.spark._segments import Segment
-from amqp10.spark._wal import begin, begin_batch
+from amqp10.spark._queues.consume import QueuePartition, read_partition
+from amqp10.spark._rows.schema import struct
+from amqp10.spark._wal.query_folder import create_batch_folder, create_query_folder
+from amqp10.spark._wal.segments import Segment
 
 from ._matrix import fresh_name
 from .brokers import ARTEMIS, Mortal, Server, Unavailable, java, mortal, write_trust_store
@@ -64,12 +64,12 @@ def test_what_was_accepted_is_gone(artemis: Mortal, tmp_path: Path, monkeypatch:
         address, wal = f"spark-{number}", str(tmp_path / f"{number}")
         anyio.run(fill, url, address, backend="trio")
         options = Options.parse({"url": url, "address": address, "walLocation": wal, "connectTimeout": "120"})
-        begin(wal)
+        create_query_folder(wal)
 
         def taken(batch: int, wal: str = wal, options: Options = options) -> int:
-            assert begin_batch(wal, batch)
+            assert create_batch_folder(wal, batch)
             partition = QueuePartition(Segment(wal, batch, 0), 10 * COUNT, "run")
-            return sum(len(rows) for rows in consumed(options, struct([("body", "binary")]), partition))
+            return sum(len(rows) for rows in read_partition(options, struct([("body", "binary")]), partition))
 
         with monkeypatch.context() as patches:
             patches.setattr(Segment, "confirm", killed)
@@ -100,23 +100,23 @@ def test_a_task_is_killed(rabbitmq: Server, tmp_path: Path, kind: str, dialect: 
 
     async def waiting() -> int | None:
         async with connection(options) as opened:
-            return await ready(opened, source(opened, options))
+            return await count_ready(opened, source(opened, options))
 
     def taken(batch: int) -> list[int]:
         partition = QueuePartition(Segment(str(wal), batch, 0), 1000, "another run")
-        rows = consumed(options, struct([("body", "binary")]), partition)
+        rows = read_partition(options, struct([("body", "binary")]), partition)
         return [int(body) for each in rows for body in each.column("body").to_pylist()]
 
     anyio.run(declare, backend="trio")
-    begin(str(wal))
-    begin_batch(str(wal), 1)
-    victim = [sys.executable, "-m", "tests.interop._spark_victim", json.dumps(given), str(wal), point]
+    create_query_folder(str(wal))
+    create_batch_folder(str(wal), 1)
+    victim = [sys.executable, "-m", "tests.interop.spark_victim", json.dumps(given), str(wal), point]
     killed = subprocess.run(victim, cwd=Path(__file__).parent.parent.parent, check=False, timeout=300)
     assert killed.returncode == -signal.SIGKILL
-    while run(options, waiting) != again:
+    while run_with_retries(options, waiting) != again:
         pass
     assert sorted(taken(1)) == list(range(100))
-    begin_batch(str(wal), 2)
+    create_batch_folder(str(wal), 2)
     assert taken(2) == []
-    while run(options, waiting):
+    while run_with_retries(options, waiting):
         pass

@@ -10,15 +10,15 @@ pytest.importorskip("pyspark")
 
 from amqp10 import Connection, Message, receive
 from amqp10.rabbitmq import management, queue_address
-from amqp10.spark._columns import Columns
-from amqp10.spark._connect import connection, run
-from amqp10.spark._kind import check_no_stream
-from amqp10.spark._log import read
-from amqp10.spark._log_stream import planned
+from amqp10.spark._connection.address_checks import connect_and_ensure_queue
+from amqp10.spark._connection.connect import connection, run_with_retries
+from amqp10.spark._connection.receive import browse
+from amqp10.spark._logs.logs import read_range
+from amqp10.spark._logs.offsets import Range
+from amqp10.spark._logs.readers import plan_batch_read
 from amqp10.spark._options import Options
-from amqp10.spark._probe import something_waits
-from amqp10.spark._ranges import Range
-from amqp10.spark._receive import browse
+from amqp10.spark._queues.probe import has_messages
+from amqp10.spark._rows.decode import Columns
 
 from ._matrix import fresh_name
 from .brokers import Server
@@ -58,14 +58,14 @@ def test_offsets_without_messages(rabbitmq: Server) -> None:
     async def keep(batch: pa.RecordBatch) -> None:
         offsets.extend(batch.column("offset").to_pylist())
 
-    end = run(options, planned, options)[name]["to"]
+    end = run_with_retries(options, plan_batch_read, options)[name]["to"]
     assert end > 400
     schema = pa.schema([("offset", pa.int64())])
-    run(options, read, options, Range(name, 0, end), schema, keep)
+    run_with_retries(options, read_range, options, Range(name, 0, end), schema, keep)
     assert len(offsets) == 400
     for nothing in {*range(end)}.difference(offsets):
         offsets.clear()
-        run(options, read, options, Range(name, nothing, end), schema, keep)
+        run_with_retries(options, read_range, options, Range(name, nothing, end), schema, keep)
         assert offsets[0] == nothing + 1
 
 
@@ -89,9 +89,9 @@ def test_a_queue_is_no_stream(rabbitmq: Server, kind: str) -> None:
         options = Options.parse({"url": url, "address": name, **given})
         for _ in range(TRIES):
             with pytest.raises(ValueError, match=f"'{name}' is a queue, no stream"):
-                run(options, planned, options)
+                run_with_retries(options, plan_batch_read, options)
             with pytest.raises(ValueError, match=f"'{name}' is a queue, no stream"):
-                run(options, read, options, Range(name, 0, 1), SCHEMA, emit)
+                run_with_retries(options, read_range, options, Range(name, 0, 1), SCHEMA, emit)
     assert anyio.run(waiting, url, name, backend="trio") == b"1"
 
 
@@ -108,7 +108,7 @@ def test_a_queue_that_counts_deliveries(rabbitmq: Server, caplog: pytest.LogCapt
     for limit, said in ((0, "delivered 20 times"), (7, "delivered 7 times"), (-1, "")):
         options = Options.parse({"url": url, "address": anyio.run(declare, limit, backend="trio")})
         caplog.clear()
-        run(options, check_no_stream, options)
+        run_with_retries(options, connect_and_ensure_queue, options)
         assert said in caplog.text
         assert bool(said) == bool(caplog.records)
 
@@ -119,9 +119,9 @@ def test_a_stream_is_no_queue(rabbitmq: Server) -> None:
     name = anyio.run(filled, url, "stream", backend="trio")
     options = Options.parse({"url": url, "address": name})
     with pytest.raises(ValueError, match=f"'{name}' is a stream, no queue: mode=stream reads it"):
-        run(options, check_no_stream, options)
+        run_with_retries(options, connect_and_ensure_queue, options)
     queue = Options.parse({"url": url, "address": anyio.run(filled, url, "quorum", backend="trio")})
-    run(queue, check_no_stream, queue)
+    run_with_retries(queue, connect_and_ensure_queue, queue)
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum", "stream"])
@@ -133,12 +133,12 @@ def test_filters_that_are_not_applied(rabbitmq: Server, kind: str) -> None:
     selecting = Options.parse({**given, "selector": "a = 1"})
     if kind == "stream":
         with pytest.raises(ValueError, match=r"option 'selector': .*'amqp\.filters' has those they know"):
-            run(selecting, planned, selecting)
+            run_with_retries(selecting, plan_batch_read, selecting)
         return
     filtering = Options.parse({**given, "amqp.filters": '{"rabbitmq:stream-filter": ["eu"]}'})
     for options in (selecting, filtering):
         with pytest.raises(ValueError, match=rf"option {options.filtering}: '{name}' is a {kind} queue"):
-            run(options, check_no_stream, options)
+            run_with_retries(options, connect_and_ensure_queue, options)
     assert anyio.run(waiting, url, name, backend="trio") == b"1"
 
 
@@ -151,13 +151,13 @@ def test_a_look_is_no_delivery(rabbitmq: Server, dialect: str) -> None:
 
     async def looks(now: bool, times: int) -> set[bool]:
         async with connection(options) as opened:
-            return {await something_waits(opened, options, now) for _ in range(times)}
+            return {await has_messages(opened, options, now) for _ in range(times)}
 
     for now in (True, False):
-        assert run(options, looks, now, TRIES) == {True}
+        assert run_with_retries(options, looks, now, TRIES) == {True}
     assert anyio.run(waiting, url, name, backend="trio") == b"1"
     for now in (True, False):
-        assert run(options, looks, now, 1) == {False}
+        assert run_with_retries(options, looks, now, 1) == {False}
 
 
 def test_browsing_a_classic_queue(rabbitmq: Server) -> None:
@@ -171,7 +171,7 @@ def test_browsing_a_classic_queue(rabbitmq: Server) -> None:
 
     options = Options.parse({"url": url, "address": name})
     for _ in range(TRIES):
-        run(options, browse, options, Columns(SCHEMA), keep)
+        run_with_retries(options, browse, options, Columns(SCHEMA), keep)
     assert rows == [b"1"] * TRIES
 
 
@@ -182,5 +182,5 @@ def test_browsing_a_quorum_queue(rabbitmq: Server) -> None:
     options = Options.parse({"url": url, "address": name})
     for _ in range(TRIES):
         with pytest.raises(ValueError, match=f"'{name}' is a quorum queue.*ack=wal"):
-            run(options, browse, options, Columns(SCHEMA), emit)
+            run_with_retries(options, browse, options, Columns(SCHEMA), emit)
     assert anyio.run(waiting, url, name, backend="trio") == b"1"

@@ -21,7 +21,7 @@ import pyspark
 from amqp10.spark._java import prepare
 
 from ..free_ports import free_ports
-from ._pipes import depth, sent
+from .pipes import depth, sent
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -46,7 +46,7 @@ def environment() -> dict[str, str]:
 def killing(folder: Path) -> list[str]:
     """Settings by which a worker is killed when it has published its segment and not accepted the messages."""
     wanted = {
-        "spark.python.daemon.module": "tests.spark._crash_daemon",
+        "spark.python.daemon.module": "tests.spark.crash_daemon",
         "spark.executorEnv.PYTHONPATH": PATH,
         "spark.executorEnv.AMQP10_STOP_AT": "before settle",
         "spark.executorEnv.AMQP10_STOP_FOLDER": folder,

@@ -19,9 +19,9 @@ import pytest
 pytest.importorskip("pyspark")
 
 from ..broker.stored import StoredBroker
-from ._crash_cases import COMMIT, LOGS, UNITED, Case, cases, eventually, stopped
-from ._crashing import POINTS, CrashingSource
-from ._pipes import Pipe, depth, make_stream, sent
+from .crash_cases import COMMIT, LOGS, UNITED, Case, cases, eventually, stopped
+from .crashing_source import POINTS, CrashingSource
+from .pipes import Pipe, depth, make_stream, sent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,7 +99,7 @@ def test_a_writer_is_killed(
 def test_the_driver_is_killed(spark: SparkSession, broker_url: str, tmp_path: Path) -> None:
     """With all its tasks, each at another point; another driver goes on from the checkpoints."""
     pipes = prepared(spark, broker_url, tmp_path, [*cases((*POINTS, COMMIT)), *UNITED, *LOGS])
-    command = [sys.executable, "-m", "tests.spark._crash_driver", broker_url, str(tmp_path)]
+    command = [sys.executable, "-m", "tests.spark.crash_driver", broker_url, str(tmp_path)]
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
     ) as driver:

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryListener
 
-from ._pipes import depth
+from .pipes import depth
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,13 +16,13 @@ from pyspark.sql import SparkSession
 import amqp10
 from amqp10 import Message
 from amqp10.cli._main import run
-from amqp10.spark._columns import Columns
 from amqp10.spark._options import Options
-from amqp10.spark._pipeline import Pipeline, follow
-from amqp10.spark._rows import Rows
-from amqp10.spark._schema import arrow_schema, struct
+from amqp10.spark._rows.decode import Columns
+from amqp10.spark._rows.encode import Rows
+from amqp10.spark._rows.schema import arrow_schema, struct
+from amqp10.spark.pipeline import Pipeline, follow
 
-from ._pipes import make_stream, sent
+from .pipes import make_stream, sent
 
 
 def pipeline(sink: str = "parquet", **fields: Any) -> Pipeline:

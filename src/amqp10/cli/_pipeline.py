@@ -97,7 +97,7 @@ def pipeline(
     names, once it is there; a second signal does not wait. The same command goes on from the checkpoint.
     """
     try:
-        from ..spark import _pipeline as job
+        from ..spark import pipeline as job
     except ImportError as error:
         raise Failure(str(error), 2) from None
     sink, place, written = _sink(target, to_address, to_options)

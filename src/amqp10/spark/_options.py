@@ -12,9 +12,10 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from ._values import (
+from ._option_parsers import (
     at_least,
     boolean,
+    choice,
     dialect_name,
     directory,
     ending_offsets,
@@ -25,7 +26,6 @@ from ._values import (
     offsets,
     seconds,
     urls,
-    words,
 )
 
 AddressType = Literal["queue", "topic", "raw"]
@@ -95,7 +95,7 @@ class Options:
     )
     address_type: AddressType = _option(
         "all",
-        words(AddressType),
+        choice(AddressType),
         "What `address` names: a `queue` or `topic`, spelled as the broker wants it (`/queues/orders` at RabbitMQ); "
         "or it is to be used as it stands, `raw`. A topic can be written to only: it keeps nothing for the next batch.",
         "queue",
@@ -105,7 +105,7 @@ class Options:
     token: str | None = _option("all", nonempty, "An access token in place of a password.", secret=True)
     sasl: Sasl = _option(
         "all",
-        words(Sasl),
+        choice(Sasl),
         "The SASL mechanism; `auto`: the strongest that the peer and the credentials allow.",
         "auto",
     )
@@ -127,7 +127,7 @@ class Options:
     # Reading
     mode: Mode = _option(
         "read, stream",
-        words(Mode),
+        choice(Mode),
         "What `address` is: a `queue`, whose messages are consumed; a RabbitMQ `stream`, or super stream; the "
         "partitions of `eventhubs`. `auto`: a stream if an option for streams is given, else a queue; where the broker "
         "says that it has the other of the two, the query fails and says so.",
@@ -135,7 +135,7 @@ class Options:
     )
     ack: Ack = _option(
         "read, stream",
-        words(Ack),
+        choice(Ack),
         "`browse`: look at the queue and leave it as it is (batch only). `wal`: take messages, write them to "
         "`walLocation`, then accept. `accept`: accept them and hope (at most once). `auto`: browse in batch, wal in "
         "streams.",
@@ -143,7 +143,7 @@ class Options:
     )
     body_format: BodyFormat = _option(
         "all",
-        words(BodyFormat),
+        choice(BodyFormat),
         "`binary`: data as it is, text as UTF-8, other values as JSON. `string`: the same, in a column of strings. "
         "`json`: bodies that are values, text among them, as JSON. `amqp`: the whole encoded message.",
         "binary",
@@ -208,7 +208,7 @@ class Options:
     )
     dedupe: Dedupe = _option(
         "stream",
-        words(Dedupe),
+        choice(Dedupe),
         "Drop messages that come again, known by their message-id. `auto`: those of a batch whose acceptance the "
         "broker did not confirm, because a task or a connection died. `all`: those of any batch whose ids are kept. "
         "`none`.",
@@ -243,7 +243,7 @@ class Options:
     )
     probe: Probe = _option(
         "stream",
-        words(Probe),
+        choice(Probe),
         "How the driver finds that messages wait: `auto` looks at one; `always` starts a batch at each trigger.",
         "auto",
     )
@@ -280,7 +280,7 @@ class Options:
     # Writing
     message_ids: MessageIds = _option(
         "write",
-        words(MessageIds),
+        choice(MessageIds),
         "`auto`: a row without `message_id` gets one that is the same when its task is repeated. `column`: only those "
         "of the column, which must not be null. `none`: the column's, or none.",
         "auto",
@@ -292,12 +292,12 @@ class Options:
         "Artemis.",
     )
     transaction: TransactionScope = _option(
-        "write", words(TransactionScope), "`task`: the rows of a task are sent all or none.", "none"
+        "write", choice(TransactionScope), "`task`: the rows of a task are sent all or none.", "none"
     )
     max_in_flight: int = _option("write", at_least(1), "Messages of a task without an outcome.", 1000)
     on_reject: OnReject = _option(
         "write",
-        words(OnReject),
+        choice(OnReject),
         "`fail` the task when the broker rejects a message, or `drop` it, with a line in the log.",
         "fail",
     )

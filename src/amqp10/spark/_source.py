@@ -18,12 +18,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ._batch import BrowseReader, FilteredBrowseReader, TakingReader
-from ._log import log
-from ._log_stream import LogBatchReader, LogStreamReader
+from ._logs.logs import log_of
+from ._logs.readers import LogBatchReader, LogStreamReader
 from ._options import Options
-from ._queue_stream import QueueStreamReader
-from ._schema import check_read, check_written, usual_schema
+from ._queues.batch import BrowseReader, FilteredBrowseReader, TakingReader
+from ._queues.stream import QueueStreamReader
+from ._rows.schema import check_read, check_written, default_schema
 from ._writer import BatchWriter, StreamWriter
 
 
@@ -43,14 +43,14 @@ class AmqpDataSource(DataSource):
         return "amqp"
 
     def schema(self) -> StructType:
-        return usual_schema(Options.parse(self.options).body_format)
+        return default_schema(Options.parse(self.options).body_format)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = Options.parse(self.options)
         options.require_address()
         check_read(schema, options)
         if options.log:
-            log(options)
+            log_of(options)
             return LogBatchReader(options, schema)
         if options.ack in ("wal", "accept"):
             return TakingReader(options, schema, self.run_id)
@@ -61,7 +61,7 @@ class AmqpDataSource(DataSource):
         options.require_address()
         check_read(schema, options)
         if options.log:
-            log(options)
+            log_of(options)
             if options.ending_offsets is not None:
                 raise ValueError("amqp: option 'endingOffsets' is for batch reads: a stream has no end")
             return LogStreamReader(options, schema)

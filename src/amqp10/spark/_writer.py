@@ -18,9 +18,9 @@ from ..client import Connection, Sender, SentDelivery, Transaction
 from ..client._delivery import not_accepted
 from ..errors import EncodeError, LocalProtocolError
 from ..messaging import Accepted, Message, Rejected
-from ._connect import connection, only, properties, target
+from ._connection.connect import connection, link_properties, single_cause, target
 from ._options import Options
-from ._rows import Rows
+from ._rows.encode import Rows
 
 _log = logging.getLogger("amqp10.spark")
 
@@ -79,12 +79,12 @@ def send(options: Options, batches: Iterator[pa.RecordBatch], prefix: str) -> Se
         ValueError: a row cannot be a message.
     """
     try:
-        return anyio.run(Task(options, prefix).run, batches, backend="trio")
+        return anyio.run(TaskSender(options, prefix).run, batches, backend="trio")
     except BaseExceptionGroup as group:
-        raise only(group) from None
+        raise single_cause(group) from None
 
 
-class Task:
+class TaskSender:
     """One task's sending."""
 
     def __init__(self, options: Options, prefix: str) -> None:
@@ -99,7 +99,7 @@ class Task:
         async with (
             connection(options, comes_back=not transactional) as opened,
             opened.sender(
-                None if options.address is None else target(opened, options), properties=properties(options)
+                None if options.address is None else target(opened, options), properties=link_properties(options)
             ) as sender,
         ):
             if transactional:

@@ -1,0 +1,1 @@
+"""The connection that the options describe, and receiving over it."""

@@ -1,0 +1,198 @@
+"""The connection that the options describe, and what to do when it is lost."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import anyio
+
+from ...client import Connection, Reconnect
+from ...errors import ConnectionLost
+from ...messaging import Selector, Source, Target
+from ...net import TLS, parse_url
+from ...sasl import (
+    Anonymous,
+    External,
+    Mechanism,
+    OAuthBearer,
+    Plain,
+    ScramSha1,
+    ScramSha1Plus,
+    ScramSha256,
+    ScramSha256Plus,
+    ScramSha512,
+    ScramSha512Plus,
+    XOAuth2,
+    from_credentials,
+)
+from ...types import Described, Symbol
+from .._options import Options
+
+_log = logging.getLogger("amqp10.spark")
+T = TypeVar("T")
+
+RETRY_SECONDS = 1.0
+"""Seconds between two attempts to connect."""
+
+_SCRAM: Mapping[str, Callable[[str, str], Mechanism]] = {
+    "scram-sha-1": ScramSha1,
+    "scram-sha-256": ScramSha256,
+    "scram-sha-512": ScramSha512,
+    "scram-sha-1-plus": ScramSha1Plus,
+    "scram-sha-256-plus": ScramSha256Plus,
+    "scram-sha-512-plus": ScramSha512Plus,
+}
+
+
+def connection(options: Options, *, comes_back: bool = False) -> Connection:
+    """A connection as the options say, to be opened by `async with`.
+
+    Args:
+        comes_back: when it is lost, with its links, for as long as `connectTimeout`; what was under way is sent again.
+
+    Raises:
+        ValueError: credentials that do not go together, or a file that cannot be read.
+    """
+    for name, path in (
+        ("tls.ca", options.tls_ca),
+        ("tls.certificate", options.tls_certificate),
+        ("tls.key", options.tls_key),
+    ):
+        if path is not None and not os.access(path, os.R_OK):
+            raise ValueError(f"amqp: option {name!r}: on {socket.gethostname()} there is no {path!r} that can be read")
+    tls = None
+    if options.tls_ca or options.tls_certificate or not options.tls_verify:
+        tls = TLS(
+            ca=options.tls_ca, certificate=options.tls_certificate, key=options.tls_key, verify=options.tls_verify
+        )
+    reconnect = None
+    if comes_back:
+        reconnect = Reconnect(
+            max_time=options.connect_timeout,
+            first_attempts=math.inf,
+            first_max_time=options.connect_timeout,
+            max_delay=RETRY_SECONDS,
+        )
+    return Connection(
+        options.url,
+        reconnect=reconnect,
+        tls=tls,
+        sasl=_mechanisms(options),
+        idle_timeout=options.idle_timeout,
+        incoming_window=WINDOW,
+        dialect=options.dialect,
+    )
+
+
+WINDOW = 4096
+"""Transfer frames that the peer may send ahead of what was read."""
+
+
+def _mechanisms(options: Options) -> tuple[Mechanism, ...] | None:
+    """The mechanisms to choose from; None: those that the URL's credentials allow."""
+    endpoint = parse_url(options.url[0])
+    user = options.username or endpoint.user
+    password = options.password if options.password is not None else endpoint.password
+    insecure = options.allow_insecure
+    kind = options.sasl
+    if kind == "auto":
+        if options.token is not None:
+            return (OAuthBearer(options.token, user=user, allow_insecure=insecure),)
+        if options.tls_certificate is not None and user is None:
+            return External(), Anonymous()
+        if options.username is None and options.password is None and not insecure:
+            return None
+        return from_credentials(user, password, allow_insecure=insecure)
+    if kind == "anonymous":
+        return (Anonymous(),)
+    if kind == "external":
+        return (External(),)
+    if kind == "oauthbearer":
+        return (OAuthBearer(_required(options.token, kind, "token"), user=user, allow_insecure=insecure),)
+    if kind == "xoauth2":
+        token = _required(options.token, kind, "token")
+        return (XOAuth2(_required(user, kind, "username"), token, allow_insecure=insecure),)
+    user, password = _required(user, kind, "username"), _required(password, kind, "password")
+    if kind == "plain":
+        return (Plain(user, password, allow_insecure=insecure),)
+    return (_SCRAM[kind](user, password),)
+
+
+def _required(value: str | None, kind: str, name: str) -> str:
+    if value is None:
+        raise ValueError(f"amqp: option 'sasl' is {kind!r}, and option {name!r} is missing")
+    return value
+
+
+def source(opened: Connection, options: Options, address: str | None = None) -> Source:
+    """What to read from, spelled as the broker wants it, with its filters."""
+    name = address if address is not None else options.require_address()
+    fields: dict[str, Any] = {
+        "filters": [] if options.selector is None else [Selector(options.selector)],
+        "filter": {Symbol(each): _filter(each, value) for each, value in (options.amqp_filters or {}).items()} or None,
+        "capabilities": tuple(map(Symbol, options.amqp_source_capabilities)),
+    }
+    if is_raw_address(name, options):
+        return Source(name, **fields)
+    return opened.profile.source(name, "topic" if options.address_type == "topic" else "queue", **fields)
+
+
+def _filter(name: str, value: Any) -> Described:
+    if isinstance(value, dict) and value.keys() == {"descriptor", "value"}:
+        return Described(Symbol(value["descriptor"]), value["value"])
+    return Described(Symbol(name), value)
+
+
+def link_properties(options: Options) -> dict[Symbol, Any] | None:
+    """The properties of links that the options ask for."""
+    given = options.amqp_link_properties
+    return None if given is None else {Symbol(name): value for name, value in given.items()}
+
+
+def target(opened: Connection, options: Options) -> Target:
+    """What to write to, spelled as the broker wants it."""
+    assert options.address is not None
+    if is_raw_address(options.address, options):
+        return Target(options.address)
+    return opened.profile.target(options.address, "topic" if options.address_type == "topic" else "queue")
+
+
+def is_raw_address(name: str, options: Options) -> bool:
+    """Whether the address is to be used as it stands: it says so, or is one of RabbitMQ's."""
+    return options.address_type == "raw" or name.startswith(("/queues/", "/exchanges/"))
+
+
+def run_with_retries(options: Options, function: Callable[..., Awaitable[T]], *args: Any) -> T:
+    """Run a coroutine to its end in this thread, on trio; again, while there is no connection or it is lost.
+
+    Raises:
+        ConnectionLost: there still was none `connectTimeout` seconds after the first loss.
+        Exception: whatever the function raises; one cause comes as itself.
+    """
+    lost_at: float | None = None
+    while True:
+        try:
+            return anyio.run(function, *args, backend="trio")
+        except (ConnectionLost, BaseExceptionGroup) as raised:
+            error = single_cause(raised)
+        if not isinstance(error, ConnectionLost):
+            raise error
+        now = time.monotonic()
+        lost_at = now if lost_at is None else lost_at
+        if now - lost_at >= options.connect_timeout:
+            raise error
+        _log.warning("no connection, trying again: %s", error)
+        time.sleep(RETRY_SECONDS)
+
+
+def single_cause(error: BaseException) -> BaseException:
+    """The one cause that a group of one stands for."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

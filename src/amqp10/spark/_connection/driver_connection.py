@@ -1,0 +1,87 @@
+"""A connection that the driver keeps between Spark's calls, in a thread of its own that answers heartbeats."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import ExitStack
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import anyio
+from anyio.from_thread import BlockingPortal
+
+from ...client import Connection
+from ...errors import AmqpError, ConnectionLost
+from .._options import Options
+from .connect import RETRY_SECONDS, connection, single_cause
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class DriverConnection:
+    """Runs coroutines on a connection that is opened when it is needed, and again after a loss.
+
+    Spark ends its process without a word; the connection ends with that.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._portal: BlockingPortal | None = None
+        self._connections = ExitStack()
+        self._opened: Connection | None = None
+
+    def call(self, function: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **_: P.kwargs) -> T:
+        """What the coroutine function returns for the connection and these arguments.
+
+        Raises:
+            ConnectionLost: there was no connection for `connectTimeout` seconds.
+            AmqpError: whatever the function raises.
+        """
+        began = time.monotonic()
+        while True:
+            try:
+                return self._call(function, *args)
+            except ConnectionLost:
+                self.close()
+                if time.monotonic() - began >= self._options.connect_timeout:
+                    raise
+                time.sleep(RETRY_SECONDS)
+            except AmqpError:
+                self.close()
+                raise
+
+    def _call(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
+        if self._portal is None:
+            self._portal = _portal()
+        try:
+            if self._opened is None or not self._opened.open:
+                self.close()
+                context = self._portal.wrap_async_context_manager(connection(self._options))
+                self._opened = self._connections.enter_context(context)
+            return self._portal.call(function, self._opened, *args)
+        except BaseExceptionGroup as group:
+            raise single_cause(group) from None
+
+    def close(self) -> None:
+        """Leave the connection, if there is one; the next call makes another."""
+        self._opened = None
+        try:
+            self._connections.close()
+        except Exception:
+            pass  # it is lost
+
+
+def _portal() -> BlockingPortal:
+    """Into a thread that runs trio, and ends with the process: Spark's ends when its query fails, or should."""
+    started: Future[BlockingPortal] = Future()
+
+    async def serve() -> None:
+        async with BlockingPortal() as portal:
+            started.set_result(portal)
+            await portal.sleep_until_stopped()
+
+    threading.Thread(target=anyio.run, args=(serve,), kwargs={"backend": "trio"}, name="amqp10", daemon=True).start()
+    return started.result()

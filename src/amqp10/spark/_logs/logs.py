@@ -1,0 +1,355 @@
+"""Logs: where messages stay, and have offsets. What is asked of one, at RabbitMQ and at Event Hubs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import AsyncExitStack
+from datetime import datetime
+from itertools import count
+from typing import Any, ClassVar
+
+import anyio
+import pyarrow as pa
+
+from ...client import Connection
+from ...errors import DecodeError, FilterNotApplied, LinkDetached, RemoteProtocolError, SessionEnded
+from ...messaging import EventPosition, Source, StreamOffset, read_annotations
+from .._connection.address_checks import is_stream, not_a_log
+from .._connection.connect import connection, link_properties, source
+from .._connection.receive import CREDIT, IDLE_SECONDS, MAX_BATCH, drain_or_fail, undecodable_message
+from .._options import Options
+from .._rows.decode import Columns, offset_of
+from .offsets import Bounds, Range, report_lost_offsets, report_missing_partition
+
+NOT_FOUND = "amqp:not-found"
+LAST_CHUNK = 100_000
+"""Credit for the last chunk of a stream, more than one can have."""
+
+
+class Log(ABC):
+    """One kind of log.
+
+    Attributes:
+        offset_key: the message annotation that has a message's offset.
+        unused: offsets that can be without a message before the first one that is kept.
+    """
+
+    offset_key: ClassVar[str]
+    unused: ClassVar[int] = 0
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self.address = options.require_address()
+
+    @abstractmethod
+    async def partitions(self, opened: Connection, known: Collection[str] = ()) -> list[str]:
+        """The names of its partitions, in order.
+
+        Args:
+            known: some that there were, and may be behind others that are gone.
+
+        Raises:
+            DataLoss: one is gone, and that is to be an error.
+            AmqpError: there is no such log, or the peer does not say.
+        """
+
+    @abstractmethod
+    async def bounds(self, opened: Connection, partition: str) -> Bounds:
+        """The offsets that the partition has now.
+
+        Raises:
+            AmqpError: the peer does not say.
+        """
+
+    @abstractmethod
+    async def first(self, opened: Connection, partition: str) -> int | None:
+        """The offset of the first message that the partition has now; None if it has none.
+
+        Raises:
+            AmqpError: the peer does not say.
+        """
+
+    @abstractmethod
+    def source(self, opened: Connection, partition: str, start: int) -> Source:
+        """Where to read from the offset `start`."""
+
+    @abstractmethod
+    async def check(self, opened: Connection, place: Range) -> None:
+        """See that this is a log, before anything of it is settled.
+
+        Raises:
+            ValueError: it is none.
+            AmqpError: the peer does not say.
+        """
+
+    async def first_since(self, opened: Connection, partition: str, since: datetime) -> int | None:
+        """The offset of the first message since then; None if there is none.
+
+        Raises:
+            AmqpError: the peer does not say.
+        """
+        return await self._first(opened, partition, self._since(opened, partition, since))
+
+    @abstractmethod
+    def _since(self, opened: Connection, partition: str, since: datetime) -> Source:
+        """Where to read from that moment, all messages."""
+
+    async def _first(self, opened: Connection, partition: str, place: Source) -> int | None:
+        """The offset of what comes first from there; None if nothing does.
+
+        Raises:
+            ValueError: it has none. It came from a queue, which has it back.
+        """
+        async with opened.receiver(place, credit=0) as receiver:
+            receiver.add_credit(1)
+            await drain_or_fail(receiver, self._options.receive_timeout)
+            batch = await receiver.receive_batch(1) if receiver.buffered else []
+            for delivery in batch:
+                delivery.release()  # of a log it is there still
+        if not batch:
+            return None
+        offset = read_annotations(batch[0].payload).get(self.offset_key)
+        if not isinstance(offset, int):
+            raise not_a_log(partition)
+        return int(offset)
+
+    async def all_bounds(self, opened: Connection, partitions: list[str]) -> dict[str, Bounds]:
+        """The bounds of these partitions."""
+        return {partition: await self.bounds(opened, partition) for partition in partitions}
+
+
+class RabbitStream(Log):
+    """A stream of RabbitMQ, or a super stream, whose partitions are the streams `NAME-0`, `NAME-1`, and so on.
+
+    Some of its offsets have no message: RabbitMQ keeps accounts of its own there. Every segment but the first, and so
+    what retention leaves, begins with one.
+    """
+
+    offset_key = "x-stream-offset"
+    unused = 1
+
+    async def partitions(self, opened: Connection, known: Collection[str] = ()) -> list[str]:
+        if self._options.selector is not None and opened.profile.name == "rabbitmq":
+            raise ValueError(
+                "amqp: option 'selector': RabbitMQ's streams know none; 'amqp.filters' has those they know"
+            )
+        if await self._is_there(opened, self.address):
+            if await is_stream(opened, source(opened, self._options)) is False:
+                raise not_a_log(self.address)
+            return [self.address]
+        found: list[str] = []
+        missing = ""
+        highest = max((int(name) for name in map(self._number, known) if name.isdecimal()), default=0)
+        for number in count():
+            name = f"{self.address}-{number}"
+            if await self._is_there(opened, name):
+                if missing and not known:
+                    report_missing_partition(missing, name, fail=self._options.fail_on_data_loss)
+                found.append(name)
+                missing = ""
+            elif missing and number > highest:
+                break  # beyond one that is gone another one would have been
+            else:
+                missing = name
+        if not found:
+            raise LinkDetached(
+                NOT_FOUND, f"there is no stream {self.address!r}, nor a partition '{self.address}-0' of it"
+            )
+        return found
+
+    def _number(self, name: str) -> str:
+        return name.removeprefix(f"{self.address}-")
+
+    async def _is_there(self, opened: Connection, name: str) -> bool:
+        try:
+            async with (
+                opened.session() as session,  # which RabbitMQ 4.0 ends for an unknown queue
+                session.receiver(self.source(opened, name, 0), credit=0, settle_mode="settled"),
+            ):
+                return True
+        except FilterNotApplied:
+            return True  # but no stream, or no filters are known there
+        except (SessionEnded, LinkDetached) as error:
+            if error.condition == NOT_FOUND:
+                return False
+            raise
+
+    async def bounds(self, opened: Connection, partition: str) -> Bounds:
+        first = await self.first(opened, partition)
+        if first is None:
+            return Bounds(0, 0)
+        return Bounds(first, max(first, await self._newest(opened, partition)) + 1)
+
+    async def first(self, opened: Connection, partition: str) -> int | None:
+        return await self._first(opened, partition, self._at(opened, partition, StreamOffset("first")))
+
+    async def _newest(self, opened: Connection, partition: str) -> int:
+        """The highest offset of a stream: -1 if it has none any more."""
+        # "last" is the last chunk, of as many messages as were written together.
+        place = self._at(opened, partition, StreamOffset("last"))
+        async with opened.receiver(place, credit=0, settle_mode="settled") as receiver:
+            receiver.add_credit(LAST_CHUNK)
+            await drain_or_fail(receiver, self._options.receive_timeout)
+            batch = await receiver.receive_batch(LAST_CHUNK) if receiver.buffered else []
+            return max((offset_of(delivery.payload, self.offset_key) for delivery in batch), default=-1)
+
+    async def check(self, opened: Connection, place: Range) -> None:
+        said = await is_stream(opened, source(opened, self._options, place.partition))
+        if said is False:
+            raise not_a_log(place.partition)
+        if said is None:
+            await self._first(opened, place.partition, self.source(opened, place.partition, place.start))
+
+    def _at(self, opened: Connection, partition: str, where: StreamOffset) -> Source:
+        place = source(opened, self._options, partition)
+        place.filter = Source(filters=[where]).filter  # of all messages, not only of those that are selected
+        return place
+
+    def _since(self, opened: Connection, partition: str, since: datetime) -> Source:
+        return self._at(opened, partition, StreamOffset(since))
+
+    def source(self, opened: Connection, partition: str, start: int) -> Source:
+        place = source(opened, self._options, partition)
+        place.filter = Source(filters=[StreamOffset(start)], filter=place.filter).filter
+        return place
+
+
+class EventHub(Log):
+    """The partitions of Azure Event Hubs, read by sequence number: its offsets are strings that nobody may compare."""
+
+    offset_key = "x-opt-sequence-number"
+
+    async def partitions(self, opened: Connection, known: Collection[str] = ()) -> list[str]:
+        facts = await self._facts(opened, "com.microsoft:eventhub")
+        if not facts.get("partition_ids"):
+            raise RemoteProtocolError(f"the management node does not say which partitions {self.address!r} has")
+        return [str(each) for each in facts["partition_ids"]]
+
+    async def bounds(self, opened: Connection, partition: str) -> Bounds:
+        facts = await self._facts(opened, "com.microsoft:partition", partition=partition)
+        first, last = facts.get("begin_sequence_number"), facts.get("last_enqueued_sequence_number")
+        if not isinstance(first, int) or not isinstance(last, int):
+            raise RemoteProtocolError(f"the management node does not say which events partition {partition} has")
+        if facts.get("is_partition_empty") or last < 0:
+            return Bounds(last + 1, last + 1)
+        return Bounds(int(first), int(last) + 1)
+
+    async def first(self, opened: Connection, partition: str) -> int | None:
+        bounds = await self.bounds(opened, partition)
+        return bounds.first if bounds.first < bounds.end else None
+
+    async def check(self, opened: Connection, place: Range) -> None:
+        await self._first(opened, place.partition, self.source(opened, place.partition, place.start))
+
+    async def _facts(self, opened: Connection, kind: str, **properties: str) -> dict[Any, Any]:
+        try:
+            with anyio.move_on_after(self._options.receive_timeout):
+                async with opened.management() as management:
+                    response = await management.request("READ", kind, self.address, **properties)
+                    return response.body if isinstance(response.body, dict) else {}
+        except LinkDetached as error:
+            if error.condition != NOT_FOUND:
+                raise
+            text = f"amqp: there is no $management ({error}): mode=eventhubs is for Azure Event Hubs"
+            raise RemoteProtocolError(text) from error
+        raise RemoteProtocolError(
+            f"amqp: nobody at $management said what {self.address!r} is for {self._options.receive_timeout:g} s: "
+            "mode=eventhubs is for Azure Event Hubs"
+        )
+
+    def source(self, opened: Connection, partition: str, start: int) -> Source:
+        return self._at(partition, EventPosition.sequence_number(start, inclusive=True))
+
+    def _since(self, opened: Connection, partition: str, since: datetime) -> Source:
+        return self._at(partition, EventPosition.enqueued_time(since, inclusive=True))
+
+    def _at(self, partition: str, where: EventPosition) -> Source:
+        group = self._options.consumer_group
+        return Source(f"{self.address}/ConsumerGroups/{group}/Partitions/{partition}", filters=[where])
+
+
+def log_of(options: Options) -> Log:
+    """The log that the options name.
+
+    Raises:
+        ValueError: it cannot do what another one of them asks for.
+    """
+    if options.mode == "eventhubs" and options.filtered:
+        raise ValueError(f"amqp: option {options.filtering}: Event Hubs filter by position only")
+    return EventHub(options) if options.mode == "eventhubs" else RabbitStream(options)
+
+
+async def read_range(
+    options: Options, place: Range, schema: pa.Schema, emit: Callable[[pa.RecordBatch], Awaitable[None]]
+) -> None:
+    """Read the offsets of a range, in order.
+
+    Raises:
+        ValueError: it is no log.
+        DataLoss: some of them are not there any more, and `failOnDataLoss` says so.
+        DecodeError: a message cannot be decoded, and no column wants to know why.
+    """
+    kind = log_of(options)
+    columns = Columns(
+        schema, options.body_format, {"address": kind.address, "partition": place.partition}, kind.offset_key
+    )
+    try:
+        await _read_range(kind, options, place, columns, emit)
+    except (LinkDetached, SessionEnded) as error:
+        if error.condition != NOT_FOUND:
+            raise
+        report_lost_offsets(place.partition, place.start, place.end, fail=options.fail_on_data_loss)
+
+
+async def _read_range(
+    kind: Log, options: Options, place: Range, columns: Columns, emit: Callable[[pa.RecordBatch], Awaitable[None]]
+) -> None:
+    async with AsyncExitStack() as stack:
+        opened = await stack.enter_async_context(connection(options, comes_back=True))
+        await kind.check(opened, place)
+        receiver = await stack.enter_async_context(
+            opened.receiver(
+                kind.source(opened, place.partition, place.start),
+                credit=CREDIT,
+                settle_mode="settled",
+                properties=link_properties(options),
+            )
+        )
+        following = place.start
+        nowhere = 0  # messages since then whose offset cannot be read
+        while following < place.end:
+            deliveries = await receiver.receive_batch(MAX_BATCH, max_wait=IDLE_SECONDS)
+            if not deliveries:
+                await drain_or_fail(receiver, options.receive_timeout)
+                if receiver.buffered:
+                    continue
+                # The end of a range is after a message that was there; filters may hide it.
+                if following + nowhere < place.end and not options.filtered:
+                    report_lost_offsets(place.partition, following + nowhere, place.end, fail=options.fail_on_data_loss)
+                break
+            for delivery in deliveries:
+                try:
+                    offset = columns.add(delivery.payload, following, place.end)
+                except DecodeError as error:
+                    raise undecodable_message(delivery, place.partition, error) from error
+                wanted = following + nowhere
+                if (
+                    offset > wanted
+                    and not options.filtered
+                    and await _was_removed(kind, opened, place.partition, wanted)
+                ):
+                    report_lost_offsets(place.partition, wanted, min(offset, place.end), fail=options.fail_on_data_loss)
+                nowhere += offset < 0
+                if offset >= following:
+                    following, nowhere = offset + 1, 0
+                    if following >= place.end:
+                        break
+            if columns.rows:
+                await emit(columns.take())
+
+
+async def _was_removed(kind: Log, opened: Connection, partition: str, wanted: int) -> bool:
+    """Whether what was passed over from this offset on was removed; else it never was a message."""
+    first = await kind.first(opened, partition)
+    return first is None or first > wanted + kind.unused

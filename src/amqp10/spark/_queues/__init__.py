@@ -1,0 +1,1 @@
+"""Reading queues, in batch and streaming."""

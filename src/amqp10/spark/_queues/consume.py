@@ -1,0 +1,223 @@
+"""Taking messages from a queue for good: into a segment first, then accepted, then to Spark."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
+
+import anyio
+import pyarrow as pa
+from anyio.to_thread import run_sync
+from pyspark import TaskContext
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from ...client import Connection, Delivery, Receiver
+from ...errors import AmqpError, ConnectionLost
+from .._connection.connect import connection, link_properties, run_with_retries, source
+from .._connection.receive import append_deliveries, receive_available
+from .._options import Options
+from .._rows.decode import Columns
+from .._rows.schema import arrow_schema, with_column
+from .._wal.query_folder import known_rows
+from .._wal.redelivery import IDS, with_body_encoding
+from .._wal.segments import Claim, Claimant, Draft, Segment
+
+_log = logging.getLogger("amqp10.spark")
+
+
+@dataclass
+class QueuePartition(InputPartition):
+    """What one task takes from a queue.
+
+    Attributes:
+        segment: where it puts that.
+        limit: the most messages to take.
+        run: of the driver; the same for all tasks that it plans.
+        max_bytes: roughly the most octets of messages to take; None for any number.
+    """
+
+    segment: Segment
+    limit: int
+    run: str
+    max_bytes: int | None = None
+
+
+def read_partition(options: Options, schema: StructType, partition: QueuePartition) -> Iterator[pa.RecordBatch]:
+    """The rows of a partition: of its segment if there is one, else of one that is made now.
+
+    Without a place for segments it is in a folder of the task's own, and gone with it.
+
+    Raises:
+        AmqpError: the messages could not be had. Nothing was accepted.
+        DecodeError: one of them cannot be decoded, and no column wants to know why.
+        ValueError: the batch is committed, or the folder of the query is not on this machine.
+    """
+    segment = partition.segment
+    if segment.wal:
+        yield from _read_segment(options, schema, partition)
+        return
+    with tempfile.TemporaryDirectory(prefix="amqp10-", ignore_cleanup_errors=True) as own:
+        segment = replace(segment, wal=own)
+        segment.folder.mkdir()
+        yield from _read_segment(options, schema, replace(partition, segment=segment))
+
+
+def _read_segment(options: Options, schema: StructType, partition: QueuePartition) -> Iterator[pa.RecordBatch]:
+    segment = partition.segment
+    try:
+        if not segment.published:
+            with segment.claimed(Claimant(partition.run, _attempt()), options.wal_lease) as claim:
+                if claim is not None:
+                    run_with_retries(options, SegmentAttempt(options, schema, partition, claim).run)
+        yield from segment.read(schema.names)
+    except FileNotFoundError:
+        segment.check()  # committed since, and so in a folder of another name
+        raise
+
+
+def _attempt() -> int:
+    context = TaskContext.get()
+    return 0 if context is None else context.attemptNumber()
+
+
+class SegmentAttempt:
+    """One attempt to make a segment."""
+
+    def __init__(self, options: Options, schema: StructType, partition: QueuePartition, claim: Claim) -> None:
+        self._options = options
+        self._segment = partition.segment
+        self._limit = partition.limit
+        self._max_bytes = partition.max_bytes
+        self._claim = claim
+        self._publishing = False
+        wanted = arrow_schema(schema if options.dedupe == "none" else with_column(schema, IDS))
+        self._schema = with_body_encoding(wanted, options.body_format)
+
+    async def run(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._keep_alive)
+            await self._consume()
+            tasks.cancel_scope.cancel()
+
+    async def _keep_alive(self) -> None:
+        """Say for as long as it takes that this one is alive, to those who wait for the segment or for their turn."""
+        while True:
+            await anyio.sleep(self._options.wal_lease / 4)
+            self._claim.renew()
+            if self._publishing:
+                self._segment.renew_lock()
+
+    async def _consume(self) -> None:
+        options = self._options
+        if self._segment.published:
+            return  # and the connection was lost after that
+        with self._segment.write(self._schema) as draft:
+            async with connection(options) as opened:
+                # Where it is taken from, and not released again: credit is given for what is wanted only.
+                async with opened.receiver(
+                    source(opened, options), credit=0, properties=link_properties(options)
+                ) as receiver:
+                    held = await self._receive(receiver, draft)
+                    await run_sync(draft.sync)  # heartbeats do not wait for the disk
+                    async with self._publishing_turn():
+                        await self._ensure_still_ours(opened, receiver)
+                        published = await run_sync(self._publish, draft)
+                    told = await self._settle(opened, held, accepted=published)
+                if published and told and settlement_confirmed(receiver):
+                    self._segment.confirm()
+
+    async def _receive(self, receiver: Receiver, draft: Draft) -> list[Delivery]:
+        options = self._options
+        address = options.require_address()
+        columns = Columns(self._schema, options.body_format, {"address": address})
+        held: list[Delivery] = []
+        size = 0
+        async with aclosing(
+            receive_available(receiver, self._limit, options.receive_timeout, self._max_bytes)
+        ) as batches:
+            async for deliveries in batches:
+                append_deliveries(columns, deliveries, address)
+                size += columns.size
+                for delivery in deliveries:
+                    delivery.payload = b""  # what is held until it is settled takes no more room than it must
+                held += deliveries
+                draft.append(columns.take())
+        if len(held) < self._limit and (self._max_bytes is None or size < self._max_bytes):
+            self._segment.record_empty(len(held))
+        return held
+
+    @asynccontextmanager
+    async def _publishing_turn(self) -> AsyncIterator[None]:
+        """The right to publish."""
+        async with self._segment.publishing_lock(max(self._options.receive_timeout, self._options.wal_lease)):
+            self._publishing = True
+            try:
+                yield
+            finally:
+                self._publishing = False
+
+    async def _ensure_still_ours(self, opened: Connection, receiver: Receiver) -> None:
+        """Ask the peer whether it is there: if it gave the messages to another link meanwhile, they are not ours.
+
+        Raises:
+            AmqpError: it is not, or has ended the link.
+        """
+        silence = self._options.receive_timeout
+        with anyio.move_on_after(silence) as scope:
+            async with opened.session():
+                pass  # what the peer had to say of the link has come before its answer
+        if scope.cancelled_caught:
+            raise ConnectionLost(f"{receiver.address}: no answer for {silence:g} s")
+        if not receiver.open:
+            raise receiver._gone()
+
+    def _publish(self, draft: Draft) -> bool:
+        """Without what another segment has already: those who took that could not settle it."""
+        dedupe, segment = self._options.dedupe, self._segment
+        if dedupe != "none":
+            known = known_rows(segment.wal, batch=segment.batch, confirmed=dedupe == "all")
+            dropped = draft.drop(known) if known else 0
+            if dropped:
+                _log.warning("%d messages were delivered again and dropped", dropped)
+        return draft.publish()
+
+    async def _settle(self, opened: Connection, held: list[Delivery], *, accepted: bool) -> bool:
+        """Accept what is published, else give it back to the queue; whether the peer was told."""
+        try:
+            if not accepted:  # another attempt was faster
+                for delivery in held:
+                    delivery.release()
+            elif held:
+                for delivery in held[:-1]:
+                    delivery.accept()
+                await accept_last(opened, held[-1])
+        except AmqpError as error:
+            # They come again, and are known then.
+            _log.warning("%d messages could not be settled: %s", len(held), error)
+            return False
+        return True
+
+
+async def accept_last(opened: Connection, delivery: Delivery) -> None:
+    """Accept a delivery such that, once the link is gone for good, all that were accepted are gone for good.
+
+    Artemis answers before its journal has them. The commit of a transaction is there before its answer, and with it
+    whatever came before.
+
+    Raises:
+        AmqpError: the peer did not do it.
+    """
+    if opened.profile.name == "artemis" and opened.dialect == "1.0":
+        async with opened.transaction() as transaction:
+            delivery.accept(transaction=transaction)
+    else:
+        delivery.accept()
+
+
+def settlement_confirmed(receiver: Receiver) -> bool:
+    """Whether the peer has answered the detach, and so what was settled before it, in order."""
+    return receiver._over and receiver._cause is None

@@ -1,0 +1,145 @@
+"""Streaming from queues. A queue has no offsets: a batch is what its write-ahead segments have.
+
+The driver never consumes. It looks whether something waits, and then plans a batch with a number of its own; tasks
+take what there is, up to the limit. Spark's order of calls, and what each may rely on, is in the comments: it was
+traced, for the API does not say it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from .._connection.address_checks import ensure_queue
+from .._connection.driver_connection import DriverConnection
+from .._logs.offsets import check_checkpoint_kind, report_lost_batch
+from .._options import Options
+from .._wal.query_folder import (
+    check_writable,
+    create_batch_folder,
+    create_query_folder,
+    delete_committed,
+    queue_was_empty,
+)
+from .._wal.segments import Segment
+from .consume import QueuePartition, read_partition
+from .probe import WAIT_SECONDS, has_messages
+
+
+class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Takes messages from a queue, in micro-batches that can be repeated."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._location = ""
+        if options.ack != "accept":
+            self._location = options.require_wal("a stream of a queue writes what it takes there before it accepts it")
+            check_writable(self._location)
+        self._run = uuid.uuid4().hex
+        self._connection: DriverConnection | None = None
+        self._available_now = False
+        self._ran = False  # this run has planned a batch
+        self._seen_empty: dict[int, bool] = {}  # of the last batch, whether it found the end of the queue
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_connection": None}
+
+    def _wal(self, query: str) -> str:
+        return self._location and os.path.join(self._location, query)
+
+    # Called twice for the first batch, and again when it is repeated after a restart, with another result: so only the
+    # name in the end of a batch counts, which is taken from its start once, and is in the checkpoint then.
+    def initialOffset(self) -> dict[str, Any]:
+        return {"wal": uuid.uuid4().hex, "batch": 0, "max": 0, "parts": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._options.max_messages_per_trigger)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._available_now = True
+
+    # Called with the end of a batch only when its commit is in Spark's log, and at every poll: `commit` comes no sooner
+    # than with the next batch, on an idle queue never.
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        check_checkpoint_kind(start, log=False)
+        self._retire(start)
+        # This run has had what was available when it began: a batch of its own saw the queue empty.
+        if self._available_now and self._ran and self._seen_empty.get(start["batch"]):
+            return start
+        if self._options.stopping or not self._something_waits():
+            return start
+        self._ran = True
+        # Of the first one with segments, too: with its end in Spark's log the folder is there, or what it had is lost.
+        if self._location and not start.get("kept", start["batch"]):
+            create_query_folder(self._wal(start["wal"]))
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_messages_per_trigger
+        return {
+            "wal": start["wal"],
+            "batch": start["batch"] + 1,
+            "max": most,
+            "parts": self._options.num_partitions,
+            "kept": bool(self._location),
+        }
+
+    def _something_waits(self) -> bool:
+        if self._connection is None:
+            self._connection = DriverConnection(self._options)
+            self._connection.call(ensure_queue, self._options)
+        if self._options.probe == "always" and not self._available_now:
+            time.sleep(WAIT_SECONDS)  # a trigger without an interval would not pause
+            return True
+        return self._connection.call(has_messages, self._options, self._available_now)
+
+    def _retire(self, committed: dict[str, Any]) -> None:
+        """What Spark has committed is not asked for again."""
+        batch = committed["batch"]
+        if not batch or not self._location:
+            return
+        wal, dedupe = self._wal(committed["wal"]), self._options.dedupe
+        if self._available_now and batch not in self._seen_empty:
+            self._seen_empty = {batch: queue_was_empty(wal, batch, committed["parts"])}
+        retained = self._options.wal_retain_batches if dedupe != "none" else 0
+        delete_committed(wal, batch, retained, all_ids=dedupe == "all")
+
+    # Called once for each scan of the batch, of which a union with itself has two: both have tasks of the same run, so
+    # that one waits for the other's segment.
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[QueuePartition]:
+        check_checkpoint_kind(end, log=False)
+        parts = end["parts"]
+        if start["batch"] == end["batch"] or not parts:
+            return []
+        if self._location and end.get("kept") is False:
+            create_query_folder(self._wal(end["wal"]))  # it was planned without
+        if end.get("kept") and not self._location:
+            raise ValueError(
+                "amqp: the batch under way may have its messages in segments already: "
+                "ack=wal, with the same walLocation, ends it"
+            )
+        wal = self._wal(end["wal"])
+        if wal and not create_batch_folder(wal, end["batch"]):
+            report_lost_batch(end["batch"], fail=self._options.fail_on_data_loss)
+            return []
+        share, more = divmod(end["max"], parts)
+        octets = self._options.max_bytes_per_trigger
+        return [
+            QueuePartition(
+                Segment(wal, end["batch"], part), share + (part < more), self._run, octets and max(1, octets // parts)
+            )
+            for part in range(parts)
+        ]
+
+    # In a task: of `self` it has only what was there when the query was planned.
+    def read(self, partition: QueuePartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(self._options, self._schema, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._retire(end)

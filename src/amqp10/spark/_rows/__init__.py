@@ -1,0 +1,1 @@
+"""Messages as rows, and rows as messages."""

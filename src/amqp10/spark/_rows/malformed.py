@@ -1,0 +1,64 @@
+"""What can be told of a message that is malformed: its sections up to the defect, and its message-id above all."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+from uuid import UUID
+
+from ...errors import DecodeError
+from ...messaging import Properties
+from ...messaging._fields import PROPERTIES_FIELDS
+from ...messaging._layout import FOOTER, PROPERTIES, Place, descriptor_at, section_at
+from ...types import ULong, decode_from
+
+_FIRST_FIELD: Final = {0xC0: 3, 0xD0: 9}
+"""Where the first field of a list is, from its constructor on (§1.6.22)."""
+
+
+def find_sections(payload: bytes) -> dict[int, Place]:
+    """Where the sections are, the first of each kind, up to and with the one in which the message ends."""
+    places: dict[int, Place] = {}
+    at = 0
+    with suppress(DecodeError):
+        while at < len(payload):
+            code, value_at = descriptor_at(payload, at)
+            places.setdefault(code, (at, value_at, len(payload)))
+            code, value_at, end = section_at(payload, at)
+            if places[code][0] == at:
+                places[code] = (at, value_at, end)
+            at = end
+    return places
+
+
+def bare_message(payload: bytes) -> bytes:
+    """The part of a message that nobody on its way may change (§3.2): neither what is before it, nor a footer."""
+    begin = at = 0
+    end = len(payload)
+    with suppress(DecodeError):
+        while at < end:
+            code, _, following = section_at(payload, at)
+            if code == FOOTER:
+                end = at
+            elif code < PROPERTIES and at == begin:
+                begin = following
+            at = following
+    return payload[begin:end]
+
+
+def read_properties(payload: bytes, place: Place) -> Properties:
+    """The properties; of malformed ones the message-id alone.
+
+    Raises:
+        DecodeError: not even that can be told.
+    """
+    try:
+        return PROPERTIES_FIELDS.read(payload, place)  # type: ignore[no-any-return]
+    except DecodeError:
+        first = _FIRST_FIELD.get(payload[place[1]]) if place[1] < len(payload) else None
+        if first is None:
+            raise
+        message_id, end = decode_from(payload, place[1] + first)
+        if end > place[2] or type(message_id) not in (ULong, UUID, bytes, str):
+            raise
+        return Properties(message_id=message_id)
