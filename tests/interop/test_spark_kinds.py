@@ -12,11 +12,11 @@ from amqp10 import Connection, Message, receive
 from amqp10.rabbitmq import management, queue_address
 from amqp10.spark._connection.address_checks import connect_and_ensure_queue
 from amqp10.spark._connection.connect import connection, run_with_retries
-from amqp10.spark._connection.receive import browse
 from amqp10.spark._logs.logs import read_range
 from amqp10.spark._logs.offsets import Range
 from amqp10.spark._logs.readers import plan_batch_read
 from amqp10.spark._options import Options
+from amqp10.spark._queues.batch import browse
 from amqp10.spark._queues.probe import has_messages
 from amqp10.spark._rows.decode import Columns
 

@@ -46,22 +46,16 @@ class AmqpDataSource(DataSource):
         return default_schema(Options.parse(self.options).body_format)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = Options.parse(self.options)
-        options.require_address()
-        check_read(schema, options)
+        options = self._options_to_read(schema)
         if options.log:
-            log_of(options)
             return LogBatchReader(options, schema)
         if options.ack in ("wal", "accept"):
             return TakingReader(options, schema, self.run_id)
         return (FilteredBrowseReader if options.pushdown else BrowseReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        options = Options.parse(self.options)
-        options.require_address()
-        check_read(schema, options)
+        options = self._options_to_read(schema)
         if options.log:
-            log_of(options)
             if options.ending_offsets is not None:
                 raise ValueError("amqp: option 'endingOffsets' is for batch reads: a stream has no end")
             return LogStreamReader(options, schema)
@@ -72,18 +66,32 @@ class AmqpDataSource(DataSource):
         return QueueStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        options = Options.parse(self.options)
-        _append_only(overwrite)
-        check_written(schema, options)
-        return BatchWriter(options, schema, self.run_id)
+        return BatchWriter(self._options_to_write(schema, overwrite), schema, self.run_id)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        return StreamWriter(self._options_to_write(schema, overwrite), schema)
+
+    def _options_to_read(self, schema: StructType) -> Options:
+        """Parse the options, and check them with the schema of a read.
+
+        Raises:
+            ValueError: an option or a column that cannot be.
+        """
         options = Options.parse(self.options)
-        _append_only(overwrite)
+        options.require_address()
+        check_read(schema, options)
+        if options.log:
+            log_of(options)  # checks what this kind of log can do
+        return options
+
+    def _options_to_write(self, schema: StructType, overwrite: bool) -> Options:
+        """Parse the options, and check them with the schema of a write.
+
+        Raises:
+            ValueError: an option or a column that cannot be, or a mode other than "append".
+        """
+        options = Options.parse(self.options)
+        if overwrite:
+            raise ValueError("amqp: messages can only be added: mode 'append' is wanted, nothing can be overwritten")
         check_written(schema, options)
-        return StreamWriter(options, schema)
-
-
-def _append_only(overwrite: bool) -> None:
-    if overwrite:
-        raise ValueError("amqp: messages can only be added: mode 'append' is wanted, nothing can be overwritten")
+        return options

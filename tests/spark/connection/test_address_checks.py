@@ -13,12 +13,11 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from amqp10 import Connection, Message, Source, receive
 from amqp10.broker import Broker
 from amqp10.spark._connection.address_checks import ensure_queue
-from amqp10.spark._connection.receive import browse
 from amqp10.spark._logs.logs import RabbitStream, read_range
 from amqp10.spark._logs.offsets import Range
 from amqp10.spark._logs.readers import plan_batch_read
 from amqp10.spark._options import Options
-from amqp10.spark._queues.batch import TakingReader
+from amqp10.spark._queues.batch import TakingReader, browse
 from amqp10.spark._queues.stream import QueueStreamReader
 from amqp10.spark._rows.decode import Columns
 from amqp10.spark._rows.schema import default_schema

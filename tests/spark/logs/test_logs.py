@@ -18,9 +18,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from amqp10 import Connection, Message, RemoteProtocolError, Source
 from amqp10.broker import Broker
+from amqp10.spark._data_loss import DataLoss
 from amqp10.spark._logs import readers
 from amqp10.spark._logs.logs import EventHub, log_of, read_range
-from amqp10.spark._logs.offsets import Bounds, DataLoss, Offsets, Range
+from amqp10.spark._logs.offsets import Bounds, Offsets, Range
 from amqp10.spark._logs.readers import LogStreamReader, ask_bounds, starting_offsets
 from amqp10.spark._options import Options
 from amqp10.spark._rows.schema import struct

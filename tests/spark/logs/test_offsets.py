@@ -9,13 +9,12 @@ pytest.importorskip("pyspark")
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amqp10.spark._data_loss import DataLoss, report_lost_offsets
 from amqp10.spark._logs.offsets import (
     Bounds,
-    DataLoss,
     add_new_partitions,
     find_recreated,
     next_batch,
-    report_lost_offsets,
     resolve_offsets,
     restart_recreated,
     spark_offset,

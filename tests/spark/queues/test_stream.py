@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 import amqp10
 from amqp10.spark import AmqpDataSource
-from amqp10.spark._logs.offsets import DataLoss
+from amqp10.spark._data_loss import DataLoss
 from amqp10.spark._logs.readers import LogStreamReader
 from amqp10.spark._options import Options
 from amqp10.spark._queues.stream import QueueStreamReader

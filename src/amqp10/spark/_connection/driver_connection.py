@@ -33,6 +33,9 @@ class DriverConnection:
         self._connections = ExitStack()
         self._opened: Connection | None = None
 
+    def __reduce__(self) -> tuple[type[DriverConnection], tuple[Options]]:
+        return DriverConnection, (self._options,)  # Spark pickles readers to its tasks: nothing that is open goes along
+
     def call(self, function: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **_: P.kwargs) -> T:
         """What the coroutine function returns for the connection and these arguments.
 

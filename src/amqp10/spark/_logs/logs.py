@@ -17,10 +17,11 @@ from ...errors import DecodeError, FilterNotApplied, LinkDetached, RemoteProtoco
 from ...messaging import EventPosition, Source, StreamOffset, read_annotations
 from .._connection.address_checks import is_stream, not_a_log
 from .._connection.connect import connection, link_properties, source
-from .._connection.receive import CREDIT, IDLE_SECONDS, MAX_BATCH, drain_or_fail, undecodable_message
+from .._connection.receive import CREDIT, IDLE_SECONDS, MAX_BATCH, drain_or_fail
+from .._data_loss import report_lost_offsets, report_missing_partition
 from .._options import Options
-from .._rows.decode import Columns, offset_of
-from .offsets import Bounds, Range, report_lost_offsets, report_missing_partition
+from .._rows.decode import Columns, offset_of, undecodable_message
+from .offsets import Bounds, Range
 
 NOT_FOUND = "amqp:not-found"
 LAST_CHUNK = 100_000

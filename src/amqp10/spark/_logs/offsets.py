@@ -7,21 +7,14 @@ into more ranges than there are partitions it says that, too (`parts`): one that
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ...errors import AmqpError
+from .._data_loss import report
 
-_log = logging.getLogger("amqp10.spark")
 Offsets = dict[str, dict[str, int]]
-CAUSE = "retention has removed messages, or the log was made anew"
 Wanted = str | Mapping[str, int | str] | None
-
-
-class DataLoss(AmqpError):
-    """Messages that were to be read are not there any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +39,6 @@ class Range:
     end: int
 
 
-def report_lost_offsets(partition: str, start: int, end: int, *, fail: bool) -> None:
-    """The offsets from `start` to `end`, that one excluded, were to be read and do not come.
-
-    Raises:
-        DataLoss: that is to be an error.
-    """
-    _report(f"offsets {start} to {end - 1} of {partition!r} are not there any more", "they are passed over", fail=fail)
-
-
 def find_recreated(done: Offsets, bounds: Mapping[str, Bounds]) -> list[str]:
     """The partitions that end before where we are. A log only grows: they are others than those that were read.
 
@@ -71,11 +55,11 @@ def restart_recreated(done: Offsets, bounds: Mapping[str, Bounds], *, fail: bool
     """
     for name in done.keys() - bounds.keys():
         fact = f"there is no partition {name!r} any more, which was read up to offset {done[name]['to']}"
-        _report(fact, "it is forgotten", "it was deleted, or the checkpoint is that of another address", fail=fail)
+        report(fact, "it is forgotten", "it was deleted, or the checkpoint is that of another address", fail=fail)
     firsts = {name: bounds[name].first for name in find_recreated(done, bounds)}
     for name in firsts:
         fact = f"{name!r} ends at offset {bounds[name].end}, before {done[name]['to']}, which is the next to be read"
-        _report(fact, "it is read from its beginning", fail=fail)
+        report(fact, "it is read from its beginning", fail=fail)
     return {**{name: each for name, each in done.items() if name in bounds}, **spark_offset(firsts, firsts)}
 
 
@@ -83,48 +67,6 @@ def add_new_partitions(done: Offsets, bounds: Mapping[str, Bounds]) -> Offsets:
     """Where we are, with the partitions that are new and have something: they are read from their beginning."""
     firsts = {name: each.first for name, each in bounds.items() if name not in done and each.first < each.end}
     return {**done, **spark_offset(firsts, firsts)}
-
-
-def report_missing_partition(missing: str, there: str, *, fail: bool) -> None:
-    """A partition of a super stream is not there, though one after it is.
-
-    Raises:
-        DataLoss: that is to be an error.
-    """
-    _report(f"there is no partition {missing!r}, but there is {there!r}", "it is left out", "it was deleted", fail=fail)
-
-
-def report_lost_batch(batch: int, *, fail: bool) -> None:
-    """A batch of a queue is repeated that was committed, and what it had is deleted.
-
-    Raises:
-        DataLoss: that is to be an error.
-    """
-    _report(
-        f"the segments of batch {batch} are deleted",
-        "it has no rows",
-        "it was committed, and the checkpoint is an older one",
-        fail=fail,
-    )
-
-
-def _report(fact: str, otherwise: str, cause: str = CAUSE, *, fail: bool) -> None:
-    if fail:
-        raise DataLoss(f"amqp: {fact}: {cause}. With failOnDataLoss=false {otherwise}")
-    _log.warning("%s: %s; %s", fact, cause, otherwise)
-
-
-def check_checkpoint_kind(offset: Mapping[str, object], *, log: bool) -> None:
-    """See that an offset is one of a log, or of a queue.
-
-    Raises:
-        ValueError: it is of the other, and so is the checkpoint.
-    """
-    if all(isinstance(each, dict) for each in offset.values()) != log:
-        found, wanted = ("queue", "log") if log else ("log", "queue")
-        raise ValueError(
-            f"amqp: the checkpoint is that of a {found}, and the query reads a {wanted}: give it one of its own"
-        )
 
 
 def resolve_offsets(wanted: Wanted, bounds: Mapping[str, Bounds], default: str) -> dict[str, int]:

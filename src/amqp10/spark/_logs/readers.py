@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -18,6 +17,7 @@ from ...errors import LinkDetached, SessionEnded
 from .._connection.connect import connection, run_with_retries
 from .._connection.driver_connection import DriverConnection
 from .._connection.iterate import iterate_in_thread
+from .._data_loss import check_checkpoint_kind
 from .._options import Options
 from .._rows.schema import arrow_schema
 from .logs import NOT_FOUND, log_of, read_range
@@ -26,7 +26,6 @@ from .offsets import (
     Offsets,
     Range,
     add_new_partitions,
-    check_checkpoint_kind,
     find_recreated,
     next_batch,
     resolve_offsets,
@@ -66,8 +65,7 @@ class LogBatchReader(DataSourceReader):
         return [LogPartition(each) for each in task_ranges(with_min_ranges(batch, options.min_partitions))]
 
     def read(self, partition: LogPartition | None) -> Iterator[pa.RecordBatch]:
-        # Spark makes a partition of None out of no partitions.
-        return iter(()) if not isinstance(partition, LogPartition) else _rows(self._options, self._schema, partition)
+        return _read_partition(self._options, self._schema, partition)
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -76,21 +74,17 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._connection: DriverConnection | None = None
+        self._connection = DriverConnection(options)
         self._partitions: list[str] = []
         self._asked = 0.0
         self._looked = -math.inf
         self._first: Offsets | None = None
         self._last: dict[str, Bounds] | None = None  # with AvailableNow, what the log had when it began
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_connection": None}
-
     # Called twice for the first batch: it must not find another end of the log the second time.
     def initialOffset(self) -> Offsets:
         if self._first is None:
             bounds = self._bounds()
-            assert self._connection is not None
             starts = self._connection.call(starting_offsets, self._options, bounds, "latest")
             self._first = spark_offset(starts, starts)
         return self._first
@@ -137,8 +131,6 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         time.sleep(
             max(0.0, min(POLL_SECONDS, self._asked + POLL_SECONDS - time.monotonic()))
         )  # Spark polls without a pause
-        if self._connection is None:
-            self._connection = DriverConnection(self._options)
         known = {*known, *self._partitions}
         if time.monotonic() > self._looked + PARTITION_CHECK_SECONDS or not known <= set(self._partitions):
             self._partitions = []
@@ -161,7 +153,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [] if start == end else [LogPartition(each) for each in task_ranges(end)]
 
     def read(self, partition: LogPartition | None) -> Iterator[pa.RecordBatch]:
-        return iter(()) if not isinstance(partition, LogPartition) else _rows(self._options, self._schema, partition)
+        return _read_partition(self._options, self._schema, partition)
 
     def commit(self, end: Offsets) -> None:
         """Nothing: the log keeps what it keeps, whoever has read it."""
@@ -201,5 +193,8 @@ def _ends(bounds: dict[str, Bounds]) -> dict[str, int]:
     return {name: each.end for name, each in bounds.items()}
 
 
-def _rows(options: Options, schema: StructType, partition: LogPartition) -> Iterator[pa.RecordBatch]:
+def _read_partition(options: Options, schema: StructType, partition: LogPartition | None) -> Iterator[pa.RecordBatch]:
+    """Read what a partition names; Spark makes one partition of None out of an empty list of partitions."""
+    if not isinstance(partition, LogPartition):
+        return iter(())
     return iterate_in_thread(lambda emit: read_range(options, partition.range, arrow_schema(schema), emit))

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing
 from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from .._connection.address_checks import connect_and_ensure_queue
-from .._connection.connect import run_with_retries
+from .._connection.address_checks import connect_and_ensure_queue, ensure_browsable, ensure_queue
+from .._connection.connect import connection, run_with_retries, source
 from .._connection.iterate import iterate_in_thread
-from .._connection.receive import browse
+from .._connection.receive import CREDIT, receive_available
 from .._options import Options
-from .._rows.decode import Columns
+from .._rows.decode import Columns, append_deliveries
 from .._rows.schema import arrow_schema
 from .._wal.query_folder import check_writable, create_batch_folder, create_query_folder
-from .._wal.segments import Segment
-from .consume import QueuePartition, read_partition
+from .consume import QueuePartition, queue_partitions, read_partition
 from .pushdown import selector
 
 
@@ -72,11 +72,22 @@ class TakingReader(DataSourceReader):
         if self._wal:
             create_query_folder(self._wal)
             create_batch_folder(self._wal, 0)
-        parts = self._options.num_partitions
-        share, more = divmod(self._options.max_messages, parts)
-        return [
-            QueuePartition(Segment(self._wal, 0, part), share + (part < more), self._run_id) for part in range(parts)
-        ]
+        return queue_partitions(self._wal, 0, self._options.num_partitions, self._options.max_messages, self._run_id)
 
     def read(self, partition: QueuePartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, partition)
+
+
+async def browse(options: Options, columns: Columns, emit: Callable[[pa.RecordBatch], Awaitable[None]]) -> None:
+    """Look at what waits in the queue, and leave it there."""
+    address = options.require_address()
+    async with connection(options, comes_back=True) as opened:  # before the first message, that is
+        await ensure_queue(opened, options)
+        await ensure_browsable(opened, source(opened, options))
+        async with (
+            opened.browser(source(opened, options), credit=CREDIT) as browser,
+            aclosing(receive_available(browser, options.max_messages, options.receive_timeout)) as batches,
+        ):
+            async for deliveries in batches:
+                append_deliveries(columns, deliveries, address)
+                await emit(columns.take())

@@ -18,9 +18,9 @@ from pyspark.sql.types import StructType
 from ...client import Connection, Delivery, Receiver
 from ...errors import AmqpError, ConnectionLost
 from .._connection.connect import connection, link_properties, run_with_retries, source
-from .._connection.receive import append_deliveries, receive_available
+from .._connection.receive import receive_available
 from .._options import Options
-from .._rows.decode import Columns
+from .._rows.decode import Columns, append_deliveries
 from .._rows.schema import arrow_schema, with_column
 from .._wal.query_folder import known_rows
 from .._wal.redelivery import IDS, with_body_encoding
@@ -44,6 +44,15 @@ class QueuePartition(InputPartition):
     limit: int
     run: str
     max_bytes: int | None = None
+
+
+def queue_partitions(
+    wal: str, batch: int, parts: int, limit: int, run: str, max_bytes: int | None = None
+) -> list[QueuePartition]:
+    """Share a batch of `limit` messages, and roughly `max_bytes` octets, out among `parts` tasks."""
+    share, more = divmod(limit, parts)
+    bytes_share = None if max_bytes is None else max(1, max_bytes // parts)
+    return [QueuePartition(Segment(wal, batch, part), share + (part < more), run, bytes_share) for part in range(parts)]
 
 
 def read_partition(options: Options, schema: StructType, partition: QueuePartition) -> Iterator[pa.RecordBatch]:
@@ -137,7 +146,7 @@ class SegmentAttempt:
         held: list[Delivery] = []
         size = 0
         async with aclosing(
-            receive_available(receiver, self._limit, options.receive_timeout, self._max_bytes)
+            receive_available(receiver, self._limit, options.receive_timeout, self._max_bytes, grant_credit=True)
         ) as batches:
             async for deliveries in batches:
                 append_deliveries(columns, deliveries, address)
@@ -173,7 +182,7 @@ class SegmentAttempt:
         if scope.cancelled_caught:
             raise ConnectionLost(f"{receiver.address}: no answer for {silence:g} s")
         if not receiver.open:
-            raise receiver._gone()
+            receiver.add_credit(0)  # raises what ended it
 
     def _publish(self, draft: Draft) -> bool:
         """Without what another segment has already: those who took that could not settle it."""

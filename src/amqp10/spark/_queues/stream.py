@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from .._connection.address_checks import ensure_queue
 from .._connection.driver_connection import DriverConnection
-from .._logs.offsets import check_checkpoint_kind, report_lost_batch
+from .._data_loss import check_checkpoint_kind, report_lost_batch
 from .._options import Options
 from .._wal.query_folder import (
     check_writable,
@@ -29,8 +29,7 @@ from .._wal.query_folder import (
     delete_committed,
     queue_was_empty,
 )
-from .._wal.segments import Segment
-from .consume import QueuePartition, read_partition
+from .consume import QueuePartition, queue_partitions, read_partition
 from .probe import WAIT_SECONDS, has_messages
 
 
@@ -45,13 +44,11 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._location = options.require_wal("a stream of a queue writes what it takes there before it accepts it")
             check_writable(self._location)
         self._run = uuid.uuid4().hex
-        self._connection: DriverConnection | None = None
+        self._connection = DriverConnection(options)
+        self._checked = False  # the address is a queue
         self._available_now = False
         self._ran = False  # this run has planned a batch
         self._seen_empty: dict[int, bool] = {}  # of the last batch, whether it found the end of the queue
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_connection": None}
 
     def _wal(self, query: str) -> str:
         return self._location and os.path.join(self._location, query)
@@ -91,9 +88,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _something_waits(self) -> bool:
-        if self._connection is None:
-            self._connection = DriverConnection(self._options)
+        if not self._checked:
             self._connection.call(ensure_queue, self._options)
+            self._checked = True
         if self._options.probe == "always" and not self._available_now:
             time.sleep(WAIT_SECONDS)  # a trigger without an interval would not pause
             return True
@@ -128,14 +125,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if wal and not create_batch_folder(wal, end["batch"]):
             report_lost_batch(end["batch"], fail=self._options.fail_on_data_loss)
             return []
-        share, more = divmod(end["max"], parts)
-        octets = self._options.max_bytes_per_trigger
-        return [
-            QueuePartition(
-                Segment(wal, end["batch"], part), share + (part < more), self._run, octets and max(1, octets // parts)
-            )
-            for part in range(parts)
-        ]
+        return queue_partitions(wal, end["batch"], parts, end["max"], self._run, self._options.max_bytes_per_trigger)
 
     # In a task: of `self` it has only what was there when the query was planned.
     def read(self, partition: QueuePartition) -> Iterator[pa.RecordBatch]:

@@ -8,13 +8,14 @@ leaves no trace.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import pyarrow as pa
 
+from ...client import Delivery
 from ...errors import DecodeError
 from ...messaging import AmqpSequence, AmqpValue, read_annotations
 from ...messaging._codec import read_body
@@ -311,6 +312,33 @@ class Columns:
         values = self._lists[field.name]
         values.extend([_HEADER.get(field.name)] * (rows - len(values)))
         return pa.array(values, field.type)
+
+
+def append_deliveries(columns: Columns, deliveries: Iterable[Delivery], address: str) -> None:
+    """Decode deliveries into columns.
+
+    Raises:
+        DecodeError: one of them cannot be, and no column wants to know why; it is named.
+    """
+    delivery = None
+    try:
+        for delivery in deliveries:
+            if delivery.message_format:
+                flaw = DecodeError(f"message-format {delivery.message_format} is not AMQP's own")
+                columns.add(delivery.payload, flaw=flaw)
+            else:
+                columns.add(delivery.payload)
+    except DecodeError as error:
+        assert delivery is not None
+        raise undecodable_message(delivery, address, error) from error
+
+
+def undecodable_message(delivery: Delivery, address: str, error: DecodeError) -> DecodeError:
+    """The error that says which message it is, and what can be done."""
+    return DecodeError(
+        f"amqp: a message of {address!r} (delivery-tag {delivery.tag.hex()}, {len(delivery.payload)} octets) cannot be "
+        f"decoded: {error}. With a column `_decode_error` STRING in the schema such messages are kept as they are"
+    )
 
 
 def offset_of(payload: bytes, key: str) -> int:
