@@ -88,9 +88,9 @@ def test_a_queue_is_no_stream(rabbitmq: Server, kind: str) -> None:
     for given in ({"mode": "stream"}, {"startingOffsets": "earliest"}):
         options = Options.parse({"url": url, "address": name, **given})
         for _ in range(TRIES):
-            with pytest.raises(ValueError, match=f"'{name}' is a queue, no stream"):
+            with pytest.raises(ValueError, match=f"'{name}' is a queue, not a stream"):
                 run_with_retries(options, plan_batch_read, options)
-            with pytest.raises(ValueError, match=f"'{name}' is a queue, no stream"):
+            with pytest.raises(ValueError, match=f"'{name}' is a queue, not a stream"):
                 run_with_retries(options, read_range, options, Range(name, 0, 1), SCHEMA, emit)
     assert anyio.run(waiting, url, name, backend="trio") == b"1"
 
@@ -118,7 +118,7 @@ def test_a_stream_is_no_queue(rabbitmq: Server) -> None:
     url = rabbitmq.url()
     name = anyio.run(filled, url, "stream", backend="trio")
     options = Options.parse({"url": url, "address": name})
-    with pytest.raises(ValueError, match=f"'{name}' is a stream, no queue: mode=stream reads it"):
+    with pytest.raises(ValueError, match=f"'{name}' is a stream, not a queue: mode=stream reads it"):
         run_with_retries(options, connect_and_ensure_queue, options)
     queue = Options.parse({"url": url, "address": anyio.run(filled, url, "quorum", backend="trio")})
     run_with_retries(queue, connect_and_ensure_queue, queue)

@@ -41,25 +41,25 @@ def test_moments(spelled: str) -> None:
     ("given", "words"),
     [
         ({}, "option 'url' is missing"),
-        ({"url": ""}, "'url': a URL is wanted"),
+        ({"url": ""}, "'url': must be a URL"),
         ({"url": "http://x"}, "the scheme 'http'"),
         ({"url": URL, "walocation": "/x"}, "no option 'walocation'; did you mean 'walLocation'"),
-        ({"url": URL, "walLocation": "wal"}, "'walLocation': an absolute path"),
+        ({"url": URL, "walLocation": "wal"}, "'walLocation': must be the absolute path"),
         ({"url": URL, "walLocation": "s3://bucket/wal"}, "object stores"),
-        ({"url": URL, "ack": "never"}, "'ack': one of auto, browse, wal, accept"),
-        ({"url": URL, "numPartitions": "0"}, "'numPartitions': a whole number from 1"),
-        ({"url": URL, "numPartitions": "two"}, "a whole number from 1 is wanted, not 'two'"),
-        ({"url": URL, "receiveTimeout": "soon"}, "'receiveTimeout': a number of seconds"),
-        ({"url": URL, "pushdown": "yes"}, "'pushdown': true or false"),
-        ({"url": URL, "dialect": "2.0"}, "'dialect': one of"),
-        ({"url": URL, "startingOffsets": "[1]"}, "'startingOffsets': earliest, latest, or"),
-        ({"url": URL, "startingOffsets": '{"a": -1}'}, "'startingOffsets': earliest, latest, or"),
+        ({"url": URL, "ack": "never"}, "'ack': must be one of auto, browse, wal, accept"),
+        ({"url": URL, "numPartitions": "0"}, "'numPartitions': must be a whole number, 1 or more"),
+        ({"url": URL, "numPartitions": "two"}, "must be a whole number, 1 or more, not 'two'"),
+        ({"url": URL, "receiveTimeout": "soon"}, "'receiveTimeout': must be a number of seconds"),
+        ({"url": URL, "pushdown": "yes"}, "'pushdown': must be true or false"),
+        ({"url": URL, "dialect": "2.0"}, "'dialect': must be one of"),
+        ({"url": URL, "startingOffsets": "[1]"}, "'startingOffsets': must be earliest, latest, or"),
+        ({"url": URL, "startingOffsets": '{"a": -1}'}, "'startingOffsets': must be earliest, latest, or"),
         ({"url": URL, "queue": "a", "address": "b"}, "'address' is given twice"),
-        ({"url": URL, "endingOffsets": "earliest"}, "'endingOffsets': latest, or a JSON object"),
-        ({"url": URL, "endingOffsets": '{"a": "earliest"}'}, "nothing ends at the earliest"),
-        ({"url": URL, "startingTimestamp": "yesterday"}, "'startingTimestamp': milliseconds since 1970 are wanted"),
-        ({"url": URL, "startingTimestamp": "2026-01-31T06:00:00"}, "a moment with its time zone"),
-        ({"url": URL, "startingTimestamp": "1", "startingOffsets": "latest"}, "only one can say where to begin"),
+        ({"url": URL, "endingOffsets": "earliest"}, "'endingOffsets': must be latest, or a JSON object"),
+        ({"url": URL, "endingOffsets": '{"a": "earliest"}'}, "no read can end at the earliest"),
+        ({"url": URL, "startingTimestamp": "yesterday"}, "'startingTimestamp': must be milliseconds since 1970"),
+        ({"url": URL, "startingTimestamp": "2026-01-31T06:00:00"}, "a time with its zone"),
+        ({"url": URL, "startingTimestamp": "1", "startingOffsets": "latest"}, "give only one of them"),
         (
             {"url": URL, "mode": "queue", "startingOffsets": "latest"},
             "'startingOffsets': mode is 'queue', which has no",
@@ -69,9 +69,12 @@ def test_moments(spelled: str) -> None:
             {"url": URL, "transaction": "task", "duplicateIdProperty": "_AMQ_DUPL_ID"},
             "'transaction' and 'duplicateIdProperty' do not go together",
         ),
-        ({"url": URL, "tls.key": "/k.pem"}, "'tls.key' is of no use without 'tls.certificate'"),
-        ({"url": URL, "amqp.filters": "[]"}, "'amqp.filters': a JSON object is wanted"),
-        ({"url": URL, "amqp.sourceCapabilities": "queue"}, "'amqp.sourceCapabilities': a JSON array of strings"),
+        ({"url": URL, "tls.key": "/k.pem"}, "'tls.key' needs option 'tls.certificate'"),
+        ({"url": URL, "amqp.filters": "[]"}, "'amqp.filters': must be a JSON object"),
+        (
+            {"url": URL, "amqp.sourceCapabilities": "queue"},
+            "'amqp.sourceCapabilities': must be a JSON array of strings",
+        ),
     ],
 )
 def test_a_mistake_is_named(given: dict[str, str], words: str) -> None:
@@ -116,7 +119,7 @@ def test_what_is_missing_is_said_when_it_is_needed() -> None:
     options = Options.parse({"url": URL})
     with pytest.raises(ValueError, match="'address' is missing"):
         options.require_address()
-    with pytest.raises(ValueError, match=r"'news' is a topic, which keeps nothing .* into a queue, and read that"):
+    with pytest.raises(ValueError, match=r"'news' is a topic, which keeps no messages .* into a queue, and read that"):
         Options.parse({"url": URL, "address": "news", "addressType": "topic"}).require_address()
     with pytest.raises(ValueError, match="'walLocation' is missing: streaming"):
         options.require_wal("streaming")

@@ -49,7 +49,7 @@ def test_what_a_sink_asks_for() -> None:
 
 def test_a_checkpoint_where_no_segment_can_be() -> None:
     """The error says what the place of segments has to be."""
-    with pytest.raises(ValueError, match=r"option 'walLocation': an absolute path .* 'hdfs://lake/wal'"):
+    with pytest.raises(ValueError, match=r"option 'walLocation': must be the absolute path .* 'hdfs://lake/wal'"):
         Pipeline(
             source={"url": "amqp://localhost", "address": "orders"}, sink="parquet", checkpoint="hdfs://lake"
         ).check()

@@ -1,6 +1,7 @@
 """AMQP in Apache Spark: `format("amqp")` for batch and Structured Streaming, reading and writing.
 
-Needs the extra `amqp10[spark]`. Spark finds the format by itself (module `pyspark_amqp10`); nothing is registered.
+Needs the extra `amqp10[spark]`. Spark finds the format by itself, in the module `pyspark_amqp10`: nothing has to be
+registered.
 """
 
 try:

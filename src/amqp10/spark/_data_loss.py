@@ -1,4 +1,4 @@
-"""What a checkpoint asks for that is not there any more, or is of another kind."""
+"""Reports messages that a checkpoint expects and that are gone, and checkpoints of another kind of source."""
 
 from __future__ import annotations
 
@@ -8,36 +8,38 @@ from collections.abc import Mapping
 from ..errors import AmqpError
 
 _log = logging.getLogger("amqp10.spark")
-CAUSE = "retention has removed messages, or the log was made anew"
+DEFAULT_CAUSE = "retention has removed messages, or the log was made anew"
 
 
 class DataLoss(AmqpError):
-    """Messages that were to be read are not there any more."""
+    """Messages that were to be read are gone."""
 
 
 def report_lost_offsets(partition: str, start: int, end: int, *, fail: bool) -> None:
-    """The offsets from `start` to `end`, that one excluded, were to be read and do not come.
+    """Report that the offsets from `start` to `end`, excluding `end`, are gone.
 
     Raises:
-        DataLoss: that is to be an error.
+        DataLoss: `fail` is true.
     """
-    report(f"offsets {start} to {end - 1} of {partition!r} are not there any more", "they are passed over", fail=fail)
+    report(f"offsets {start} to {end - 1} of {partition!r} are gone", "they are passed over", fail=fail)
 
 
 def report_missing_partition(missing: str, there: str, *, fail: bool) -> None:
-    """A partition of a super stream is not there, though one after it is.
+    """Report that a partition of a super stream is gone although a later one exists.
 
     Raises:
-        DataLoss: that is to be an error.
+        DataLoss: `fail` is true.
     """
-    report(f"there is no partition {missing!r}, but there is {there!r}", "it is left out", "it was deleted", fail=fail)
+    report(
+        f"partition {missing!r} is missing, although {there!r} exists", "it is left out", "it was deleted", fail=fail
+    )
 
 
 def report_lost_batch(batch: int, *, fail: bool) -> None:
-    """A batch of a queue is repeated that was committed, and what it had is deleted.
+    """Report that Spark repeats a committed batch of a queue, whose segments are deleted.
 
     Raises:
-        DataLoss: that is to be an error.
+        DataLoss: `fail` is true.
     """
     report(
         f"the segments of batch {batch} are deleted",
@@ -47,17 +49,26 @@ def report_lost_batch(batch: int, *, fail: bool) -> None:
     )
 
 
-def report(fact: str, otherwise: str, cause: str = CAUSE, *, fail: bool) -> None:
+def report(fact: str, otherwise: str, cause: str = DEFAULT_CAUSE, *, fail: bool) -> None:
+    """Report a loss, as an error or a warning.
+
+    Args:
+        fact: what is gone.
+        otherwise: what happens if it is no error.
+
+    Raises:
+        DataLoss: `fail` is true.
+    """
     if fail:
         raise DataLoss(f"amqp: {fact}: {cause}. With failOnDataLoss=false {otherwise}")
     _log.warning("%s: %s; %s", fact, cause, otherwise)
 
 
 def check_checkpoint_kind(offset: Mapping[str, object], *, log: bool) -> None:
-    """See that an offset is one of a log, or of a queue.
+    """Check that an offset is that of a log, or with `log=False` that of a queue.
 
     Raises:
-        ValueError: it is of the other, and so is the checkpoint.
+        ValueError: the offset, and so the checkpoint, is of the other kind.
     """
     if all(isinstance(each, dict) for each in offset.values()) != log:
         found, wanted = ("queue", "log") if log else ("log", "queue")

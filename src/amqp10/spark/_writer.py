@@ -1,4 +1,4 @@
-"""Writers, batch and streaming: every row is sent, and every outcome known, before a task says that it is done."""
+"""Writers, batch and streaming: a task ends when every row is sent and every outcome is known."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _log = logging.getLogger("amqp10.spark")
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """What one task did.
+    """How many messages one task sent.
 
     Attributes:
         rows: messages that the broker accepted.
-        dropped: messages that it rejected, with `onReject=drop`.
+        dropped: messages that the broker rejected, with `onReject=drop`.
     """
 
     rows: int = 0
@@ -41,7 +41,7 @@ class Sent(WriterCommitMessage):
 class BatchWriter(DataSourceArrowWriter):
     """Sends the rows of a DataFrame, each task its own.
 
-    There is no transaction over all tasks: one that fails leaves what others have sent, and is repeated by Spark.
+    No transaction spans all tasks: Spark repeats a failed task, and what others have sent stays.
     """
 
     def __init__(self, options: Options, schema: StructType, run_id: str) -> None:
@@ -56,7 +56,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Sends the rows of micro-batches. A batch that is repeated gives its rows the same message-ids again."""
+    """Sends the rows of micro-batches. In a repeated batch the rows get the same message-ids again."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ def send(options: Options, batches: Iterator[pa.RecordBatch], prefix: str) -> Se
     """Send all rows, and wait for all outcomes.
 
     Raises:
-        MessageRejected, MessageReleased, MessageModified: the broker did not take a row; it is named.
+        MessageRejected, MessageReleased, MessageModified: the broker did not accept a row; the error names it.
         AmqpError: the connection or link is over.
         ValueError: a row cannot be a message.
     """
@@ -85,7 +85,7 @@ def send(options: Options, batches: Iterator[pa.RecordBatch], prefix: str) -> Se
 
 
 class TaskSender:
-    """One task's sending."""
+    """Sends the rows of one task."""
 
     def __init__(self, options: Options, prefix: str) -> None:
         self._options = options
@@ -97,7 +97,7 @@ class TaskSender:
         options = self._options
         transactional = options.transaction == "task"
         async with (
-            connection(options, comes_back=not transactional) as opened,
+            connection(options, reconnect=not transactional) as opened,
             opened.sender(
                 None if options.address is None else target(opened, options), properties=link_properties(options)
             ) as sender,
@@ -114,21 +114,24 @@ class TaskSender:
     ) -> None:
         most = self._options.max_in_flight
         in_flight = self._in_flight
-        # Spark may take its time for the next batch; heartbeats and outcomes do not wait for it.
+        # In a thread, so that heartbeats and outcomes do not wait for Spark's next batch.
         while (batch := await anyio.to_thread.run_sync(next, batches, None)) is not None:
             for message in self._rows.messages(batch):
                 if len(in_flight) >= most:
                     await self._outcome(opened)
                 try:
                     delivery = await sender.submit(message, transaction=transaction)
-                except (EncodeError, LocalProtocolError) as error:  # the second, if the peer takes none of that size
+                except (
+                    EncodeError,
+                    LocalProtocolError,
+                ) as error:  # the second for a message larger than the peer accepts
                     raise type(error)(f"amqp: {self._which(self._rows.count, _id(message))}: {error}") from None
                 in_flight.append((delivery, self._rows.count, _id(message)))
         while in_flight:
             await self._outcome(opened)
 
     async def _outcome(self, opened: Connection) -> None:
-        """Of the message that was sent first among those in flight."""
+        """Wait for the outcome of the oldest message in flight."""
         delivery, row, message_id = self._in_flight.popleft()
         outcome = await delivery.outcome()
         if type(outcome) is Accepted:

@@ -1,4 +1,4 @@
-"""A ready job: from a queue or log into files, a table or another queue."""
+"""A ready-made job: from a queue or log into files, a table or another queue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ._options import Options
 FILES = ("parquet", "json", "csv", "orc", "text", "delta")
 SINKS = (*FILES, "iceberg", "amqp", "console", "noop")
 
-# What a line of text can have.
+# Columns that fit into a line of text.
 _FLAT = "body STRING, message_id STRING, subject STRING, content_type STRING, creation_time TIMESTAMP"
 _COLUMNS = {
     "csv": _FLAT,
@@ -30,16 +30,16 @@ _COLUMNS = {
 }
 
 _AS_IT_IS = {"csv": {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}}
-"""What a writer is told unless `target` says otherwise: Spark trims the values of CSV files."""
+"""Options of a writer unless `target` has them: Spark would trim the values of CSV files."""
 
 WHOLE = {"bodyFormat": "amqp"}
-"""Messages as they were encoded, with all they have."""
+"""Options for whole encoded messages, with all their sections."""
 
 PACKAGES = {
     "delta": "io.delta:delta-spark_{spark}_2.13:VERSION",
     "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{spark}_2.13:VERSION",
 }
-"""Sinks that Spark does not come with."""
+"""Packages of sinks that are not part of Spark."""
 
 _CONF = {
     "delta": {
@@ -49,12 +49,12 @@ _CONF = {
     "iceberg": {"spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"},
 }
 POLL = 0.2
-"""Seconds between two looks at the query."""
+"""Seconds between two checks of the query."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """What the job does.
+    """Describes the job.
 
     Attributes:
         source: options of the reader, by their names.
@@ -62,11 +62,11 @@ class Pipeline:
         place: the folder or table of the sink.
         target: options of the writer.
         checkpoint: the folder of Spark's checkpoint; the write-ahead segments too, unless `source` says where.
-        trigger: "now" for all that is available now, or an interval that Spark understands: "10 seconds".
-        columns: the schema to read, as DDL; None for one that the sink can take.
-        master: where to run, unless Spark is told otherwise by `spark-submit`.
+        trigger: "now" to read what is available now and stop, or an interval as Spark spells it: "10 seconds".
+        columns: the schema to read, as DDL; None for one that suits the sink.
+        master: where to run, unless `spark-submit` says.
         conf: settings of Spark.
-        stop_file: where a file makes the job stop before its next batch; none if empty.
+        stop_file: path of a file that, once it exists, stops the job before its next batch; "" for no such file.
     """
 
     source: Mapping[str, str]
@@ -81,10 +81,10 @@ class Pipeline:
     stop_file: str = ""
 
     def check(self) -> None:
-        """See that the options can be understood, before Spark is started.
+        """Check the options, before Spark is started.
 
         Raises:
-            ValueError: they cannot.
+            ValueError: an option is unknown, missing or wrong.
         """
         Options.parse(self._source_options()).require_address()
         if self.sink == "amqp":
@@ -92,7 +92,7 @@ class Pipeline:
 
     @property
     def _whole(self) -> bool:
-        """Whether messages go to another queue as they are: neither columns nor the format of bodies were chosen."""
+        """Whether messages go to another queue unchanged: neither columns nor a body format were chosen."""
         chosen = {name.lower() for name in (*self.source, *self.target)}
         return self.sink == "amqp" and self.columns is None and "bodyformat" not in chosen
 
@@ -115,23 +115,23 @@ class Pipeline:
         return options
 
     def settings(self) -> dict[str, str]:
-        """Settings of Spark: those that the sink's package asks for, and before all what `conf` says.
+        """Return the settings of Spark: those that the sink's package needs, overridden by `conf`.
 
-        Spark logs no errors: a job that fails tells why, in a line.
+        Spark's own logging is off: a job that fails says why in one line.
         """
         usual = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "FATAL"}
         return {**usual, **_CONF.get(self.sink, {}), **self.conf}
 
     def session(self) -> SparkSession:
-        """Spark, started now or there already.
+        """Return the running Spark session, or start one.
 
         Raises:
-            JavaMissing: there is no Java to start it with.
+            JavaMissing: no Java was found to start Spark with.
         """
         prepare()
         submitted = "PYSPARK_GATEWAY_PORT" in os.environ
         if submitted:
-            SparkContext._ensure_initialized()  # the JVM of spark-submit has its settings: without it none are seen
+            SparkContext._ensure_initialized()  # connects to the JVM of spark-submit, which has the settings
         conf = SparkConf().setAppName("amqp10 pipeline")
         for name, value in self.settings().items():
             if name in self.conf or not conf.contains(name):
@@ -159,31 +159,31 @@ class Pipeline:
 
 
 def _start_java(conf: SparkConf) -> None:
-    """Start Spark's JVM, in a session of its own: it ends the query at once when it has a signal.
+    """Start Spark's JVM in a process group of its own, where signals to this job do not reach it.
 
-    A service manager sends one to all of this job; this process lets the batch end. With it ends the JVM, whose
-    standard input it holds.
+    A signal would end the query in the middle of a batch, while this process waits for the end of the batch. The JVM
+    ends with this process, which holds its standard input.
     """
     if SparkContext._gateway is None:
         SparkContext._ensure_initialized(gateway=launch_gateway(conf, {"start_new_session": True}), conf=conf)
 
 
 def follow(query: StreamingQuery, told: Callable[[Mapping[str, Any]], None], stopping: Callable[[], bool]) -> None:
-    """Tell the progress of each batch as it comes, until the query ends; or is to, which it does after its batch.
+    """Report the progress of each batch until the query ends; once `stopping()` is true, stop it between batches.
 
     Raises:
         pyspark.errors.StreamingQueryException: the query failed.
     """
     last = -1
     while True:
-        active = query.isActive  # asked first: what it does before it ends is among the progress read after that
+        active = query.isActive  # read first, so that the progress read below includes the last batch
         for progress in query.recentProgress:
             if progress["batchId"] > last and progress["numInputRows"]:
                 last = progress["batchId"]
                 told(progress)
         if not active:
             break
-        # No batch is under way while there is no trigger, nor while one finds nothing: as there is the stop file.
+        # No batch runs between triggers, nor during a trigger without data, which the stop file ensures.
         if stopping() and not (query.status["isTriggerActive"] and query.status["isDataAvailable"]):
             query.stop()
             continue
@@ -192,16 +192,16 @@ def follow(query: StreamingQuery, told: Callable[[Mapping[str, Any]], None], sto
 
 
 def cause(error: Exception, sink: str) -> str:
-    """What went wrong, in a line: the last one of a Python traceback in what Spark says, else what Java says.
+    """Return in one line what went wrong: the last line of a Python traceback in Spark's error, else Java's message.
 
     Args:
-        sink: of the job; a package that Spark lacks for it is named.
+        sink: the sink of the job; if Spark lacks a package for it, the line names the package.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith(("ValueError: amqp:", "amqp10."))]
     if ours:
         return ours[-1].removeprefix("ValueError: amqp: ")
-    java = next((line for line in lines if line.startswith(": ")), None)  # py4j has it in its second line
+    java = next((line for line in lines if line.startswith(": ")), None)  # the second line of py4j's message
     told = java.removeprefix(": ") if java else lines[0] if lines else type(error).__name__
     if sink in PACKAGES and any(word in str(error) for word in ("DATA_SOURCE_NOT_FOUND", "ClassNotFoundException")):
         package = PACKAGES[sink].format(spark=".".join(pyspark.__version__.split(".")[:2]))

@@ -24,7 +24,7 @@ from amqp10.spark._rows.schema import default_schema
 
 pytestmark = pytest.mark.anyio
 SCHEMA = pa.schema([("body", pa.binary())])
-WORDS = "'events' is a stream, no queue: mode=stream reads it"
+WORDS = "'events' is a stream, not a queue: mode=stream reads it"
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ async def test_a_queue_is_no_stream() -> None:
     async with Broker() as broker, Connection(broker.url) as connection, connection.sender("orders"):
         for given in ({"mode": "stream"}, {"startingOffsets": "earliest"}):
             options = Options.parse({"url": broker.url, "address": "orders", **given})
-            with pytest.raises(ValueError, match="'orders' is a queue, no stream"):
+            with pytest.raises(ValueError, match="'orders' is a queue, not a stream"):
                 await plan_batch_read(options)
 
 
@@ -86,9 +86,9 @@ async def test_a_queue_of_a_broker_that_ignores_places_in_streams(monkeypatch: p
         monkeypatch.setattr(RabbitStream, "source", lambda self, opened, partition, start: Source(partition))
         monkeypatch.setattr("amqp10.spark._logs.logs.is_stream", unknown)
         options = Options.parse({"url": broker.url, "address": "orders", "mode": "stream"})
-        with pytest.raises(ValueError, match="'orders' is a queue, no stream"):
+        with pytest.raises(ValueError, match="'orders' is a queue, not a stream"):
             await RabbitStream(options).bounds(connection, "orders")
-        with pytest.raises(ValueError, match="'orders' is a queue, no stream"):
+        with pytest.raises(ValueError, match="'orders' is a queue, not a stream"):
             await read_range(options, Range("orders", 0, 1), SCHEMA, emit)
         with anyio.fail_after(30):
             [message] = await receive(broker.url, "orders")

@@ -184,7 +184,7 @@ def test_mistakes_that_the_driver_finds(columns: str, options: dict[str, str], w
         ({"address": "x", "selector": "a ="}, "amqp:invalid-field"),
         ({"address": "x", "amqp.filters": '{"x-mine": 1}'}, "does not apply the filters asked for: x-mine"),
         ({"address": "x", "schema": "body INT"}, "column 'body' cannot be int, but binary or string"),
-        ({"address": "x", "tls.ca": "/none.pem"}, "there is no '/none.pem' that can be read"),
+        ({"address": "x", "tls.ca": "/none.pem"}, "there is no readable file '/none.pem'"),
     ],
 )
 def test_mistakes_of_a_read(spark: SparkSession, broker_url: str, options: dict[str, str], words: str) -> None:
@@ -200,9 +200,9 @@ def test_mistakes_of_a_read(spark: SparkSession, broker_url: str, options: dict[
 @pytest.mark.parametrize(
     ("query", "options", "mode", "words"),
     [
-        ("SELECT '' body", {"address": "x"}, "overwrite", "mode 'append' is wanted"),
+        ("SELECT '' body", {"address": "x"}, "overwrite", "mode must be 'append'"),
         ("SELECT '' text", {"address": "x"}, "append", "there is no column 'text'"),
-        ("SELECT '' body, string(null) to", {}, "append", "row 0 of the task: neither the option 'address' nor"),
+        ("SELECT '' body, string(null) to", {}, "append", "row 0 of the task: it has no address"),
         (
             "SELECT '' body, 300 priority, 'm' message_id",
             {"address": "x"},

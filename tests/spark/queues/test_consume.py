@@ -176,7 +176,7 @@ def test_an_attempt_that_comes_to_life_after_the_commit(
         commit()
     else:
         committing(SegmentAttempt, {"received": "_receive", "locked": "_ensure_still_ours", "settled": "_settle"}[when])
-    with pytest.raises(ValueError, match="batch 1 is committed: an attempt that comes so late takes nothing"):
+    with pytest.raises(ValueError, match="batch 1 is committed: this attempt came too late, and takes nothing"):
         bodies(options, partition)
     assert depth(broker_url, address) == (0 if when == "settled" else 20)
     assert [path.name for path in tmp_path.rglob("*") if path.suffix != ".ids"] == ["1.done"]

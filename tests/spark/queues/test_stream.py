@@ -293,9 +293,12 @@ def test_from_queue_to_queue(pipe: Pipe) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"walLocation": "wal"}, "option 'walLocation': an absolute path"),
+        ({"walLocation": "wal"}, "option 'walLocation': must be the absolute path"),
         ({"walLocation": "/tmp/wal", "ack": "browse"}, "a stream cannot browse a queue"),
-        ({"walLocation": "/tmp/wal", "maxMessagesPerTrigger": "0"}, "'maxMessagesPerTrigger': a whole number from 1"),
+        (
+            {"walLocation": "/tmp/wal", "maxMessagesPerTrigger": "0"},
+            "'maxMessagesPerTrigger': must be a whole number, 1 or more",
+        ),
         ({}, "'walLocation' is missing: a stream of a queue writes"),
         ({"walLocation": "/proc/wal"}, "'walLocation': '/proc/wal' cannot be written"),
         ({"endingOffsets": "latest"}, "'endingOffsets' is for batch reads"),

@@ -1,8 +1,8 @@
-"""What an address is, and what waits there: asked, never tried, for trying takes a message.
+"""Finds out what an address is, and how many messages it has, without taking a message.
 
-RabbitMQ ignores a place in a stream when it is asked of a queue, and gives what waits; without a place a stream gives
-only what is yet to come. Either would go unnoticed. And its quorum queues count each delivery, given back or not, and
-drop a message that was delivered 20 times.
+RabbitMQ ignores a stream offset on a queue, and delivers from the front; without an offset a stream delivers only new
+messages. Either mistake would go unnoticed. Its quorum queues count every delivery, released or not, and drop a message
+after 20 of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _QUEUES = "/queues/"
 
 
 async def is_stream(opened: Connection, place: Source) -> bool | None:
-    """Whether this is a stream; None where the broker does not say, or there is nothing yet.
+    """Return whether the source is a stream; None if the broker does not say, or the address does not exist yet.
 
     Raises:
         ConnectionClosed, ConnectionLost: the connection is over.
@@ -40,7 +40,7 @@ async def is_stream(opened: Connection, place: Source) -> bool | None:
 
 
 async def count_ready(opened: Connection, place: Source) -> int | None:
-    """The messages that wait in a queue, without a look at one; None where nobody can say.
+    """Return how many messages are ready in a queue, without receiving one; None if the broker does not say.
 
     Raises:
         ConnectionClosed, ConnectionLost: the connection is over.
@@ -54,28 +54,28 @@ async def count_ready(opened: Connection, place: Source) -> int | None:
 
 
 async def ensure_browsable(opened: Connection, place: Source) -> None:
-    """See that looking at a queue leaves it as it is, where the broker says that it does.
+    """Check that browsing does not change the queue, as far as the broker tells.
 
     Raises:
-        ValueError: it is a queue that counts each look, and drops what was looked at too often.
+        ValueError: it is a quorum queue: it counts each look, and drops messages that were looked at too often.
     """
     told = await _queue_info(opened, place)
     if told is not None and told.type == "quorum":
         raise ValueError(
             f"amqp: {told.name!r} is a quorum queue: RabbitMQ counts each look at a message as a delivery, and "
-            "drops it after 20: ack=wal takes what waits"
+            "drops the message after 20: read it with ack=wal"
         )
 
 
 async def _queue_info(opened: Connection, place: Source) -> QueueInfo | None:
-    """What RabbitMQ's management node knows of a queue; None where there is none to ask."""
+    """Ask RabbitMQ's management node for facts about a queue; None if there is no such node or it refuses."""
     if opened.profile.name != "rabbitmq" or opened.dialect != "1.0" or not str(place.address).startswith(_QUEUES):
         return None
     try:
         async with management(opened) as manager:
             return await manager.queue(_name(place))
     except (Unsupported, ManagementError, SessionEnded, LinkDetached):
-        return None  # older than 4, or we may not ask
+        return None  # RabbitMQ before 4, or this user has no permission
 
 
 def _name(place: Source) -> str:
@@ -84,43 +84,41 @@ def _name(place: Source) -> str:
 
 
 async def ensure_queue(opened: Connection, options: Options) -> None:
-    """See that the address is no stream, before it is read as a queue; and that a queue knows filters, if it is to.
+    """Check, before reading the address as a queue, that it is not a stream and applies the filters that are asked for.
 
-    Warns of a queue that drops what was delivered too often.
+    Logs a warning for a queue that drops messages after a number of deliveries.
 
     Raises:
-        ValueError: it is one, or does not.
+        ValueError: the address is a stream, or the queue ignores filters.
     """
     place = source(opened, options)
     if await is_stream(opened, place):
-        raise ValueError(f"amqp: {options.address!r} is a stream, no queue: mode=stream reads it")
+        raise ValueError(f"amqp: {options.address!r} is a stream, not a queue: mode=stream reads it")
     told = await _queue_info(opened, place)
     if told is None:
         return
     limit = told.arguments.get("x-delivery-limit", 20)
     if told.type == "quorum" and limit != -1:
         _log.warning(
-            "%r is a quorum queue: unless a policy says otherwise RabbitMQ drops a message, or dead-letters it, that "
-            "was delivered %s times and not accepted, and an attempt that fails has had all its messages delivered: "
+            "%r is a quorum queue: unless a policy says otherwise, RabbitMQ drops or dead-letters a message that was "
+            "delivered %s times and not accepted, and a failed attempt counts as a delivery of all its messages: "
             "with the argument x-delivery-limit -1 they stay",
             told.name,
             limit,
         )
     if told.type in ("classic", "quorum") and options.filtered:
         raise ValueError(
-            f"amqp: option {options.filtering}: {told.name!r} is a {told.type} queue, of which RabbitMQ gives all "
-            "messages, whatever filter there is"
+            f"amqp: option {options.filtering}: {told.name!r} is a {told.type} queue, and RabbitMQ ignores "
+            "filters on queues"
         )
 
 
 async def connect_and_ensure_queue(options: Options) -> None:
-    """The same, over a connection for just that."""
+    """Open a connection only for `ensure_queue`."""
     async with connection(options) as opened:
         await ensure_queue(opened, options)
 
 
 def not_a_log(name: str) -> ValueError:
-    """The error that says that this has no offsets."""
-    return ValueError(
-        f"amqp: {name!r} is a queue, no stream: it has no offsets to begin or end at, and mode=queue reads it"
-    )
+    """Make the error for a queue that was to be read by offsets."""
+    return ValueError(f"amqp: {name!r} is a queue, not a stream: it has no offsets, and mode=queue reads it")

@@ -50,14 +50,15 @@ _SCRAM: Mapping[str, Callable[[str, str], Mechanism]] = {
 }
 
 
-def connection(options: Options, *, comes_back: bool = False) -> Connection:
-    """A connection as the options say, to be opened by `async with`.
+def connection(options: Options, *, reconnect: bool = False) -> Connection:
+    """Make a connection from the options, to be opened by `async with`.
 
     Args:
-        comes_back: when it is lost, with its links, for as long as `connectTimeout`; what was under way is sent again.
+        reconnect: restore the connection and its links after a loss, trying for `connectTimeout` seconds; messages
+            without an outcome are sent again.
 
     Raises:
-        ValueError: credentials that do not go together, or a file that cannot be read.
+        ValueError: the credentials do not fit the mechanism, or a TLS file cannot be read.
     """
     for name, path in (
         ("tls.ca", options.tls_ca),
@@ -65,15 +66,15 @@ def connection(options: Options, *, comes_back: bool = False) -> Connection:
         ("tls.key", options.tls_key),
     ):
         if path is not None and not os.access(path, os.R_OK):
-            raise ValueError(f"amqp: option {name!r}: on {socket.gethostname()} there is no {path!r} that can be read")
+            raise ValueError(f"amqp: option {name!r}: on {socket.gethostname()} there is no readable file {path!r}")
     tls = None
     if options.tls_ca or options.tls_certificate or not options.tls_verify:
         tls = TLS(
             ca=options.tls_ca, certificate=options.tls_certificate, key=options.tls_key, verify=options.tls_verify
         )
-    reconnect = None
-    if comes_back:
-        reconnect = Reconnect(
+    policy = None
+    if reconnect:
+        policy = Reconnect(
             max_time=options.connect_timeout,
             first_attempts=math.inf,
             first_max_time=options.connect_timeout,
@@ -81,7 +82,7 @@ def connection(options: Options, *, comes_back: bool = False) -> Connection:
         )
     return Connection(
         options.url,
-        reconnect=reconnect,
+        reconnect=policy,
         tls=tls,
         sasl=_mechanisms(options),
         idle_timeout=options.idle_timeout,
@@ -91,11 +92,11 @@ def connection(options: Options, *, comes_back: bool = False) -> Connection:
 
 
 WINDOW = 4096
-"""Transfer frames that the peer may send ahead of what was read."""
+"""Transfer frames that the peer may send before earlier ones are read."""
 
 
 def _mechanisms(options: Options) -> tuple[Mechanism, ...] | None:
-    """The mechanisms to choose from; None: those that the URL's credentials allow."""
+    """Return the SASL mechanisms to choose from; None for those that the credentials of the URL allow."""
     endpoint = parse_url(options.url[0])
     user = options.username or endpoint.user
     password = options.password if options.password is not None else endpoint.password
@@ -126,12 +127,12 @@ def _mechanisms(options: Options) -> tuple[Mechanism, ...] | None:
 
 def _required(value: str | None, kind: str, name: str) -> str:
     if value is None:
-        raise ValueError(f"amqp: option 'sasl' is {kind!r}, and option {name!r} is missing")
+        raise ValueError(f"amqp: option 'sasl' is {kind!r}, which needs option {name!r}")
     return value
 
 
 def source(opened: Connection, options: Options, address: str | None = None) -> Source:
-    """What to read from, spelled as the broker wants it, with its filters."""
+    """Return the source to read from, its address spelled as the broker wants it, with the filters of the options."""
     name = address if address is not None else options.require_address()
     fields: dict[str, Any] = {
         "filters": [] if options.selector is None else [Selector(options.selector)],
@@ -150,13 +151,13 @@ def _filter(name: str, value: Any) -> Described:
 
 
 def link_properties(options: Options) -> dict[Symbol, Any] | None:
-    """The properties of links that the options ask for."""
+    """Return the link properties that the options ask for."""
     given = options.amqp_link_properties
     return None if given is None else {Symbol(name): value for name, value in given.items()}
 
 
 def target(opened: Connection, options: Options) -> Target:
-    """What to write to, spelled as the broker wants it."""
+    """Return the target to write to, its address spelled as the broker wants it."""
     assert options.address is not None
     if is_raw_address(options.address, options):
         return Target(options.address)
@@ -164,16 +165,16 @@ def target(opened: Connection, options: Options) -> Target:
 
 
 def is_raw_address(name: str, options: Options) -> bool:
-    """Whether the address is to be used as it stands: it says so, or is one of RabbitMQ's."""
+    """Return whether to use the address unchanged: `addressType` is raw, or it is a RabbitMQ v2 address."""
     return options.address_type == "raw" or name.startswith(("/queues/", "/exchanges/"))
 
 
 def run_with_retries(options: Options, function: Callable[..., Awaitable[T]], *args: Any) -> T:
-    """Run a coroutine to its end in this thread, on trio; again, while there is no connection or it is lost.
+    """Run a coroutine to its end in this thread, on trio; run it again whenever the connection fails or is lost.
 
     Raises:
-        ConnectionLost: there still was none `connectTimeout` seconds after the first loss.
-        Exception: whatever the function raises; one cause comes as itself.
+        ConnectionLost: attempts still fail `connectTimeout` seconds after the first loss.
+        Exception: whatever the function raises; a group of one exception is raised as that exception.
     """
     lost_at: float | None = None
     while True:
@@ -192,7 +193,7 @@ def run_with_retries(options: Options, function: Callable[..., Awaitable[T]], *a
 
 
 def single_cause(error: BaseException) -> BaseException:
-    """The one cause that a group of one stands for."""
+    """Unwrap exception groups of one exception."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

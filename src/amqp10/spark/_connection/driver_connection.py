@@ -1,4 +1,4 @@
-"""A connection that the driver keeps between Spark's calls, in a thread of its own that answers heartbeats."""
+"""The driver's connection: kept between Spark's calls, in a thread of its own that answers heartbeats."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 class DriverConnection:
     """Runs coroutines on a connection that is opened when it is needed, and again after a loss.
 
-    Spark ends its process without a word; the connection ends with that.
+    Spark kills the process that holds this object; the connection ends with the process.
     """
 
     def __init__(self, options: Options) -> None:
@@ -37,7 +37,7 @@ class DriverConnection:
         return DriverConnection, (self._options,)  # Spark pickles readers to its tasks: nothing that is open goes along
 
     def call(self, function: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **_: P.kwargs) -> T:
-        """What the coroutine function returns for the connection and these arguments.
+        """Run the coroutine function with the connection and these arguments, and return its result.
 
         Raises:
             ConnectionLost: there was no connection for `connectTimeout` seconds.
@@ -69,16 +69,16 @@ class DriverConnection:
             raise single_cause(group) from None
 
     def close(self) -> None:
-        """Leave the connection, if there is one; the next call makes another."""
+        """Close the connection, if there is one; the next call opens another."""
         self._opened = None
         try:
             self._connections.close()
         except Exception:
-            pass  # it is lost
+            pass  # the connection is lost already
 
 
 def _portal() -> BlockingPortal:
-    """Into a thread that runs trio, and ends with the process: Spark's ends when its query fails, or should."""
+    """Start a daemon thread that runs trio, and return the portal into it; the thread ends with the process."""
     started: Future[BlockingPortal] = Future()
 
     async def serve() -> None:

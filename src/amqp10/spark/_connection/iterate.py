@@ -1,7 +1,7 @@
-"""From a coroutine to the generator that Spark reads from: the coroutine runs in a thread of its own, on trio.
+"""Turns a coroutine into the generator that Spark reads from: the coroutine runs in a thread of its own, on trio.
 
-Spark pulls when it likes, and heartbeats go on meanwhile. The generator closes early when Spark needs no more rows or
-kills the task: the coroutine is cancelled then, and has left its connection when the generator is closed.
+Heartbeats go on however long Spark waits between two rows. Spark closes the generator early when it needs no more rows
+or kills the task: the coroutine is then cancelled, and has closed its connection when the generator is closed.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .connect import single_cause
 
 T = TypeVar("T")
 MAX_AHEAD = 2
-"""Items that are made before they are asked for."""
+"""Items that are produced before Spark asks for them."""
 
 
 def iterate_in_thread(produce: Callable[[Callable[[T], Awaitable[None]]], Awaitable[None]]) -> Iterator[T]:
-    """What a coroutine emits, as it comes; `produce` is given the coroutine function that emits.
+    """Run `produce` in a thread, and yield each item that it passes to its argument, a coroutine function.
 
     Raises:
-        Exception: what the coroutine raises, after all that it has emitted; one cause comes as itself.
+        Exception: what `produce` raises, after all its items; a group of one exception is raised as that exception.
     """
     send, receive = anyio.create_memory_object_stream[T](MAX_AHEAD)
 
@@ -46,4 +46,4 @@ def iterate_in_thread(produce: Callable[[Callable[[T], Awaitable[None]]], Awaita
                 raise single_cause(group) from None
         finally:
             running.cancel()
-            portal.call(receive.aclose)  # in the portal's thread, where who sends may wait
+            portal.call(receive.aclose)  # in the portal's thread, where `produce` may be waiting to send

@@ -1,4 +1,4 @@
-"""Receiving what waits, until nothing does: the end of a queue is what a drain says, never a guess (§2.6.7)."""
+"""Receives all messages that are in a queue now. A drain tells where the queue ends, never a time-out (§2.6.7)."""
 
 from __future__ import annotations
 
@@ -10,24 +10,28 @@ from ...client import Delivery, Receiver
 from ...errors import ConnectionLost
 
 CREDIT = 10_000
-"""Deliveries that may be on their way or wait here."""
+"""Deliveries that may be in flight or buffered here."""
 
 FIRST_CREDIT = 10
-"""Deliveries to ask for first where their size counts, which is not known yet."""
+"""Deliveries to ask for first when a number of octets limits the batch: their size is not known yet."""
 
 MAX_BATCH = 5000
-"""Deliveries that are handed on at once."""
+"""Deliveries in one batch, at most."""
 
 IDLE_SECONDS = 0.1
-"""Seconds without a delivery after which the peer is asked whether there is one."""
+"""Seconds without a delivery after which a drain asks the peer whether there is one."""
 
 
 async def receive_available(
     receiver: Receiver, limit: int, silence: float, max_bytes: int | None = None, *, grant_credit: bool = False
 ) -> AsyncGenerator[list[Delivery]]:
-    """The deliveries of all that waits, in order, some at a time; no more than `limit`, and roughly than `max_bytes`.
+    """Yield the deliveries that are available now, in order and in batches.
 
-    A receiver with manual credit is given just what is wanted, so that nothing has to be given back.
+    Args:
+        limit: the most deliveries to receive.
+        silence: seconds that the peer may take to answer a drain.
+        max_bytes: stop after roughly this many octets of payload.
+        grant_credit: the receiver has manual credit; grant exactly what is wanted, so that nothing is given back.
 
     Raises:
         ConnectionLost: the peer did not answer for `silence` seconds.
@@ -35,7 +39,7 @@ async def receive_available(
     seen = size = 0
     while seen < limit:
         if grant_credit:
-            # Also what a drain took back, while messages came after all.
+            # This replaces credit that a drain took back although messages came after all.
             more = min(limit - seen, _credit_for(max_bytes, seen, size)) - receiver.buffered - receiver.credit
             if more > 0:
                 receiver.add_credit(more)
@@ -56,7 +60,7 @@ async def receive_available(
 
 
 def _credit_for(max_bytes: int | None, seen: int, size: int) -> int:
-    """How many messages to ask for, so that they have as many max_bytes, by the mean of those seen."""
+    """Return the credit to ask for so that the payloads reach `max_bytes`, estimated by the mean size so far."""
     if max_bytes is None:
         return CREDIT
     if size >= max_bytes:
@@ -65,7 +69,11 @@ def _credit_for(max_bytes: int | None, seen: int, size: int) -> int:
 
 
 async def drain_or_fail(receiver: Receiver, silence: float) -> None:
-    """Until the peer has used the credit or given it back."""
+    """Drain the receiver, and wait until the peer has used the credit or returned it.
+
+    Raises:
+        ConnectionLost: the peer did not answer for `silence` seconds.
+    """
     with anyio.move_on_after(silence) as scope:
         await receiver.drain()
     if scope.cancelled_caught:

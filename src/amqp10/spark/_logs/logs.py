@@ -1,4 +1,4 @@
-"""Logs: where messages stay, and have offsets. What is asked of one, at RabbitMQ and at Event Hubs."""
+"""Logs, where messages stay and have offsets: streams of RabbitMQ and Event Hubs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .offsets import Bounds, Range
 
 NOT_FOUND = "amqp:not-found"
 LAST_CHUNK = 100_000
-"""Credit for the last chunk of a stream, more than one can have."""
+"""Credit for the last chunk of a stream: more messages than a chunk can have."""
 
 
 class Log(ABC):
@@ -33,7 +33,7 @@ class Log(ABC):
 
     Attributes:
         offset_key: the message annotation that has a message's offset.
-        unused: offsets that can be without a message before the first one that is kept.
+        unused: number of offsets before the first message that may have no message.
     """
 
     offset_key: ClassVar[str]
@@ -45,69 +45,69 @@ class Log(ABC):
 
     @abstractmethod
     async def partitions(self, opened: Connection, known: Collection[str] = ()) -> list[str]:
-        """The names of its partitions, in order.
+        """Return the names of its partitions, in order.
 
         Args:
-            known: some that there were, and may be behind others that are gone.
+            known: partitions that existed before; look for them even behind others that are gone.
 
         Raises:
-            DataLoss: one is gone, and that is to be an error.
-            AmqpError: there is no such log, or the peer does not say.
+            DataLoss: a partition is gone, and `failOnDataLoss` is true.
+            AmqpError: there is no such log, or the peer does not answer the question.
         """
 
     @abstractmethod
     async def bounds(self, opened: Connection, partition: str) -> Bounds:
-        """The offsets that the partition has now.
+        """Return the bounds of the offsets that the partition has now.
 
         Raises:
-            AmqpError: the peer does not say.
+            AmqpError: the peer does not answer the question.
         """
 
     @abstractmethod
     async def first(self, opened: Connection, partition: str) -> int | None:
-        """The offset of the first message that the partition has now; None if it has none.
+        """Return the offset of the first message that the partition has now; None if it is empty.
 
         Raises:
-            AmqpError: the peer does not say.
+            AmqpError: the peer does not answer the question.
         """
 
     @abstractmethod
     def source(self, opened: Connection, partition: str, start: int) -> Source:
-        """Where to read from the offset `start`."""
+        """Return the source that delivers from the offset `start`."""
 
     @abstractmethod
     async def check(self, opened: Connection, place: Range) -> None:
-        """See that this is a log, before anything of it is settled.
+        """Check that the address is a log, before a message is settled.
 
         Raises:
-            ValueError: it is none.
-            AmqpError: the peer does not say.
+            ValueError: the address is a queue.
+            AmqpError: the peer does not answer the question.
         """
 
     async def first_since(self, opened: Connection, partition: str, since: datetime) -> int | None:
-        """The offset of the first message since then; None if there is none.
+        """Return the offset of the first message since a time; None if no message is that new.
 
         Raises:
-            AmqpError: the peer does not say.
+            AmqpError: the peer does not answer the question.
         """
         return await self._first(opened, partition, self._since(opened, partition, since))
 
     @abstractmethod
     def _since(self, opened: Connection, partition: str, since: datetime) -> Source:
-        """Where to read from that moment, all messages."""
+        """Return the source that delivers all messages since a time."""
 
     async def _first(self, opened: Connection, partition: str, place: Source) -> int | None:
-        """The offset of what comes first from there; None if nothing does.
+        """Return the offset of the first message that this source delivers; None if it delivers none.
 
         Raises:
-            ValueError: it has none. It came from a queue, which has it back.
+            ValueError: the message has no offset: the source is a queue, to which the message is released.
         """
         async with opened.receiver(place, credit=0) as receiver:
             receiver.add_credit(1)
             await drain_or_fail(receiver, self._options.receive_timeout)
             batch = await receiver.receive_batch(1) if receiver.buffered else []
             for delivery in batch:
-                delivery.release()  # of a log it is there still
+                delivery.release()  # matters for a queue; a log keeps the message anyway
         if not batch:
             return None
         offset = read_annotations(batch[0].payload).get(self.offset_key)
@@ -116,15 +116,15 @@ class Log(ABC):
         return int(offset)
 
     async def all_bounds(self, opened: Connection, partitions: list[str]) -> dict[str, Bounds]:
-        """The bounds of these partitions."""
+        """Return the bounds of each of these partitions."""
         return {partition: await self.bounds(opened, partition) for partition in partitions}
 
 
 class RabbitStream(Log):
     """A stream of RabbitMQ, or a super stream, whose partitions are the streams `NAME-0`, `NAME-1`, and so on.
 
-    Some of its offsets have no message: RabbitMQ keeps accounts of its own there. Every segment but the first, and so
-    what retention leaves, begins with one.
+    Some of its offsets have no message: RabbitMQ uses them for its own records. Every segment but the first begins with
+    one, and so does what retention leaves.
     """
 
     offset_key = "x-stream-offset"
@@ -132,9 +132,7 @@ class RabbitStream(Log):
 
     async def partitions(self, opened: Connection, known: Collection[str] = ()) -> list[str]:
         if self._options.selector is not None and opened.profile.name == "rabbitmq":
-            raise ValueError(
-                "amqp: option 'selector': RabbitMQ's streams know none; 'amqp.filters' has those they know"
-            )
+            raise ValueError("amqp: option 'selector': RabbitMQ's streams have no selectors; set 'amqp.filters'")
         if await self._is_there(opened, self.address):
             if await is_stream(opened, source(opened, self._options)) is False:
                 raise not_a_log(self.address)
@@ -150,7 +148,7 @@ class RabbitStream(Log):
                 found.append(name)
                 missing = ""
             elif missing and number > highest:
-                break  # beyond one that is gone another one would have been
+                break  # two gaps in a row beyond all known partitions: no more follow
             else:
                 missing = name
         if not found:
@@ -170,7 +168,7 @@ class RabbitStream(Log):
             ):
                 return True
         except FilterNotApplied:
-            return True  # but no stream, or no filters are known there
+            return True  # it exists, but is not a stream or does not know filters
         except (SessionEnded, LinkDetached) as error:
             if error.condition == NOT_FOUND:
                 return False
@@ -186,8 +184,8 @@ class RabbitStream(Log):
         return await self._first(opened, partition, self._at(opened, partition, StreamOffset("first")))
 
     async def _newest(self, opened: Connection, partition: str) -> int:
-        """The highest offset of a stream: -1 if it has none any more."""
-        # "last" is the last chunk, of as many messages as were written together.
+        """Return the highest offset of a stream; -1 if it has become empty."""
+        # "last" is the last chunk: all messages that were written together.
         place = self._at(opened, partition, StreamOffset("last"))
         async with opened.receiver(place, credit=0, settle_mode="settled") as receiver:
             receiver.add_credit(LAST_CHUNK)
@@ -204,7 +202,7 @@ class RabbitStream(Log):
 
     def _at(self, opened: Connection, partition: str, where: StreamOffset) -> Source:
         place = source(opened, self._options, partition)
-        place.filter = Source(filters=[where]).filter  # of all messages, not only of those that are selected
+        place.filter = Source(filters=[where]).filter  # without the filters of the options: all messages count
         return place
 
     def _since(self, opened: Connection, partition: str, since: datetime) -> Source:
@@ -217,7 +215,7 @@ class RabbitStream(Log):
 
 
 class EventHub(Log):
-    """The partitions of Azure Event Hubs, read by sequence number: its offsets are strings that nobody may compare."""
+    """The partitions of Azure Event Hubs, read by sequence number: their offsets are opaque strings."""
 
     offset_key = "x-opt-sequence-number"
 
@@ -255,7 +253,7 @@ class EventHub(Log):
             text = f"amqp: there is no $management ({error}): mode=eventhubs is for Azure Event Hubs"
             raise RemoteProtocolError(text) from error
         raise RemoteProtocolError(
-            f"amqp: nobody at $management said what {self.address!r} is for {self._options.receive_timeout:g} s: "
+            f"amqp: $management gave no facts about {self.address!r} in {self._options.receive_timeout:g} s: "
             "mode=eventhubs is for Azure Event Hubs"
         )
 
@@ -271,10 +269,10 @@ class EventHub(Log):
 
 
 def log_of(options: Options) -> Log:
-    """The log that the options name.
+    """Make the log that the options name.
 
     Raises:
-        ValueError: it cannot do what another one of them asks for.
+        ValueError: this kind of log does not support another of the options.
     """
     if options.mode == "eventhubs" and options.filtered:
         raise ValueError(f"amqp: option {options.filtering}: Event Hubs filter by position only")
@@ -284,12 +282,12 @@ def log_of(options: Options) -> Log:
 async def read_range(
     options: Options, place: Range, schema: pa.Schema, emit: Callable[[pa.RecordBatch], Awaitable[None]]
 ) -> None:
-    """Read the offsets of a range, in order.
+    """Emit the messages of a range of offsets, in order.
 
     Raises:
-        ValueError: it is no log.
-        DataLoss: some of them are not there any more, and `failOnDataLoss` says so.
-        DecodeError: a message cannot be decoded, and no column wants to know why.
+        ValueError: the address is not a log.
+        DataLoss: some of the messages are gone, and `failOnDataLoss` is true.
+        DecodeError: a message cannot be decoded, and there is no column `_decode_error`.
     """
     kind = log_of(options)
     columns = Columns(
@@ -307,7 +305,7 @@ async def _read_range(
     kind: Log, options: Options, place: Range, columns: Columns, emit: Callable[[pa.RecordBatch], Awaitable[None]]
 ) -> None:
     async with AsyncExitStack() as stack:
-        opened = await stack.enter_async_context(connection(options, comes_back=True))
+        opened = await stack.enter_async_context(connection(options, reconnect=True))
         await kind.check(opened, place)
         receiver = await stack.enter_async_context(
             opened.receiver(
@@ -318,14 +316,14 @@ async def _read_range(
             )
         )
         following = place.start
-        nowhere = 0  # messages since then whose offset cannot be read
+        nowhere = 0  # messages after `following - 1` whose offset cannot be read
         while following < place.end:
             deliveries = await receiver.receive_batch(MAX_BATCH, max_wait=IDLE_SECONDS)
             if not deliveries:
                 await drain_or_fail(receiver, options.receive_timeout)
                 if receiver.buffered:
                     continue
-                # The end of a range is after a message that was there; filters may hide it.
+                # A range ends after a message that existed when it was planned; filters may hide that message.
                 if following + nowhere < place.end and not options.filtered:
                     report_lost_offsets(place.partition, following + nowhere, place.end, fail=options.fail_on_data_loss)
                 break
@@ -351,6 +349,6 @@ async def _read_range(
 
 
 async def _was_removed(kind: Log, opened: Connection, partition: str, wanted: int) -> bool:
-    """Whether what was passed over from this offset on was removed; else it never was a message."""
+    """Return whether messages from the offset `wanted` on were removed, instead of the offsets never having had any."""
     first = await kind.first(opened, partition)
     return first is None or first > wanted + kind.unused

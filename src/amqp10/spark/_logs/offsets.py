@@ -1,8 +1,8 @@
-"""Offsets of logs: from where to where a batch reads, and how it is shared out. Pure arithmetic.
+"""Offsets of logs: from where to where a batch reads, and how tasks share it. Pure arithmetic.
 
-An offset of Spark's is `{"<partition>": {"from": 5, "to": 9}}`: what a batch reads, `to` excluded; the next one begins
-at its `to`. So the end of a batch alone says all about it, whatever Spark takes for its start. Where a batch is split
-into more ranges than there are partitions it says that, too (`parts`): one that is repeated has the same tasks.
+An offset for Spark is `{"<partition>": {"from": 5, "to": 9}}`: the batch reads these offsets, `to` excluded, and the
+next one begins at `to`. So the end of a batch alone defines it, whatever Spark takes for its start. `parts` says that a
+batch is split into more ranges than there are partitions: when it is repeated it has the same tasks.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Wanted = str | Mapping[str, int | str] | None
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a partition has.
+    """The offsets that a partition has.
 
     Attributes:
-        first: the oldest offset that is kept.
-        end: the one after the newest.
+        first: the oldest offset.
+        end: the offset after the newest.
     """
 
     first: int
@@ -32,7 +32,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What one task reads of a partition: the offsets from `start` to `end`, that one excluded."""
+    """The offsets of a partition that one task reads: from `start` to `end`, excluding `end`."""
 
     partition: str
     start: int
@@ -40,21 +40,21 @@ class Range:
 
 
 def find_recreated(done: Offsets, bounds: Mapping[str, Bounds]) -> list[str]:
-    """The partitions that end before where we are. A log only grows: they are others than those that were read.
+    """Return the partitions that now end before our position. Logs only grow, so these were recreated.
 
-    An empty one does not say: retention may have removed all that was read.
+    An empty partition proves nothing: retention may have removed all that was read.
     """
     return [name for name, each in bounds.items() if name in done and each.first < each.end < done[name]["to"]]
 
 
 def restart_recreated(done: Offsets, bounds: Mapping[str, Bounds], *, fail: bool) -> Offsets:
-    """Where we are, without partitions that are gone, and after those that end before that are begun anew.
+    """Return the position without partitions that are gone, and at the beginning of those that were recreated.
 
     Raises:
-        DataLoss: that is to be an error.
+        DataLoss: a partition is gone or was recreated, and `fail` is true.
     """
     for name in done.keys() - bounds.keys():
-        fact = f"there is no partition {name!r} any more, which was read up to offset {done[name]['to']}"
+        fact = f"partition {name!r}, read up to offset {done[name]['to']}, is gone"
         report(fact, "it is forgotten", "it was deleted, or the checkpoint is that of another address", fail=fail)
     firsts = {name: bounds[name].first for name in find_recreated(done, bounds)}
     for name in firsts:
@@ -64,16 +64,16 @@ def restart_recreated(done: Offsets, bounds: Mapping[str, Bounds], *, fail: bool
 
 
 def add_new_partitions(done: Offsets, bounds: Mapping[str, Bounds]) -> Offsets:
-    """Where we are, with the partitions that are new and have something: they are read from their beginning."""
+    """Return the position with new partitions that have messages, which are read from their beginning."""
     firsts = {name: each.first for name, each in bounds.items() if name not in done and each.first < each.end}
     return {**done, **spark_offset(firsts, firsts)}
 
 
 def resolve_offsets(wanted: Wanted, bounds: Mapping[str, Bounds], default: str) -> dict[str, int]:
-    """The option `startingOffsets` or `endingOffsets` as a number for each partition.
+    """Return the option `startingOffsets` or `endingOffsets` as a number for each partition.
 
     Raises:
-        ValueError: it names a partition that there is not.
+        ValueError: the option names an unknown partition.
     """
     named: Mapping[str, int | str] = wanted if isinstance(wanted, Mapping) else {}
     for name in named:
@@ -88,28 +88,28 @@ def resolve_offsets(wanted: Wanted, bounds: Mapping[str, Bounds], default: str) 
 
 
 def spark_offset(starts: Mapping[str, int], ends: Mapping[str, int]) -> Offsets:
-    """Spark's offset of a batch, its keys in order: it is compared as text."""
+    """Return the offset of a batch for Spark, its keys sorted because Spark compares offsets as text."""
     return {name: {"from": starts[name], "to": max(starts[name], ends[name])} for name in sorted(ends)}
 
 
 def next_batch(done: Offsets, ends: Mapping[str, int], most: int | None) -> Offsets:
-    """The batch that comes after `done`: to `ends`, and of `most` messages in all, shared in proportion to the lag."""
+    """Return the batch after `done`, up to `ends`; `most` messages in all are shared in proportion to the lags."""
     starts = {name: each["to"] for name, each in done.items()}
     lags = {name: max(0, ends.get(name, 0) - start) for name, start in starts.items()}
     total = sum(lags.values())
     if most is not None and total > most:
-        # Rounded up, so that none is stuck: a batch may be larger by one for each partition.
+        # Rounded up, so that no partition is stuck: a batch may be larger by one message per partition.
         lags = {name: -(-lag * most // total) for name, lag in lags.items()}
     return spark_offset(starts, {name: start + lags[name] for name, start in starts.items()})
 
 
 def with_min_ranges(batch: Offsets, at_least: int) -> Offsets:
-    """A batch with a note that it is split until it has as many ranges."""
+    """Return the batch with a note to split it into at least this many ranges."""
     return {name: {**each, "parts": at_least} if at_least > 1 else each for name, each in batch.items()}
 
 
 def task_ranges(batch: Offsets) -> list[Range]:
-    """What the tasks of a batch read: a range for each partition, or more if it is split."""
+    """Return the ranges that the tasks of a batch read: one for each partition, or more if the batch is split."""
     at_least = max((each.get("parts", 1) for each in batch.values()), default=1)
     whole = [Range(name, each["from"], each["to"]) for name, each in batch.items() if each["from"] < each["to"]]
     total = sum(each.end - each.start for each in whole)

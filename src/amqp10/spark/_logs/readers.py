@@ -1,4 +1,4 @@
-"""Reading logs, in batch and streaming. A log remembers: nothing has to be written ahead, offsets say it all."""
+"""Readers of logs, batch and streaming. A log keeps its messages, so that offsets suffice to repeat a batch."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ from .offsets import (
 )
 
 POLL_SECONDS = 0.5
-"""Seconds between two questions for the end of the log, while nothing is new."""
+"""Seconds between two questions for the end of the log, while there are no new messages."""
 
 PARTITION_CHECK_SECONDS = 10.0
-"""Seconds between two looks for partitions that were added."""
+"""Seconds between two checks for new partitions."""
 
 MAX_LAG_RETRIES = 10
-"""How often to ask again when the log ends before what was read of it."""
+"""How many times to ask again while the log ends before our position."""
 
 
 @dataclass
 class LogPartition(InputPartition):
-    """What one task reads."""
+    """The range that one task reads."""
 
     range: Range
 
 
 class LogBatchReader(DataSourceReader):
-    """Reads a range of each partition; what is new since is for the next evaluation of the DataFrame."""
+    """Reads a range of each partition, planned anew for each evaluation of the DataFrame."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
@@ -69,7 +69,7 @@ class LogBatchReader(DataSourceReader):
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what comes, in micro-batches that are repeated from the log itself."""
+    """Reads micro-batches of a log, which are repeated by reading the log again."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
@@ -79,9 +79,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._asked = 0.0
         self._looked = -math.inf
         self._first: Offsets | None = None
-        self._last: dict[str, Bounds] | None = None  # with AvailableNow, what the log had when it began
+        self._last: dict[str, Bounds] | None = None  # with AvailableNow, the bounds of the log when the run began
 
-    # Called twice for the first batch: it must not find another end of the log the second time.
+    # Spark calls this twice for the first batch, and must get the same end of the log both times.
     def initialOffset(self) -> Offsets:
         if self._first is None:
             bounds = self._bounds()
@@ -103,7 +103,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         still = restart_recreated(start, bounds, fail=self._options.fail_on_data_loss)
         done = add_new_partitions(still, bounds)
         if still == start and not any(each.end > done[name]["to"] for name, each in bounds.items() if name in done):
-            return start  # the same again, or else Spark would run an empty batch
+            return start  # unchanged, because Spark would run an empty batch for any other offset
         batch = next_batch(done, _ends(bounds), limit.max_rows if isinstance(limit, ReadMaxRows) else None)
         return with_min_ranges(batch, self._options.min_partitions)
 
@@ -112,7 +112,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return spark_offset(ends, ends)
 
     def _reached(self, start: Offsets) -> dict[str, Bounds]:
-        """What the log has. A replica of it may lag behind the one that was read: it is given some time."""
+        """Return the bounds of the log; give a replica time that lags behind the one that was read before."""
         bounds = self._last if self._last is not None else self._bounds(start)
         for _ in range(MAX_LAG_RETRIES):
             if start.keys() <= bounds.keys() and not find_recreated(start, bounds):
@@ -123,14 +123,14 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return bounds
 
     def _bounds(self, known: Collection[str] = ()) -> dict[str, Bounds]:
-        """What the log has.
+        """Return the bounds of the log's partitions, asking at most once in `POLL_SECONDS`.
 
         Args:
-            known: partitions to look for as well; those that are there are looked for again once in a while.
+            known: partitions to look for, even behind others that are gone.
         """
         time.sleep(
             max(0.0, min(POLL_SECONDS, self._asked + POLL_SECONDS - time.monotonic()))
-        )  # Spark polls without a pause
+        )  # Spark polls without pausing
         known = {*known, *self._partitions}
         if time.monotonic() > self._looked + PARTITION_CHECK_SECONDS or not known <= set(self._partitions):
             self._partitions = []
@@ -147,7 +147,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._partitions = list(found)
         return found
 
-    # `end` says all: what Spark has as `start` of a first batch that is repeated may be another.
+    # Only `end` counts: `start` may differ when Spark repeats the first batch.
     def partitions(self, start: Offsets, end: Offsets) -> list[LogPartition]:
         check_checkpoint_kind(end, log=True)
         return [] if start == end else [LogPartition(each) for each in task_ranges(end)]
@@ -156,13 +156,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read_partition(self._options, self._schema, partition)
 
     def commit(self, end: Offsets) -> None:
-        """Nothing: the log keeps what it keeps, whoever has read it."""
+        """Do nothing: a log keeps its messages, whoever has read them."""
 
 
 async def ask_bounds(
     opened: Connection, options: Options, partitions: list[str], known: Collection[str] = ()
 ) -> dict[str, Bounds]:
-    """The bounds of these partitions; without any of all that there are, looking for those that are known as well."""
+    """Return the bounds of these partitions; of all partitions if none is given (see `Log.partitions` for `known`)."""
     kind = log_of(options)
     return await kind.all_bounds(opened, partitions or await kind.partitions(opened, known))
 
@@ -170,7 +170,7 @@ async def ask_bounds(
 async def starting_offsets(
     opened: Connection, options: Options, bounds: dict[str, Bounds], default: str
 ) -> dict[str, int]:
-    """Where the options say to begin, for each partition."""
+    """Return the offset at which the options begin, for each partition."""
     since = options.starting_timestamp
     if since is None:
         return resolve_offsets(options.starting_offsets, bounds, default)
@@ -180,7 +180,7 @@ async def starting_offsets(
 
 
 async def plan_batch_read(options: Options) -> Offsets:
-    """What a batch job reads, asked over a connection for just that."""
+    """Plan what a batch job reads, over a connection opened only for this."""
     async with connection(options) as opened:
         bounds = await ask_bounds(opened, options, [])
         starts = await starting_offsets(opened, options, bounds, "earliest")

@@ -31,7 +31,7 @@ class BrowseReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        return [InputPartition(0)]  # several would all see the same
+        return [InputPartition(0)]  # several would all see the same messages
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         options = self._options
@@ -40,7 +40,7 @@ class BrowseReader(DataSourceReader):
 
 
 class FilteredBrowseReader(BrowseReader):
-    """The same, with what Spark filters by as a selector. A class with `pushFilters` fails if Spark pushes none."""
+    """Browses with Spark's filters as a selector. Spark fails on a reader with `pushFilters` if it pushes none."""
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:
         pushed = selector(filters)
@@ -51,10 +51,10 @@ class FilteredBrowseReader(BrowseReader):
 
 
 class TakingReader(DataSourceReader):
-    """Takes what waits in a queue.
+    """Takes the messages of a queue.
 
-    With `ack=wal` into segments that stay: they are the DataFrame's content, however often it is evaluated. With
-    `ack=accept` each evaluation takes anew.
+    With `ack=wal` they go into segments that stay, and every evaluation of the DataFrame reads these. With `ack=accept`
+    every evaluation takes other messages.
     """
 
     def __init__(self, options: Options, schema: StructType, run_id: str) -> None:
@@ -63,7 +63,7 @@ class TakingReader(DataSourceReader):
         self._run_id = run_id
         self._wal = ""
         if options.ack == "wal":
-            location = options.require_wal("ack=wal writes what it takes there before it accepts it")
+            location = options.require_wal("ack=wal writes messages there before it accepts them")
             check_writable(location)
             self._wal = os.path.join(location, f"read-{run_id}")
 
@@ -79,9 +79,9 @@ class TakingReader(DataSourceReader):
 
 
 async def browse(options: Options, columns: Columns, emit: Callable[[pa.RecordBatch], Awaitable[None]]) -> None:
-    """Look at what waits in the queue, and leave it there."""
+    """Emit the messages of the queue, and leave them there."""
     address = options.require_address()
-    async with connection(options, comes_back=True) as opened:  # before the first message, that is
+    async with connection(options, reconnect=True) as opened:  # a loss is mended only before the first message
         await ensure_queue(opened, options)
         await ensure_browsable(opened, source(opened, options))
         async with (

@@ -1,4 +1,4 @@
-"""Taking messages from a queue for good: into a segment first, then accepted, then to Spark."""
+"""Takes messages from a queue: writes them to a segment, accepts them, and then hands them to Spark."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class QueuePartition(InputPartition):
     """What one task takes from a queue.
 
     Attributes:
-        segment: where it puts that.
+        segment: where the task writes them.
         limit: the most messages to take.
-        run: of the driver; the same for all tasks that it plans.
-        max_bytes: roughly the most octets of messages to take; None for any number.
+        run: id of the driver's run; the same for all tasks that it plans.
+        max_bytes: roughly the most octets of messages to take; None for no limit.
     """
 
     segment: Segment
@@ -56,13 +56,13 @@ def queue_partitions(
 
 
 def read_partition(options: Options, schema: StructType, partition: QueuePartition) -> Iterator[pa.RecordBatch]:
-    """The rows of a partition: of its segment if there is one, else of one that is made now.
+    """Yield the rows of a partition, from its segment; make the segment first if it does not exist.
 
-    Without a place for segments it is in a folder of the task's own, and gone with it.
+    Without `walLocation` the segment is in a temporary folder of the task.
 
     Raises:
-        AmqpError: the messages could not be had. Nothing was accepted.
-        DecodeError: one of them cannot be decoded, and no column wants to know why.
+        AmqpError: the messages could not be received. Nothing was accepted.
+        DecodeError: a message cannot be decoded, and there is no column `_decode_error`.
         ValueError: the batch is committed, or the folder of the query is not on this machine.
     """
     segment = partition.segment
@@ -84,7 +84,7 @@ def _read_segment(options: Options, schema: StructType, partition: QueuePartitio
                     run_with_retries(options, SegmentAttempt(options, schema, partition, claim).run)
         yield from segment.read(schema.names)
     except FileNotFoundError:
-        segment.check()  # committed since, and so in a folder of another name
+        segment.check()  # raises if the batch was committed meanwhile, which renames its folder
         raise
 
 
@@ -113,7 +113,7 @@ class SegmentAttempt:
             tasks.cancel_scope.cancel()
 
     async def _keep_alive(self) -> None:
-        """Say for as long as it takes that this one is alive, to those who wait for the segment or for their turn."""
+        """Renew the claim, and the lock while publishing, so that attempts which wait see that this one is alive."""
         while True:
             await anyio.sleep(self._options.wal_lease / 4)
             self._claim.renew()
@@ -123,10 +123,10 @@ class SegmentAttempt:
     async def _consume(self) -> None:
         options = self._options
         if self._segment.published:
-            return  # and the connection was lost after that
+            return  # by this attempt, which then lost its connection
         with self._segment.write(self._schema) as draft:
             async with connection(options) as opened:
-                # Where it is taken from, and not released again: credit is given for what is wanted only.
+                # Manual credit, for exactly the messages wanted: others would have to be released again.
                 async with opened.receiver(
                     source(opened, options), credit=0, properties=link_properties(options)
                 ) as receiver:
@@ -152,7 +152,7 @@ class SegmentAttempt:
                 append_deliveries(columns, deliveries, address)
                 size += columns.size
                 for delivery in deliveries:
-                    delivery.payload = b""  # what is held until it is settled takes no more room than it must
+                    delivery.payload = b""  # frees the memory: the delivery is kept until it is settled
                 held += deliveries
                 draft.append(columns.take())
         if len(held) < self._limit and (self._max_bytes is None or size < self._max_bytes):
@@ -161,7 +161,7 @@ class SegmentAttempt:
 
     @asynccontextmanager
     async def _publishing_turn(self) -> AsyncIterator[None]:
-        """The right to publish."""
+        """Wait for the right to publish, and hold it."""
         async with self._segment.publishing_lock(max(self._options.receive_timeout, self._options.wal_lease)):
             self._publishing = True
             try:
@@ -170,22 +170,22 @@ class SegmentAttempt:
                 self._publishing = False
 
     async def _ensure_still_ours(self, opened: Connection, receiver: Receiver) -> None:
-        """Ask the peer whether it is there: if it gave the messages to another link meanwhile, they are not ours.
+        """Check that the peer still counts the messages as delivered to this link, not to another one meanwhile.
 
         Raises:
-            AmqpError: it is not, or has ended the link.
+            AmqpError: the peer does not answer, or has ended the link.
         """
         silence = self._options.receive_timeout
         with anyio.move_on_after(silence) as scope:
             async with opened.session():
-                pass  # what the peer had to say of the link has come before its answer
+                pass  # if the peer had ended the link, that would have come before this answer
         if scope.cancelled_caught:
             raise ConnectionLost(f"{receiver.address}: no answer for {silence:g} s")
         if not receiver.open:
             receiver.add_credit(0)  # raises what ended it
 
     def _publish(self, draft: Draft) -> bool:
-        """Without what another segment has already: those who took that could not settle it."""
+        """Publish the draft without messages that another segment has: whoever took those could not settle them."""
         dedupe, segment = self._options.dedupe, self._segment
         if dedupe != "none":
             known = known_rows(segment.wal, batch=segment.batch, confirmed=dedupe == "all")
@@ -195,7 +195,7 @@ class SegmentAttempt:
         return draft.publish()
 
     async def _settle(self, opened: Connection, held: list[Delivery], *, accepted: bool) -> bool:
-        """Accept what is published, else give it back to the queue; whether the peer was told."""
+        """Accept published messages, and release others; return whether the peer was told."""
         try:
             if not accepted:  # another attempt was faster
                 for delivery in held:
@@ -205,20 +205,20 @@ class SegmentAttempt:
                     delivery.accept()
                 await accept_last(opened, held[-1])
         except AmqpError as error:
-            # They come again, and are known then.
+            # They will be delivered again, and then be recognized as known.
             _log.warning("%d messages could not be settled: %s", len(held), error)
             return False
         return True
 
 
 async def accept_last(opened: Connection, delivery: Delivery) -> None:
-    """Accept a delivery such that, once the link is gone for good, all that were accepted are gone for good.
+    """Accept a delivery such that, once the peer has answered the detach, all acceptances are durable.
 
-    Artemis answers before its journal has them. The commit of a transaction is there before its answer, and with it
-    whatever came before.
+    Artemis answers before its journal has them. It writes the commit of a transaction, and with it all that came
+    before, ahead of the answer to the commit.
 
     Raises:
-        AmqpError: the peer did not do it.
+        AmqpError: the peer refused, or is gone.
     """
     if opened.profile.name == "artemis" and opened.dialect == "1.0":
         async with opened.transaction() as transaction:
@@ -228,5 +228,5 @@ async def accept_last(opened: Connection, delivery: Delivery) -> None:
 
 
 def settlement_confirmed(receiver: Receiver) -> bool:
-    """Whether the peer has answered the detach, and so what was settled before it, in order."""
+    """Return whether the peer has answered the detach, and so has processed the settlements before it."""
     return receiver._over and receiver._cause is None

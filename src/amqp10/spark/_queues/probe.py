@@ -1,4 +1,4 @@
-"""How the driver finds out that something waits in a queue, without taking it."""
+"""How the driver finds out whether a queue has messages, without taking one."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from .._connection.receive import drain_or_fail
 from .._options import Options
 
 WAIT_SECONDS = 0.5
-"""Seconds that a look waits for a message, so that an idle query does not ask all the time."""
+"""Seconds to wait for a message, so that an idle query does not ask all the time."""
 
 
 async def has_messages(opened: Connection, options: Options, now: bool) -> bool:
-    """Whether there is a message in the queue.
+    """Return whether there is a message in the queue.
 
     Args:
-        now: the peer is to say it at once; otherwise a moment is waited for one to come.
+        now: answer immediately instead of waiting up to `WAIT_SECONDS` for a message.
 
     Raises:
-        AmqpError: the peer does not let us look.
+        AmqpError: the peer does not permit it.
     """
     queue = source(opened, options)
     count = await count_ready(opened, queue)
@@ -35,7 +35,7 @@ async def has_messages(opened: Connection, options: Options, now: bool) -> bool:
         async with opened.browser(queue, credit=1) as browser:
             return await _first(browser, options, now)
     except Unsupported:
-        pass  # it does not browse: one is taken, and given back on leaving
+        pass  # the peer cannot browse: receive one message, and release it
     async with opened.receiver(queue, credit=1, properties=link_properties(options)) as receiver:
         return await _first(receiver, options, now)
 

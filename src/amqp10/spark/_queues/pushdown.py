@@ -1,6 +1,6 @@
-"""Filters of a DataFrame as a selector that the broker applies.
+"""Turns filters of a DataFrame into a selector that the broker applies.
 
-Spark is told to apply them all the same: what is pushed only saves the way of messages that nobody wants.
+Spark applies the filters again: the selector only saves the transfer of unwanted messages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 
 from ...messaging import selector_literal
 
-# By the names that all brokers with selectors know, as JMS has them: Broker-J knows no JMSXGroupID of AMQP's messages.
+# The JMS names that all brokers with selectors know: Broker-J does not map group-id to JMSXGroupID.
 _NAMES: Final = {"subject": "JMSType", "priority": "JMSPriority"}
 _COMPARED: Final[dict[type[Filter], str]] = {
     EqualTo: "=",
@@ -34,7 +34,7 @@ _COMPARED: Final[dict[type[Filter], str]] = {
 
 
 def selector(filters: Iterable[Filter]) -> str | None:
-    """A condition that lets pass what these filters let pass, and perhaps more; None if nothing can be said of them."""
+    """Return a selector that matches at least the rows that the filters match; None if no filter translates."""
     conditions = [condition for each in filters if (condition := _condition(each)) is not None]
     return " AND ".join(conditions) or None
 
@@ -46,7 +46,7 @@ def _condition(each: Any) -> str | None:
         return None
     operator = _COMPARED.get(type(each))
     if operator is not None and (operator == "=" or name == "JMSPriority"):
-        return f"{name} {operator} {selector_literal(each.value)}"  # texts have no order in a selector
+        return f"{name} {operator} {selector_literal(each.value)}"  # strings cannot be ordered in a selector
     if isinstance(each, In) and each.value and None not in each.value:
         if name == "JMSPriority":
             return "(" + " OR ".join(f"{name} = {selector_literal(value)}" for value in each.value) + ")"

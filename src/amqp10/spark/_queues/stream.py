@@ -1,8 +1,8 @@
-"""Streaming from queues. A queue has no offsets: a batch is what its write-ahead segments have.
+"""Streaming from queues. A queue has no offsets: a batch is the content of its write-ahead segments.
 
-The driver never consumes. It looks whether something waits, and then plans a batch with a number of its own; tasks
-take what there is, up to the limit. Spark's order of calls, and what each may rely on, is in the comments: it was
-traced, for the API does not say it.
+The driver never consumes. It checks whether the queue has messages, and then plans a batch under the next number; tasks
+take what there is, up to the limit. The comments say in which order Spark calls these methods, and what each may rely
+on: this was traced, because the API does not document it.
 """
 
 from __future__ import annotations
@@ -41,20 +41,21 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._location = ""
         if options.ack != "accept":
-            self._location = options.require_wal("a stream of a queue writes what it takes there before it accepts it")
+            self._location = options.require_wal("a stream of a queue writes messages there before it accepts them")
             check_writable(self._location)
         self._run = uuid.uuid4().hex
         self._connection = DriverConnection(options)
-        self._checked = False  # the address is a queue
+        self._checked = False  # whether the address is known to be a queue
         self._available_now = False
-        self._ran = False  # this run has planned a batch
-        self._seen_empty: dict[int, bool] = {}  # of the last batch, whether it found the end of the queue
+        self._ran = False  # whether this run has planned a batch
+        self._seen_empty: dict[int, bool] = {}  # whether the last batch found the end of the queue
 
     def _wal(self, query: str) -> str:
         return self._location and os.path.join(self._location, query)
 
-    # Called twice for the first batch, and again when it is repeated after a restart, with another result: so only the
-    # name in the end of a batch counts, which is taken from its start once, and is in the checkpoint then.
+    # Spark calls this twice for the first batch, and again when it repeats that batch after a restart, each time with
+    # another result. So only the name in the end of a batch counts: it is copied from the start once, and then is in
+    # the checkpoint.
     def initialOffset(self) -> dict[str, Any]:
         return {"wal": uuid.uuid4().hex, "batch": 0, "max": 0, "parts": 0}
 
@@ -64,18 +65,19 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:
         self._available_now = True
 
-    # Called with the end of a batch only when its commit is in Spark's log, and at every poll: `commit` comes no sooner
-    # than with the next batch, on an idle queue never.
+    # Spark passes the end of a batch as `start` only when its commit is in Spark's log, and does so at every poll. It
+    # calls `commit` only when it plans the next batch, so never on an idle queue.
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         check_checkpoint_kind(start, log=False)
         self._retire(start)
-        # This run has had what was available when it began: a batch of its own saw the queue empty.
+        # This run has read all that was available when it began: one of its batches saw the queue empty.
         if self._available_now and self._ran and self._seen_empty.get(start["batch"]):
             return start
         if self._options.stopping or not self._something_waits():
             return start
         self._ran = True
-        # Of the first one with segments, too: with its end in Spark's log the folder is there, or what it had is lost.
+        # Create the folder before Spark logs the end of the first batch with segments: a folder that is missing later
+        # then means that its messages are lost.
         if self._location and not start.get("kept", start["batch"]):
             create_query_folder(self._wal(start["wal"]))
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_messages_per_trigger
@@ -92,12 +94,12 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._connection.call(ensure_queue, self._options)
             self._checked = True
         if self._options.probe == "always" and not self._available_now:
-            time.sleep(WAIT_SECONDS)  # a trigger without an interval would not pause
+            time.sleep(WAIT_SECONDS)  # a trigger without an interval would poll without a pause
             return True
         return self._connection.call(has_messages, self._options, self._available_now)
 
     def _retire(self, committed: dict[str, Any]) -> None:
-        """What Spark has committed is not asked for again."""
+        """Delete the segments that Spark has committed: it does not ask for them again."""
         batch = committed["batch"]
         if not batch or not self._location:
             return
@@ -107,15 +109,15 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         retained = self._options.wal_retain_batches if dedupe != "none" else 0
         delete_committed(wal, batch, retained, all_ids=dedupe == "all")
 
-    # Called once for each scan of the batch, of which a union with itself has two: both have tasks of the same run, so
-    # that one waits for the other's segment.
+    # Spark calls this once for each scan of the batch; a union of the DataFrame with itself has two scans. Both have
+    # tasks of the same run, so that one waits for the segment of the other.
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[QueuePartition]:
         check_checkpoint_kind(end, log=False)
         parts = end["parts"]
         if start["batch"] == end["batch"] or not parts:
             return []
         if self._location and end.get("kept") is False:
-            create_query_folder(self._wal(end["wal"]))  # it was planned without
+            create_query_folder(self._wal(end["wal"]))  # the batch was planned without segments
         if end.get("kept") and not self._location:
             raise ValueError(
                 "amqp: the batch under way may have its messages in segments already: "
@@ -127,7 +129,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         return queue_partitions(wal, end["batch"], parts, end["max"], self._run, self._options.max_bytes_per_trigger)
 
-    # In a task: of `self` it has only what was there when the query was planned.
+    # Called in a task: `self` is as it was when the query was planned.
     def read(self, partition: QueuePartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, partition)
 

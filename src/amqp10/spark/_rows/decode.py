@@ -1,8 +1,8 @@
-"""Transfers decoded straight into Arrow columns: no message object per row, and no work for what nobody wants.
+"""Decodes messages straight into Arrow columns: no message object per row, and only the sections that columns need.
 
-A column is a Python list that is filled up when something comes for it: a message without a header costs nothing in
-the columns of the header. A row is decoded whole before anything of it is appended, so that a malformed message
-leaves no trace.
+A column is a Python list. It is filled up to the current row only when a value arrives, so that a message without a
+header costs nothing in the columns of the header. A row is decoded completely before any value is appended, so that a
+malformed message leaves no trace.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ _HEADER: Final = {"durable": False, "priority": 4, "ttl": None, "delivery_count"
 _PROPERTIES: Final = frozenset(PROPERTIES_FIELDS.defaults)
 _MAX_OFFSET: Final = 2**63 - 1
 
-# What numbers of the header can be, and columns that may be too narrow for them.
+# The largest numbers of the header, and of column types that may be too narrow for them.
 _MAX_VALUES: Final = {"priority": 255, "ttl": 2**32 - 1, "delivery_count": 2**32 - 1}
 _MAX_OF_TYPE: Final = {pa.int8(): 2**7 - 1, pa.int16(): 2**15 - 1, pa.int32(): 2**31 - 1}
 
-# What Python's calendar has in every time zone (µs since 1970): a moment beyond is as good as never.
+# The range of Python's calendar in every time zone (µs since 1970): timestamps beyond it are clamped.
 _FIRST, _LAST = (round(datetime(*day, tzinfo=UTC).timestamp()) * 1_000_000 for day in ((1, 1, 3), (9999, 12, 30)))
 
 
 def _micros(moment: datetime | Timestamp) -> int:
-    """Microseconds since 1970, as Arrow counts them, of a moment that PySpark can collect."""
+    """Return microseconds since 1970, as Arrow counts, clamped to what PySpark can collect."""
     micros = moment * 1000 if isinstance(moment, Timestamp) else round(moment.timestamp() * 1000) * 1000
     return max(_FIRST, min(micros, _LAST))
 
 
 def _signed(number: int) -> int:
-    """A number of 32 bits in a column of as many, with a sign."""
+    """Reinterpret an unsigned number of 32 bits as a signed one, for a column of 32 bits."""
     return number - (1 << 32) if number >= 1 << 31 else number
 
 
 class _Map:
-    """A column of maps: keys and values in a row, and where each map begins."""
+    """A column of maps: all keys and all values in two lists, and where each map begins."""
 
     __slots__ = ("items", "keys", "starts")
 
@@ -92,13 +92,13 @@ class Columns:
     """Builds record batches of one schema from encoded messages.
 
     Args:
-        schema: of the batches, as Spark wants them.
+        schema: of the batches, as Spark requires it.
         body_format: the option `bodyFormat`.
-        constants: values that all rows have in their columns: "address", "partition".
-        offset_key: the message annotation that says a message's offset, if it comes from a log.
+        constants: values that are the same in all rows: "address", "partition".
+        offset_key: the message annotation that has the offset, for messages of a log.
 
     Attributes:
-        rows: how many rows there are since `take`.
+        rows: number of rows since the last `take`.
         size: octets of their payloads.
     """
 
@@ -159,15 +159,15 @@ class Columns:
         return None
 
     def add(self, payload: bytes, low: int = 0, high: int = _MAX_OFFSET, flaw: DecodeError | None = None) -> int:
-        """Append a message; return its offset, if it comes from a log and has one, else -1.
+        """Append a message; return its offset in its log, or -1 without one.
 
         Args:
             payload: the encoded message.
-            low, high: the offsets that are wanted, `high` excluded; a message with another one is not appended.
-            flaw: why it cannot be decoded, if that is known already.
+            low, high: the offsets to append, `high` excluded; a message with another offset is not appended.
+            flaw: why the message cannot be decoded, if the caller knows already.
 
         Raises:
-            DecodeError: it is malformed, and no column `_decode_error` wants to know.
+            DecodeError: the message is malformed, and there is no column `_decode_error`.
         """
         offset = -1
         annotations = application = header = properties = None
@@ -239,11 +239,11 @@ class Columns:
         header = HEADER_FIELDS.read(payload, place)
         for name, most in self._narrow:
             if (getattr(header, name) or 0) > most:
-                raise DecodeError(f"its {name} is {getattr(header, name)}, a column of up to {most} has no room")
+                raise DecodeError(f"its {name} is {getattr(header, name)}, but the column takes numbers up to {most}")
         return header
 
     def _whole_sections(self, payload: bytes) -> list[Any]:
-        """Of a message with something malformed what is not, its message-id above all, by which it is known again."""
+        """Read the well-formed sections of a malformed message; its message-id detects redelivery."""
         found: list[Any] = [None] * 4
         places = find_sections(payload)
         for at, (wanted, code, read) in enumerate(
@@ -260,7 +260,7 @@ class Columns:
         return found
 
     def _as_it_came(self, payload: bytes) -> Any:
-        """A payload in the column of the body, so that nothing of it is lost."""
+        """Return the payload as a value of the column `body`, so that nothing of it is lost."""
         if not self._text_body and not self._variant_body:
             return payload
         spelled = b64encode(payload).decode()
@@ -281,7 +281,7 @@ class Columns:
         return self._value(body, code)
 
     def _value(self, body: Any, code: int) -> Any:
-        """A body that is no data."""
+        """Return an amqp-value or amqp-sequence body as a value of the column `body`."""
         if isinstance(body, AmqpValue):
             body = body.value
         if self._variant_body:
@@ -297,7 +297,7 @@ class Columns:
         return spelled if self._text_body else spelled.encode()
 
     def take(self) -> pa.RecordBatch:
-        """The rows so far, as a batch; begin anew."""
+        """Return the rows as a batch, and start an empty one."""
         rows = self.rows
         arrays = [self._array(field, rows) for field in self.schema]
         self._begin()
@@ -318,13 +318,13 @@ def append_deliveries(columns: Columns, deliveries: Iterable[Delivery], address:
     """Decode deliveries into columns.
 
     Raises:
-        DecodeError: one of them cannot be, and no column wants to know why; it is named.
+        DecodeError: one cannot be decoded, and there is no column `_decode_error`; the message names it.
     """
     delivery = None
     try:
         for delivery in deliveries:
             if delivery.message_format:
-                flaw = DecodeError(f"message-format {delivery.message_format} is not AMQP's own")
+                flaw = DecodeError(f"message-format {delivery.message_format} is not that of AMQP messages, 0")
                 columns.add(delivery.payload, flaw=flaw)
             else:
                 columns.add(delivery.payload)
@@ -334,15 +334,15 @@ def append_deliveries(columns: Columns, deliveries: Iterable[Delivery], address:
 
 
 def undecodable_message(delivery: Delivery, address: str, error: DecodeError) -> DecodeError:
-    """The error that says which message it is, and what can be done."""
+    """Make the error that names the message and says what can be done."""
     return DecodeError(
         f"amqp: a message of {address!r} (delivery-tag {delivery.tag.hex()}, {len(delivery.payload)} octets) cannot be "
-        f"decoded: {error}. With a column `_decode_error` STRING in the schema such messages are kept as they are"
+        f"decoded: {error}. With a column `_decode_error` STRING in the schema such messages are kept"
     )
 
 
 def offset_of(payload: bytes, key: str) -> int:
-    """The offset of a message, which may be malformed; -1 if that of all things cannot be read."""
+    """Return the offset of a message that may be malformed; -1 if the offset cannot be read."""
     try:
         offset = read_annotations(payload).get(key)
     except DecodeError:

@@ -1,4 +1,4 @@
-"""Rows as messages: the way back from Arrow columns."""
+"""Encodes rows as messages: the reverse of `decode`."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _CONVERT: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 class Rows:
-    """Makes messages of the record batches that one task writes.
+    """Turns the record batches that one task writes into messages.
 
     Args:
         options: `bodyFormat`, `messageIds`, `duplicateIdProperty`, `durable`.
-        prefix: what the ids of rows without one begin with; the same when the task is repeated.
+        prefix: beginning of the message-ids that are made for rows without one; the same when the task is repeated.
     """
 
     def __init__(self, options: Options, prefix: str) -> None:
@@ -41,10 +41,10 @@ class Rows:
         self._body = _BODY[options.body_format]
 
     def messages(self, batch: pa.RecordBatch) -> Iterator[Message]:
-        """A message for each row, in order.
+        """Yield a message for each row, in order.
 
         Raises:
-            ValueError: a row cannot be one; it is named.
+            ValueError: a row cannot be a message; the error names it.
         """
         columns = {
             name: self._values(name, column)
@@ -76,7 +76,7 @@ class Rows:
     def _values(self, name: str, column: pa.Array) -> list[Any]:
         try:
             return column.to_pylist()  # type: ignore[no-any-return]
-        except (ValueError, OverflowError):  # a moment that Python's calendar has not
+        except (ValueError, OverflowError):  # a timestamp beyond Python's calendar
             for index, each in enumerate(column):
                 try:
                     each.as_py()
@@ -96,11 +96,11 @@ class Rows:
         if options.duplicate_id_property is not None and message.message_id is not None:
             message.application_properties[options.duplicate_id_property] = str(message.message_id)
         if options.address is None and message.to is None:
-            raise ValueError("neither the option 'address' nor its column `to` says where it goes")
+            raise ValueError("it has no address: set the option 'address' or its column `to`")
 
 
 def _of_bytes_or_text(body: Any) -> Message:
-    """Bytes are data, text is a value: what a JMS client calls a bytes message and a text message."""
+    """Encode bytes as data and text as a value: a bytes message and a text message of JMS."""
     return Message(body)
 
 
@@ -113,9 +113,9 @@ def _of_json(body: Any) -> Message:
 
 def _of_payload(body: Any) -> Message:
     message = Message.decode(body or b"")
-    # Of the way that it came, none of the way that it goes.
+    # These fields describe the previous hop: reset them before sending.
     message.delivery_count, message.first_acquirer, message.delivery_annotations = 0, False, {}
-    message.check()  # else the broker would be the one to find out
+    message.check()  # so that the error comes from here, not from the broker
     return message
 
 

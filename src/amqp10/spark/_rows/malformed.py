@@ -1,4 +1,4 @@
-"""What can be told of a message that is malformed: its sections up to the defect, and its message-id above all."""
+"""Reads what can be read of a malformed message: its sections up to the defect, and above all its message-id."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ...messaging._layout import FOOTER, PROPERTIES, Place, descriptor_at, secti
 from ...types import ULong, decode_from
 
 _FIRST_FIELD: Final = {0xC0: 3, 0xD0: 9}
-"""Where the first field of a list is, from its constructor on (§1.6.22)."""
+"""Offset of the first field of a list from its constructor (§1.6.22)."""
 
 
 def find_sections(payload: bytes) -> dict[int, Place]:
-    """Where the sections are, the first of each kind, up to and with the one in which the message ends."""
+    """Return the place of the first section of each kind, up to and including the one in which the message ends."""
     places: dict[int, Place] = {}
     at = 0
     with suppress(DecodeError):
@@ -32,7 +32,7 @@ def find_sections(payload: bytes) -> dict[int, Place]:
 
 
 def bare_message(payload: bytes) -> bytes:
-    """The part of a message that nobody on its way may change (§3.2): neither what is before it, nor a footer."""
+    """Return the bare message (§3.2), which intermediaries must not change: no header, annotations or footer."""
     begin = at = 0
     end = len(payload)
     with suppress(DecodeError):
@@ -47,10 +47,10 @@ def bare_message(payload: bytes) -> bytes:
 
 
 def read_properties(payload: bytes, place: Place) -> Properties:
-    """The properties; of malformed ones the message-id alone.
+    """Read the properties; if they are malformed, only the message-id.
 
     Raises:
-        DecodeError: not even that can be told.
+        DecodeError: the message-id cannot be read either.
     """
     try:
         return PROPERTIES_FIELDS.read(payload, place)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""The columns: what a DataFrame of messages can have, by the specification's names, and in which types."""
+"""The columns of a DataFrame of messages, named as in the specification, and the types that each can have."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Column:
     Attributes:
         name: as the specification names the field, in snake case.
         types: the Spark types it can have, the usual one first.
-        written: whether a row that is written can have it; else it is left out silently if it is a read-only one.
+        written: whether it is written; a read-only column is accepted in rows that are written, and left out.
         meaning: what the docs say of it.
-        usual: it is part of the schema when the user names none.
+        usual: it is in the schema when the user gives none.
     """
 
     name: str
@@ -59,7 +59,7 @@ COLUMNS: Final = tuple(
             "body",
             ("binary", "string", VARIANT),
             True,
-            "the body, see `bodyFormat`; NULL if there is none; as `variant` a value with its type, or JSON data",
+            "the body, see `bodyFormat`; NULL for none; as `variant` a value with its type, or JSON data",
         ),
         ("address", _TEXT, False, "the address that it was read from"),
         ("partition", _TEXT, False, "of a log, the partition"),
@@ -118,40 +118,40 @@ _TYPES: Final[dict[str, DataType]] = {
 
 
 def struct(columns: Iterable[tuple[str, str]]) -> StructType:
-    """The Spark schema of columns, each a name and a type as `Column.types` spells it."""
+    """Make a Spark schema of columns, each a name and a type as in `Column.types`."""
     return StructType([StructField(name, _TYPES[kind]) for name, kind in columns])
 
 
 def default_schema(body_format: str = "binary") -> StructType:
-    """The schema of who names none: `body` is a string where the format makes text of it."""
+    """Return the schema for a user who gives none: `body` is a string where `bodyFormat` makes it text."""
     body = "string" if body_format in ("string", "json") else "binary"
     return struct((each.name, body if each.name == "body" else each.types[0]) for each in COLUMNS if each.usual)
 
 
 def check_read(schema: StructType, options: Options) -> None:
-    """See that messages can be read into these columns.
+    """Check that messages can be read into these columns.
 
     Raises:
-        ValueError: a column that there is not, of a type that it cannot have, or that must not be NULL.
+        ValueError: a column is unknown, has a type that it cannot have, or is NOT NULL.
     """
     _check(schema, COLUMNS, options)
     for each in schema:
-        # Spark would believe it, and fail over a message without that field when it is the queue's no more.
+        # Spark would fail on a message without that field, after the message was taken from the queue.
         if not each.nullable:
             raise ValueError(f"amqp: column {each.name!r} cannot be NOT NULL: a message may be without it")
 
 
 def check_written(schema: StructType, options: Options) -> None:
-    """See that rows with these columns can be written. What only a reader can say is taken, and left out.
+    """Check that rows with these columns can be written. Read-only columns are accepted, and left out.
 
     Raises:
-        ValueError: a column that there is not, of a type that it cannot have, no body, or nothing that says where to.
+        ValueError: a column is unknown or has a type that it cannot have; or there is no body, or no address.
     """
     _check(schema, COLUMNS, options)
     if "body" not in schema.names:
         raise ValueError(f"amqp: rows to be written need a column 'body'; these have {', '.join(schema.names)}")
     if options.address is None and "to" not in schema.names:
-        raise ValueError("amqp: neither the option 'address' nor a column 'to' says where to write to")
+        raise ValueError("amqp: there is no address to write to: set the option 'address' or have a column 'to'")
 
 
 def _check(schema: StructType, columns: Iterable[Column], options: Options) -> None:
@@ -168,23 +168,23 @@ def _check(schema: StructType, columns: Iterable[Column], options: Options) -> N
                 f"amqp: column {each.name!r} cannot be {each.dataType.simpleString()}, but {' or '.join(column.types)}"
             )
         if each.name == "body" and options.body_format == "amqp" and each.dataType.simpleString() != "binary":
-            raise ValueError("amqp: column 'body' must be binary with bodyFormat=amqp, which is whole encoded messages")
+            raise ValueError("amqp: column 'body' must be binary with bodyFormat=amqp: it has whole encoded messages")
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark wants batches of these columns in, exactly."""
+    """Return the exact Arrow schema that Spark requires for batches of these columns."""
     return to_arrow_schema(schema, timezone="UTC")
 
 
 def with_column(schema: StructType, name: str) -> StructType:
-    """The schema, and at its end this column in its usual type, unless it is there."""
+    """Return the schema with this column, appended in its usual type if it is missing."""
     if name in schema.names:
         return schema
     return StructType([*schema.fields, *struct([(name, BY_NAME[name].types[0])]).fields])
 
 
 def reference() -> str:
-    """The table of all columns, in Markdown."""
+    """Return the table of all columns, in Markdown."""
     lines = ["| column | types | written | meaning |", "| --- | --- | --- | --- |"]
     for column in COLUMNS:
         types = ", ".join(f"`{each}`" for each in column.types)

@@ -13,7 +13,7 @@ from ...types import Described, Map, Symbol, Timestamp
 
 
 def to_text(value: Any) -> str | None:
-    """A value of a map, as text: strings as they are, other values as JSON has them, without quotes."""
+    """Return the text of a map's value: strings unchanged, other values as in JSON, without quotes."""
     if isinstance(value, str):
         return str(value)
     if value is None:
@@ -25,7 +25,7 @@ def to_text(value: Any) -> str | None:
 
 
 def to_json(value: Any) -> str:
-    """A value as JSON. What JSON has no word for becomes a string: binary in base64, moments in ISO 8601."""
+    """Return a value as JSON. Types that JSON lacks become strings: binary in base64, timestamps in ISO 8601."""
     return json.dumps(_plain(value), ensure_ascii=False)
 
 
@@ -65,7 +65,7 @@ def _key(key: Any) -> str:
 
 # Message-ids as JMS over AMQP spells them, so that they are the same when they are written again.
 def id_text(value: int | UUID | bytes | str | None) -> str | None:
-    """A message-id as text: a string as it is unless it looks like another, others with their type before them."""
+    """Return a message-id as text: a string unchanged unless it begins like another type, others after their type."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -78,10 +78,10 @@ def id_text(value: int | UUID | bytes | str | None) -> str | None:
 
 
 def id_value(spelled: str) -> int | UUID | bytes | str:
-    """The message-id that `id_text` spelled.
+    """Return the message-id that `id_text` turned into this text.
 
     Raises:
-        ValueError: what stands behind the type is not of it.
+        ValueError: the text after the type is not a value of that type.
     """
     if not spelled.startswith("AMQP_"):
         return spelled
@@ -100,5 +100,5 @@ def id_value(spelled: str) -> int | UUID | bytes | str:
 
 
 def symbol(value: str | None) -> Symbol | None:
-    """The symbol of that text."""
+    """Return the symbol of a text, or None for None."""
     return None if value is None else Symbol(value)

@@ -1,4 +1,4 @@
-"""VARIANT columns: values with their types, which strings lose. Spark has them as two binaries, value and metadata."""
+"""VARIANT columns: values that keep their types. Spark stores each as two binaries, value and metadata."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from .text import to_json
 
 
 def is_variant(kind: pa.DataType) -> bool:
-    """Whether a column of this Arrow type is one; no other column is a struct."""
+    """Return whether a column of this Arrow type is a VARIANT; no other column is a struct."""
     return bool(pa.types.is_struct(kind))
 
 
 def variant_from_json(spelled: str) -> dict[str, bytes]:
-    """The variant of a JSON text, as Arrow takes it.
+    """Return the variant of a JSON text, as the struct that Arrow wants.
 
     Raises:
-        DecodeError: it is not JSON.
+        DecodeError: the text is not JSON, or larger than a variant can be.
     """
     try:
         value, metadata = VariantUtils.parse_json(spelled)
-    except Exception as error:  # of Spark's own class if it is too large
-        raise DecodeError(f"the body is no JSON that a VARIANT can have: {error}") from None
+    except Exception as error:  # Spark has a class of its own for one that is too large
+        raise DecodeError(f"the body cannot be a VARIANT: {error}") from None
     return {"value": value, "metadata": metadata}
 
 
 def variant_to_amqp(parts: dict[str, bytes]) -> Any:
-    """What a variant stands for: None, bool, int, float, str, bytes, datetime, list or dict."""
+    """Return the value of a variant, as None, bool, int, float, str, bytes, datetime, list or dict."""
     return _amqp(VariantUtils.to_python(parts["value"], parts["metadata"]))
 
 
 def _amqp(value: Any) -> Any:
     match value:
         case Decimal():
-            # JSON's numbers: one with a point was a double. Brokers have no decimals.
+            # A number of JSON: with a point it was a double. Brokers do not support AMQP decimals.
             return ULong(value) if value.as_tuple().exponent == 0 and 0 <= value < 2**64 else float(value)
         case datetime():
             return value if value.tzinfo is not None else value.isoformat()
@@ -55,7 +55,7 @@ def _amqp(value: Any) -> Any:
 
 
 class Variants:
-    """A column of maps as variants, filled up as the others are."""
+    """A column of maps as variants, filled with NULL up to the row of the next map, as the other columns are."""
 
     __slots__ = ("_values",)
 

@@ -1,4 +1,4 @@
-"""The folder of a query in `walLocation`: made before its first batch, and emptied as Spark commits."""
+"""The folder of a query in `walLocation`: created before its first batch, and emptied as Spark commits."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .segments import Segment, sync_folder
 CONFIRMED: Final = ".confirmed.ids"
 DONE: Final = ".done"
 MAX_ID_AGE: Final = 24 * 3600
-"""How long ids of unconfirmed segments are kept: a broker may hear late that who took their messages is gone."""
+"""Seconds to keep ids of unconfirmed segments: a broker may notice late that a consumer is gone."""
 
 MAX_ID_BATCHES: Final = 1000
-"""The most batches of which such ids are kept, should a broker never confirm anything."""
+"""Batches whose ids are kept at most, for a broker that never confirms anything."""
 
 
 def check_writable(location: str) -> None:
-    """See that segments can be made there.
+    """Check that segments can be written to this directory.
 
     Raises:
-        ValueError: they cannot.
+        ValueError: the directory cannot be created or written to.
     """
     try:
         os.makedirs(location, exist_ok=True)
@@ -38,21 +38,21 @@ def check_writable(location: str) -> None:
 
 
 def create_query_folder(wal: str) -> None:
-    """Make the folder of a query on the driver. Tasks do not, to find out that they see another disk."""
+    """Create the folder of a query, on the driver. Tasks never do, so that they notice if they see another disk."""
     os.makedirs(wal, exist_ok=True)
     sync_folder(Path(wal).parent)
 
 
 def create_batch_folder(wal: str, batch: int) -> bool:
-    """Make the folder of a batch; False if the batch was committed before, so that its segments are gone.
+    """Create the folder of a batch; return False if the batch was committed before, so that its segments are deleted.
 
     Raises:
-        ValueError: that of the query is gone, with what it had of a batch that is repeated.
+        ValueError: the folder of the query is gone, and with it segments of a batch that may be repeated.
     """
     if not os.path.isdir(wal):
         raise ValueError(
-            f"amqp: option 'walLocation': there is no {wal!r}, where this query has written before: it was another "
-            "directory. If what was there is lost, make an empty one of that name"
+            f"amqp: option 'walLocation': there is no {wal!r}, where this query has written before. Give the "
+            "directory that it had; if that is lost, create an empty folder of this name"
         )
     if any(number >= batch for number, folder in batch_folders(wal) if folder.suffix == DONE):
         return False
@@ -60,11 +60,8 @@ def create_batch_folder(wal: str, batch: int) -> bool:
     return True
 
 
-# What a query has
-
-
 def batch_folders(wal: str) -> list[tuple[int, Path]]:
-    """The batches of which there is something, by their numbers, and their folders."""
+    """Return the number and folder of each batch that has a folder, in order."""
     try:
         return sorted((int(path.stem), path) for path in Path(wal).iterdir() if path.stem.isdigit())
     except FileNotFoundError:
@@ -72,21 +69,22 @@ def batch_folders(wal: str) -> list[tuple[int, Path]]:
 
 
 def queue_was_empty(wal: str, batch: int, parts: int) -> bool:
-    """Whether the queue was seen empty by a task of this batch that has `parts` of them.
+    """Return whether a task of this batch, which has `parts` tasks, saw the queue empty.
 
-    One that found nothing does not count alone: a broker may give all to one link, as with a single active consumer.
+    A task that received nothing does not count alone: a broker may deliver everything to one link, as with a single
+    active consumer.
     """
     folder = Path(wal) / f"{batch}"
     return any(folder.glob("part-*.empty")) or len([*folder.glob("part-*.nothing")]) == parts
 
 
 def known_rows(wal: str, *, batch: int | None = None, confirmed: bool = False) -> list[pa.Table]:
-    """What is in a segment already, and may be delivered again: message-ids, with the bodies or their digests.
+    """Return the rows of segments whose messages may be delivered again: message-ids, with bodies or their digests.
 
     Args:
-        batch: all of its segments whatever their state: a link can lose a message that it still has, and another one
-            be done with it by now.
-        confirmed: those of segments that the broker has confirmed, too, of all batches.
+        batch: include all segments of this batch, confirmed or not: the broker may take a message from a slow link and
+            deliver it to another, which may have confirmed it by now.
+        confirmed: include confirmed segments of all batches.
     """
     found = []
     for each, folder in batch_folders(wal):
@@ -98,23 +96,23 @@ def known_rows(wal: str, *, batch: int | None = None, confirmed: bool = False) -
 
 
 def delete_committed(wal: str, committed: int, retained: int, *, all_ids: bool = False) -> None:
-    """Delete the segments of the batches up to the one that is committed, and ids that were kept for long enough.
+    """Delete the segments of all batches up to `committed`, and ids that were kept long enough.
 
     Args:
-        retained: for how many batches ids are kept, those of unconfirmed segments for `KEPT_SECONDS` as well; 0 for
-            none.
-        all_ids: those of confirmed segments, too.
+        retained: number of batches whose ids are kept; ids of unconfirmed segments are also kept for `MAX_ID_AGE`
+            seconds. 0 keeps no ids.
+        all_ids: keep the ids of confirmed segments, too.
     """
     for batch, folder in batch_folders(wal):
         if batch <= committed and folder.suffix != DONE:
-            folder.rename(folder.with_suffix(DONE))  # at once, before anything of it is deleted
+            folder.rename(folder.with_suffix(DONE))  # in one step, before any file is deleted
     done = [each for each in batch_folders(wal) if each[1].suffix == DONE]
     oldest = len(done) - (retained and max(retained, MAX_ID_BATCHES))
     for number, (batch, folder) in enumerate(done):
         if number >= oldest:
             _save_ids(folder, all_ids=all_ids)
         _delete_files(folder, recent=batch > committed - retained, none=number < oldest)
-        if number + 1 < len(done):  # the last one says that there was one
+        if number + 1 < len(done):  # the last folder stays: it shows which batch was committed
             with suppress(OSError):
                 folder.rmdir()  # if nothing is left
 

@@ -1,9 +1,10 @@
-"""What may be delivered again, and is known then: by its message-id and its body.
+"""Recognizes messages that are delivered again, by their message-ids and bodies.
 
-Bodies are compared as the query has them. Of whole encoded messages it is the bare message: a broker writes in the
-header of what it delivers again, and in annotations. Where bodies were read in another way by then the id has to do.
+Bodies are compared as the query reads them. Of whole encoded messages only the bare message is compared: a broker
+changes the header and annotations of what it delivers again. If the two copies were decoded differently, only their ids
+are compared.
 
-No broker's mark on a redelivered message is asked for: Artemis sets none, and others forget it when they are restarted.
+The broker's own mark of a redelivery is not used: Artemis sets none, and others forget it in a restart.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ DIGEST: Final = "digest"
 ERROR: Final = "_decode_error"
 
 BODY_ENCODING: Final = b"amqp10.body"
-"""In the metadata of an Arrow schema: how bodies were read."""
+"""Key in the metadata of an Arrow schema: how bodies were decoded."""
 
 WHOLE_MESSAGE: Final = b"amqp"
 _ENCODINGS: Final = {"amqp": WHOLE_MESSAGE, "json": b"json"}
 
 
 def read_rows(path: Path) -> list[pa.Table]:
-    """The rows of a file, with what there is to know them by."""
+    """Return the rows of a file, with the columns that identify them."""
     try:
         with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as content:
             table = content.read_all()
@@ -47,13 +48,13 @@ def read_rows(path: Path) -> list[pa.Table]:
 
 
 def ids_in_common(ids: pa.ChunkedArray, known: list[pa.Table]) -> pa.ChunkedArray:
-    """Those ids that are known, mostly none: there may be a million, which are gone through once."""
+    """Return those ids that are in `known`, usually very few; one pass over what may be a million ids."""
     others = pa.chunked_array([chunk for each in known for chunk in each.column(IDS).chunks], pa.string())
     return ids.filter(pc.and_(pc.is_in(ids, value_set=others), pc.not_equal(ids, "")))  # NULL for NULL: none
 
 
 def find_redelivered(table: pa.Table, known: list[pa.Table], common: pa.ChunkedArray) -> list[bool]:
-    """Which of its rows are known: bodies are looked at only where ids are the same (`in_common`)."""
+    """Return for each row whether it is in `known`; bodies are compared only for the ids in `common`."""
     again = [False] * len(table)
     met = pc.is_in(table.column(IDS), value_set=common)
     suspects = pc.indices_nonzero(met)
@@ -70,8 +71,8 @@ def find_redelivered(table: pa.Table, known: list[pa.Table], common: pa.ChunkedA
 
 
 def digests(table: pa.Table) -> Iterator[tuple[str, str | None]]:
-    """The id of each row, and a digest of its body; None where that is not known, so that the id has to do."""
-    for batch in table.to_batches():  # all bodies at once may be more than there is memory
+    """Yield the id of each row, and a digest of its body; None for a body that was not stored."""
+    for batch in table.to_batches():  # all bodies at once may not fit into memory
         yield from _digests(batch)
 
 
@@ -92,7 +93,7 @@ def _digests(batch: pa.RecordBatch) -> Iterator[tuple[str, str | None]]:
 
 
 def with_body_encoding(schema: pa.Schema, body_format: str) -> pa.Schema:
-    """The schema of rows, with a note on how their bodies are read."""
+    """Return the schema with a note on how bodies are decoded."""
     variant = BODY in schema.names and is_variant(schema.field(BODY).type)
     return schema.with_metadata({BODY_ENCODING: b"variant" if variant else _ENCODINGS.get(body_format, b"plain")})
 
@@ -102,11 +103,10 @@ def _body_encoding(rows: pa.Table | pa.RecordBatch) -> bytes | None:
 
 
 def _stable_part(body: Any) -> bytes:
-    """Of a whole message the part that stays the same."""
+    """Return the part of a whole message that a redelivery does not change."""
     spelled = variant_to_amqp(body) if isinstance(body, dict) else body
-    return bare_message(
-        b64decode(spelled) if isinstance(spelled, str) else spelled
-    )  # as `Columns` keeps it in such a column
+    # `Columns` puts a whole message into a column of strings in base64.
+    return bare_message(b64decode(spelled) if isinstance(spelled, str) else spelled)
 
 
 def _digest(body: Any) -> str:
@@ -117,7 +117,7 @@ def _digest(body: Any) -> str:
 
 
 def save_ids(path: Path, suffix: str) -> None:
-    """Keep what there is to know the rows of a file by, in one beside it, which is on the disk when that is deleted."""
+    """Write the ids and digests of a file's rows to a file beside it, flushed to disk before the first is deleted."""
     for table in read_rows(path):
         kept = [each for each in digests(table) if each[0]]
         if kept:

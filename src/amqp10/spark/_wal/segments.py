@@ -1,19 +1,19 @@
-"""Write-ahead segments: what a task took from a queue, on disk before the broker hears that it was taken.
+"""Write-ahead segments: the messages that a task takes from a queue, on disk before it accepts them.
 
-    walLocation/<query>/<batch>/part-0.arrow      the rows, once they are whole: published by a hard link, all at once
-                                part-0.settled    the broker has confirmed that the messages are gone there
-                                part-0.claim      who consumes for this segment just now
-                                part-0.empty      its task took messages until the queue was empty
-                                part-0.nothing    its task found none
-                                lock              held by the one task of the batch that publishes just now
-                        <batch>.done/part-0.ids   after the commit: message-ids of a segment that was never confirmed
-                                part-0.confirmed.ids  the same of one that was, where that is asked for
+    walLocation/<query>/<batch>/part-0.arrow      the complete rows: published by a hard link, all at once
+                                part-0.settled    the broker has confirmed the acceptance of its messages
+                                part-0.claim      who is consuming for this segment
+                                part-0.empty      its task took messages and saw the queue empty
+                                part-0.nothing    its task found the queue empty
+                                lock              held by the one task of the batch that is publishing
+                        <batch>.done/part-0.ids   after the commit: message-ids of a segment that was not confirmed
+                                part-0.confirmed.ids  message-ids of a confirmed segment, with dedupe=all
 
-A segment that is there is the answer of its partition, for every retry, replay and second scan. One that is not
-confirmed may have its messages delivered again: they are known by their ids and bodies, and dropped.
+A published segment is the content of its partition for every retry, replay and second scan. The broker may deliver the
+messages of an unconfirmed segment again: they are recognized by their ids and bodies, and dropped.
 
-The driver makes the folder of a batch, and renames it when Spark has committed it; tasks do neither. So an attempt that
-comes to life after the commit finds no place for what it would take, and takes nothing.
+The driver creates the folder of a batch, and renames it when Spark has committed the batch; tasks do neither. So an
+attempt that wakes up after the commit finds no folder to write to, and takes nothing.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from ...errors import AmqpError
 from .redelivery import IDS, find_redelivered, ids_in_common
 
 POLL: Final = 0.1
-"""Seconds between two looks for a segment that another task is about to publish."""
+"""Seconds between two checks for a segment that another task is about to publish."""
 
 LOCK_POLL: Final = 0.01
-"""Seconds between two tries to be the one that publishes."""
+"""Seconds between two attempts to get the publishing lock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """Who consumes.
+    """Who consumes for a segment.
 
     Attributes:
-        run: of the driver; another one's tasks are dead, or as good as dead.
-        attempt: of the task; an earlier one has failed, or is slow.
+        run: id of the driver's run; tasks of another run are dead, or obsolete.
+        attempt: number of the task's attempt; an earlier one has failed, or is slow.
     """
 
     run: str
@@ -89,10 +89,10 @@ class Segment:
         return self.path.exists()
 
     def read(self, names: list[str]) -> Iterator[pa.RecordBatch]:
-        """Its rows, with these columns.
+        """Yield its rows, with these columns.
 
         Raises:
-            ValueError: it was written for a query without one of them.
+            ValueError: the segment was written without one of the columns.
         """
         with pa.memory_map(str(self.path)) as source, pa.ipc.open_stream(source) as batches:
             missing = [name for name in names if name not in batches.schema.names]
@@ -105,10 +105,10 @@ class Segment:
                 yield batch.select(names).replace_schema_metadata()
 
     def check(self) -> None:
-        """See that the folder is there that the driver has made.
+        """Check that the folder that the driver created is here.
 
         Raises:
-            ValueError: it is not: this machine sees another disk, or the batch is committed.
+            ValueError: there is no such folder: this machine sees another disk, or the batch is committed.
         """
         if not os.path.isdir(self.wal):
             raise ValueError(
@@ -116,11 +116,11 @@ class Segment:
                 "made: it must be a directory that the driver and all executors see"
             )
         if not self.folder.is_dir():
-            raise ValueError(f"amqp: batch {self.batch} is committed: an attempt that comes so late takes nothing")
+            raise ValueError(f"amqp: batch {self.batch} is committed: this attempt came too late, and takes nothing")
 
     @contextmanager
     def claimed(self, who: Claimant, lease: float) -> Iterator[Claim | None]:
-        """The right to consume for this segment; None when it is published meanwhile, by whoever had that right.
+        """Wait for the right to consume for this segment; give None once another attempt has published it.
 
         Raises:
             ValueError: as `check` does.
@@ -144,7 +144,7 @@ class Segment:
                 other = json.loads(path.read_text())
                 touched = path.stat().st_mtime_ns
             except (OSError, ValueError):
-                other, touched = None, 0  # it is being written, or just gone
+                other, touched = None, 0  # the claim is being written, or was just released
             now = time.monotonic()
             if touched != seen:
                 seen, since = touched, now
@@ -155,21 +155,21 @@ class Segment:
         return None
 
     def write(self, schema: pa.Schema) -> Draft:
-        """A draft of its content; what an attempt that failed saw of the queue counts no more."""
+        """Start a draft of its content, and forget whether an earlier attempt saw the queue empty."""
         for seen in ("empty", "nothing"):
             self._file(seen).unlink(missing_ok=True)
         return Draft(self, schema)
 
     @asynccontextmanager
     async def publishing_lock(self, silence: float) -> AsyncIterator[None]:
-        """While no other task of the batch publishes, so that each sees the ids of those before it.
+        """Hold the lock under which one task of the batch publishes, so that each task sees the ids of those before it.
 
         Raises:
-            AmqpError: one has been at it for `silence` seconds, and has not said for as long that it is alive.
+            AmqpError: another task held the lock for `silence` seconds without renewing it.
         """
         path = self._lock
         create_private(str(path))
-        with path.open("ab") as file:  # closing it gives the lock back, and so does dying
+        with path.open("ab") as file:  # closing the file releases the lock, and so does the end of the process
             sign, began = (-1, -1), time.monotonic()
             while True:
                 try:
@@ -178,32 +178,32 @@ class Segment:
                 except BlockingIOError:
                     seen = os.fstat(file.fileno())
                     if sign != (sign := (seen.st_size, seen.st_mtime_ns)):
-                        began = time.monotonic()  # the next one has it, or who has it is slow
+                        began = time.monotonic()  # another task has it now, or its holder is slow but alive
                     elif time.monotonic() - began > silence:
-                        text = f"amqp: {path}: another task of the batch has held it for {silence:g} s: it stands still"
+                        text = f"amqp: {path}: another task of the batch has held this lock for {silence:g} s: it hangs"
                         raise AmqpError(text) from None
                     await anyio.sleep(LOCK_POLL)  # heartbeats go on
-            file.write(b".")  # another turn
+            file.write(b".")  # tells those who wait that the lock has a new holder
             file.flush()
             yield
 
     def renew_lock(self) -> None:
-        """Say that who publishes just now is alive."""
+        """Show that the holder of the publishing lock is alive."""
         with suppress(FileNotFoundError):
             os.utime(self._lock)
 
     def record_empty(self, taken: int) -> None:
-        """Note that the queue was seen empty, after as many messages were taken."""
+        """Record that the queue was seen empty after `taken` messages."""
         self._file("empty" if taken else "nothing").touch()
 
     def confirm(self) -> None:
-        """Note that the broker has let go of its messages."""
-        with suppress(FileNotFoundError):  # another attempt was faster, and its batch is committed
+        """Record that the broker has confirmed the acceptance of its messages."""
+        with suppress(FileNotFoundError):  # another attempt was faster, and the batch is committed
             self._file("settled").touch()
 
 
 class Claim:
-    """A file that says who consumes. Another one may take it over: only the publishing decides."""
+    """A file that names who consumes. Another attempt may take it over: only publishing decides which one counts."""
 
     def __init__(self, path: Path, who: Claimant) -> None:
         self._path = path
@@ -211,7 +211,7 @@ class Claim:
         self._text = json.dumps({"run": who.run, "attempt": who.attempt, "token": self._token})
 
     def make(self) -> bool:
-        """Make it, if there is none."""
+        """Create the file; return False if another claim is there."""
         try:
             with open(self._path, "x", opener=private) as file:
                 file.write(self._text)
@@ -226,7 +226,7 @@ class Claim:
         draft.replace(self._path)
 
     def renew(self) -> None:
-        """Show that its owner is alive."""
+        """Show that the owner of the claim is alive."""
         with suppress(OSError):
             self._path.touch()
 
@@ -237,7 +237,7 @@ class Claim:
 
 
 class Draft:
-    """A segment in the making, in a file that nobody else reads."""
+    """A segment that is being written, to a file that nobody else reads."""
 
     def __init__(self, segment: Segment, schema: pa.Schema) -> None:
         self._segment = segment
@@ -253,13 +253,13 @@ class Draft:
         self._writer.write_batch(batch)
 
     def sync(self) -> None:
-        """End it, and put it on the disk."""
+        """Finish the content, and flush it to disk."""
         self._writer.close()
         self._file.flush()
         os.fsync(self._file.fileno())
 
     def drop(self, known: list[pa.Table]) -> int:
-        """Drop the rows that are known; return how many there were."""
+        """Drop the rows that are in `known`; return how many were dropped."""
         self._writer.close()
         self._file.flush()
         whole = self._path, self._file
@@ -269,7 +269,7 @@ class Draft:
         if not len(common):
             return 0
         with pa.memory_map(str(self._path)) as source, pa.ipc.open_stream(source) as content:
-            # One after the other: all together may have more octets than an array can.
+            # One batch at a time: an array cannot have the octets of all bodies.
             again = [find_redelivered(pa.Table.from_batches([batch]), known, common) for batch in content]
         dropped = sum(map(sum, again))
         if not dropped:
@@ -283,7 +283,7 @@ class Draft:
         return dropped
 
     def publish(self) -> bool:
-        """Put it on the disk and give it its name; False when there is one of that name already."""
+        """Flush the draft to disk and give it the segment's name; return False if the segment exists already."""
         self.sync()
         self._file.close()
         try:
@@ -300,12 +300,12 @@ class Draft:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._path.unlink(missing_ok=True)  # first: a full disk may fail the other
+        self._path.unlink(missing_ok=True)  # first: closing may fail on a full disk
         self._file.close()
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder on the disk, too."""
+    """Flush the entries of a folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
