@@ -1,5 +1,6 @@
 """A few octets of a peer's never become much memory or many steps: measured by `tracemalloc` and by calls, no clock."""
 
+import gc
 import struct
 import sys
 import tracemalloc
@@ -64,12 +65,15 @@ def cost(act: Callable[[], Any]) -> tuple[int, int]:
         nonlocal calls
         calls += event in ("call", "c_call")
 
+    gc.collect()  # what other tests have left is not its doing either
+    gc.disable()
     tracemalloc.start()
     try:
         run()
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+        gc.enable()
     before = sys.getprofile()
     sys.setprofile(count)
     try:

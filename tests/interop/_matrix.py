@@ -75,10 +75,13 @@ class Peer:
 
 
 @contextmanager
-def embedded_broker() -> Iterator[Embedded]:
-    """Run the embedded broker as users do, until the block is left."""
-    options = ["--port", "0", "--user", "user:secret", "--anonymous", "--websocket", "--duplicate-ids", "5000"]
-    options.append("--trust-user-id")  # like brokers that do not look at it: it carries what others refuse
+def embedded_broker(*more: str) -> Iterator[Embedded]:
+    """Run the embedded broker as users do, until the block is left.
+
+    Args:
+        more: options of `amqp10 broker`.
+    """
+    options = ["--port", "0", "--user", "user:secret", "--anonymous", "--websocket", "--duplicate-ids", "5000", *more]
     command = [sys.executable, "-m", "amqp10", "broker", *options]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -23,7 +23,7 @@ MESSAGES = [
     message(6, {"region": "eu", "weight": 3_000_000_000, "unsigned": UInt(7), "name": "axb"}, group_id="group"),
     message(7, {"region": 7, "weight": "10", "urgent": "TRUE"}),
     message(8, {"region": True, "name": "a\\b"}),
-    message(9, {"weight": 2**40, "name": "line\nbreak", "other": 2**40}, user_id=b"me"),
+    message(9, {"weight": 2**40, "name": "line\nbreak", "other": 2**40}, user_id=b"user"),
     message(10, {"weight": 10, "other": 20, "region": "uk"}, creation_time=datetime(2024, 1, 1, tzinfo=UTC)),
     message(11, {"weight": 0, "other": 0.5, "urgent": True, "_a$1": "x"}),
 ]
@@ -168,5 +168,5 @@ DEPARTURES: dict[str, dict[str, list[int]]] = {
     "-weight = 3": {"artemis": [], "broker_j": []},
     # Names that begin with JMSX are application properties.
     "JMSXGroupID = 'group'": {"broker_j": []},
-    "JMSXUserID = 'me'": {"broker_j": []},
+    "JMSXUserID = 'user'": {"broker_j": []},
 }

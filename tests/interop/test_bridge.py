@@ -20,7 +20,7 @@ import amqp10
 from amqp10 import Connection, Data, Message, Reconnect, Unsupported
 from amqp10.testing import FaultProxy
 
-from ._matrix import Peer
+from ._matrix import Embedded, Peer, embedded_broker
 from .brokers import Server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -84,10 +84,10 @@ class End:
 
 
 @asynccontextmanager
-async def end(request: pytest.FixtureRequest, name: str) -> AsyncIterator[End]:
-    """An end with a new queue on that broker."""
+async def end(request: pytest.FixtureRequest, name: str, server: Embedded | None = None) -> AsyncIterator[End]:
+    """An end with a new queue on that broker, or on one of the test's own."""
     broker, _, dialect = name.partition(" ")
-    peer = Peer(broker, request.getfixturevalue(broker))
+    peer = Peer(broker, server or request.getfixturevalue(broker))
     async with Connection(peer.url()) as connection:
         address = await peer.queue(connection)
         async with connection.sender(address):  # which makes it, where queues are made on first use
@@ -184,7 +184,12 @@ async def test_through_broken_connections(request: pytest.FixtureRequest, source
 @pytest.mark.parametrize("target", ["rabbitmq 0-9-1", "rabbitmq"])
 async def test_a_message_that_ends_its_channel(request: pytest.FixtureRequest, target: str) -> None:
     """RabbitMQ takes no message of another user: in 0-9-1 its channel ends with that. The others arrive."""
-    async with end(request, "embedded") as old, end(request, target) as new:
+    with embedded_broker("--trust-user-id") as server:
+        await bridge_a_message_that_is_refused(request, server, target)
+
+
+async def bridge_a_message_that_is_refused(request: pytest.FixtureRequest, server: Embedded, target: str) -> None:
+    async with end(request, "embedded", server) as old, end(request, target) as new:
         messages = [Message(f"{number}".encode(), user_id=b"mallory" if number == 5 else None) for number in range(10)]
         await old.fill(messages)
         async with old.connection() as there, new.connection() as here:

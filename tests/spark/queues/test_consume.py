@@ -207,13 +207,11 @@ def test_messages_that_come_again(
 
 
 class Flawed(amqp10.Message):
-    """A message that is none: it has a header and an id, and then something is wrong."""
-
-    flaw = b""
+    """A message that brokers take and no client can read: after its header and id, a section of an unknown kind."""
 
     def encode(self) -> bytes:
         payload = super().encode()
-        return payload[: scan(payload)[PROPERTIES][2]] + self.flaw
+        return payload[: scan(payload)[PROPERTIES][2]] + b"\x00\x53\x99\x40"  # a section that there is not
 
 
 @pytest.mark.parametrize("kind", ["binary", "string", "variant"])
@@ -226,10 +224,8 @@ def test_what_cannot_be_decoded_comes_again(
     options = Options.parse({"url": broker_url, "address": address, "walLocation": str(tmp_path)})
 
     async def send() -> None:
-        messages = [Flawed(b"", message_id=f"id{n}", durable=True) for n in range(2)]
-        messages[0].flaw = b"\x00\x53\x99\x40"  # a section that there is not
-        messages[1].flaw = b"\x00\x53\x75\xa0\x09x"  # one that ends too early
-        await amqp10.send(broker_url, address, amqp10.Message(b"\xff", message_id="id", priority=200), *messages)
+        flawed = Flawed(b"", message_id="id0", durable=True)
+        await amqp10.send(broker_url, address, amqp10.Message(b"\xff", message_id="id", priority=200), flawed)
 
     def taken(batch: int) -> list[str]:
         partition = QueuePartition(planned(tmp_path, batch), 100, "run")
@@ -240,10 +236,10 @@ def test_what_cannot_be_decoded_comes_again(
         patches.setattr(SegmentAttempt, "_settle", died)
         with pytest.raises(OSError, match="died"):
             taken(1)
-    while depth(broker_url, address) < 3:
+    while depth(broker_url, address) < 2:
         pass
     errors = taken(1)
-    assert len(errors) == 3
+    assert len(errors) == 2
     assert all(errors)
     assert taken(2) == []
 

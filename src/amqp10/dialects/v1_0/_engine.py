@@ -312,7 +312,7 @@ class V1Engine(TimedEngine):
             performative.error = Error(told.condition, (told.description or "")[:100])
             frame = encode_frame(channel, performative)
         if len(frame) > limit:
-            what = f"a {type(performative).__name__.lower()} frame of {len(frame)} bytes; the peer takes {limit}"
+            what = f"{type(performative).__name__.lower()} frame of {len(frame)} bytes; the peer takes {limit}"
             if self.remote is None:
                 what += " until it has opened (§2.4.1): shorten the container id, the hostname or the properties"
             error = LocalProtocolError(what)
