@@ -100,11 +100,17 @@ async def test_not_there(dialect: str) -> None:
 @pytest.mark.anyio
 async def test_permissions() -> None:
     """What a user may do in one virtual host, it may not in another."""
-    users = {"ann": User("secret", {"staging": Permissions(".*", ".*", ".*")})}
-    async with Broker(users=users, virtual_hosts=["/", "staging"]) as broker:
+    users = {"ann": User("secret", {"staging": Permissions(".*", ".*", ".*"), "/": Permissions("", "", ".*")})}
+    async with Broker(users=users, virtual_hosts=["/", "staging"], queues=["q"]) as broker:
         url = broker.url.replace("//", "//ann:secret@")
         async with Connection(url, hostname="vhost:staging") as connection, connection.sender("q") as sender:
             await sender.send("x")
+        assert broker.virtual_host("staging").queue("q").depth == 1
+        async with Connection(url) as connection:
+            with pytest.raises(AmqpError, match="unauthorized-access"):
+                async with connection.sender("q"):
+                    pass
+        assert broker.queue("q").depth == 0
 
 
 @pytest.mark.anyio
